@@ -21,11 +21,13 @@ from tarmac.files import (
     is_held,
     is_owned,
     lease_file,
+    locks,
     open_lock,
     remove_unowned,
     taking_turns,
 )
 from tarmac.studies.study.locks import turns
+from waiting import wait_until
 
 OWN = """
 import pathlib, sys
@@ -236,6 +238,34 @@ def test_another_user_sees_whether_a_run_is_worked_on(mine, second_user):
     assert second_user(lambda: is_held(path))
     lock.release()
     assert second_user(lambda: (is_held(path), is_owned(path))) == (False, False)
+
+
+def test_a_process_that_tries_again_keeps_no_other_out_meanwhile(tmp_path, monkeypatch):
+    path, lock, rival = (
+        tmp_path / ".lock",
+        OwnerLock(tmp_path / ".lock"),
+        OwnerLock(tmp_path / ".lock"),
+    )
+    path.touch(0o600)
+    with path.open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+
+        def pause(_):
+            fcntl.flock(looking, fcntl.LOCK_UN)
+            monkeypatch.undo()
+            assert rival.acquire()
+
+        monkeypatch.setattr(locks.time, "sleep", pause)
+        assert not lock.acquire()
+    rival.release()
+
+
+def test_the_hint_on_a_users_own_pipe_does_not_blame_another(tmp_path):
+    path = tmp_path / "a lock"
+    os.mkfifo(path)
+    with pytest.raises(StorageError) as raised:
+        OwnerLock(path).acquire()
+    assert raised.value.hint == f"It is no lock's file. If no process works there: rm '{path}'"
 
 
 PLANTED = {

@@ -29,6 +29,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.errors import quoted
 from tarmac.files.atomic import StorageError
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class OwnerLock:
                     elif not _try(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
                         return False
                     else:
+                        # Several that kept it through the pause would keep each other out.
+                        fcntl.flock(descriptor, fcntl.LOCK_UN)
                         time.sleep(_PAUSE_S)
                 finally:
                     if descriptor >= 0:
@@ -311,7 +314,8 @@ def _hint(path: Path) -> str | None:
         return None
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
         return None
-    return f"It is not this user's. If no process works there: rm {path}"
+    what = "no lock's file" if found.st_uid == os.geteuid() else "not this user's"
+    return f"It is {what}. If no process works there: rm {quoted(path)}"
 
 
 def _forget_all() -> None:
