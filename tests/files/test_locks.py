@@ -27,7 +27,6 @@ from tarmac.files import (
     taking_turns,
 )
 from tarmac.studies.study.locks import turns
-from waiting import wait_until
 
 OWN = """
 import pathlib, sys

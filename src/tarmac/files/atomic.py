@@ -111,8 +111,8 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
 
     Missing parent directories are made. After a crash at any moment ``path`` holds either what it
     held before or all that was written, because data reach the disk before the name does. A device,
-    a pipe or a socket, such as ``/dev/stdout``, is written into as it stands. A pipe's reader is waited
-    for up to 10 s: a pipe may also lie in the place of a run's file, which nobody reads.
+    a pipe or a socket, such as ``/dev/stdout``, is written into as it stands. A pipe's reader is
+    waited for up to 10 s: a pipe may also lie in the place of a run's file, which nobody reads.
 
     Args:
         path: The file.
@@ -276,9 +276,10 @@ def _no_space(path: Path, code: int) -> StorageError:
         found = os.statvfs(path.parent)
         # Some file systems have no fixed number of them, and say 0 of 0.
         if found.f_files and not found.f_favail:
+            look = f"df -i {quoted(path.parent)}"
             return StorageError(
                 f"no inodes left to write {path}",
-                hint=f"Remove some files, {elsewhere} See what is left: df -i {quoted(path.parent)}",
+                hint=f"Remove some files, {elsewhere} See what is left: {look}",
             )
         free = f" {found.f_bavail * found.f_frsize / 2**20:.0f} MiB are free there."
     return StorageError(f"no space left to write {path}", hint=f"Free some, {elsewhere}{free}")
