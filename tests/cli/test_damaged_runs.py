@@ -331,7 +331,7 @@ def test_a_pipe_in_place_of_a_log_keeps_nobody_waiting(look, kind, file):
 
 @pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
 @pytest.mark.parametrize(("kind", "file"), STREAMS)
-def test_no_page_shows_what_a_link_leads_to_outside_of_its_run(
+def test_nothing_shows_what_a_link_leads_to_outside_of_its_run(
     look, kind, file, is_folder, tmp_path
 ):
     path = MAKERS[kind](look.output, "bad") / file
@@ -343,7 +343,7 @@ def test_no_page_shows_what_a_link_leads_to_outside_of_its_run(
     else:
         path.unlink(missing_ok=True)
         path.symlink_to(tmp_path / path.name)
-    shown = look.pages(kind) + look.page(f"/runs/bad/log?file={file}")
+    shown = look.pages(kind) + look.page(f"/runs/bad/log?file={file}") + look.verbs(kind)
     if kind == "job":
         shown += look.page(f"/runs/bad/{file.rpartition('/')[0]}/")
         shown += look.tarmac("report", str(path.parent), "--html", "-")

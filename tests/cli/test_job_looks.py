@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -99,3 +100,9 @@ def test_the_end_of_a_long_file_is_found_without_reading_the_rest(tmp_path, monk
 
 def test_a_log_that_is_not_there_yet_is_followed_from_its_beginning(tmp_path):
     assert tail_offset(tmp_path / "absent", 3) == 0
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_place_of_a_log_has_no_last_lines_and_keeps_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "stdout")
+    assert tail_offset(tmp_path / "stdout", 3) == 0

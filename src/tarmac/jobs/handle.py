@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
-from tarmac.files import LeaseWatch, read_errors, read_regular
+from tarmac.files import LeaseWatch, open_regular, read_errors
 from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import find_run, work_on
 from tarmac.jobs.model import Job
@@ -219,8 +219,10 @@ class Handle:
         if name not in begun:
             raise unknown_name("task", name, {key: task.state for key, task in begun.items()})
         path = begun[name].directory / stream
-        with read_errors(path):
-            return read_regular(path).decode("utf-8", "replace") if path.exists() else ""
+        if not path.exists():
+            return ""
+        with read_errors(path), open_regular(path, within=self.path) as file:
+            return file.read().decode("utf-8", "replace")
 
 
 def _left_of(run: JobRun, status: RunStatus) -> Sequence[Task]:

@@ -180,7 +180,8 @@ def _print_logs(
     def tail_of(path: Path, emit: Callable[[str], None], *, is_new: bool) -> Tail:
         # What begins later is followed from its beginning.
         skipped = 0 if num_lines is None or is_new else tail_offset(path, num_lines)
-        return Tail(path, emit, skip_bytes=skipped)
+        _say_unreadable(path, handle.path)
+        return Tail(path, emit, skip_bytes=skipped, within=handle.path)
 
     streams = ("stderr",) if only_stderr else ("stdout", "stderr")
     tails: dict[Path, list[Tail]] = {}
@@ -210,6 +211,19 @@ def _print_logs(
     for pair in tails.values():
         for tail in pair:
             tail.close()
+
+
+def _say_unreadable(log: Path, run: Path) -> None:
+    """Say of a log that is there why it is not printed."""
+    from tarmac.files import open_regular
+
+    try:
+        with open_regular(log, within=run):
+            pass
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        click.echo(in_one_line(f"left out: cannot read {log}: {error.strerror}"), err=True)
 
 
 def _chosen(status: RunStatus, name: str | None, *, may_come: bool) -> Sequence[TaskStatus]:

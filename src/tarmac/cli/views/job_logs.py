@@ -32,12 +32,21 @@ class Tail:
         path: The file.
         emit: Gets every whole line, without its end; a very long one in parts.
         skip_bytes: What it does not show: what was there before.
+        within: Directory that the file must lie in, wherever links lead. Default: any.
     """
 
-    def __init__(self, path: Path, emit: Callable[[str], None], *, skip_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        emit: Callable[[str], None],
+        *,
+        skip_bytes: int = 0,
+        within: Path | None = None,
+    ) -> None:
         self._path = path
         self._emit = emit
         self._done_bytes = skip_bytes
+        self._within = within
         self._rest = b""
 
     def read(self) -> None:
@@ -62,7 +71,7 @@ class Tail:
         # It is not there yet, or a task has put a pipe or a folder in its place.
         with contextlib.suppress(OSError):
             if self._path.stat().st_size > self._done_bytes:
-                with open_regular(self._path) as file:
+                with open_regular(self._path, within=self._within) as file:
                     file.seek(self._done_bytes)
                     while chunk := file.read(_LONGEST_LINE_BYTES):
                         yield chunk
@@ -75,14 +84,10 @@ def tail_offset(path: Path, count: int) -> int:
     """Return where the last lines of a file begin, in bytes; it is read from its end.
 
     Args:
-        path: The file; 0 where it is not there.
+        path: The file; 0 where it is not there, or no file.
         count: Number of lines, one without an end included; 0 for the file's end.
     """
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return 0
-    with file:
+    with contextlib.suppress(OSError), open_regular(path) as file:
         end = offset = file.seek(0, os.SEEK_END)
         left = count
         while offset and left >= 0:
@@ -91,12 +96,12 @@ def tail_offset(path: Path, count: int) -> int:
             block = file.read(offset - block_start)
             # The last line's own end is none between two lines.
             cut = len(block) - 1 if offset == end and block.endswith(b"\n") else len(block)
-            while left and (found := block.rfind(b"\n", 0, cut)) >= 0:
-                cut, left = found, left - 1
+            while left and (line_end := block.rfind(b"\n", 0, cut)) >= 0:
+                cut, left = line_end, left - 1
             if not left:
                 return block_start + cut + 1 if count else end
             offset = block_start
-        return 0
+    return 0
 
 
 def last_lines(path: Path, count: int) -> list[str]:

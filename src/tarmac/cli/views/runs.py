@@ -140,15 +140,15 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
 
     Args:
         logs: The files.
-        root: What their names are told from: the run's directory.
+        root: The run's directory. What a link leads to outside of it is left out.
     """
     num_shown = 0
     for log in logs:
         with contextlib.ExitStack() as opened:
             try:
-                file = opened.enter_context(open_regular(log))
+                file = opened.enter_context(open_regular(log, within=root))
             except OSError as error:
-                click.echo(f"left out: cannot read {log}: {error.strerror}", err=True)
+                click.echo(in_one_line(f"left out: cannot read {log}: {error.strerror}"), err=True)
                 continue
             if not os.fstat(file.fileno()).st_size:
                 continue

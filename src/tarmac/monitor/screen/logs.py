@@ -38,7 +38,7 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
     rows = []
     for path in _newest(_files_of(work)):
         try:
-            lines = _tail(path, num_lines)
+            lines = _tail(path, num_lines, Path(work.path))
             name = path.relative_to(work.path)
         except (OSError, ValueError):
             continue
@@ -77,8 +77,8 @@ def _newest(files: Sequence[Path]) -> list[Path]:
     return [path for _, path in sorted(known)[-_FILES:]]
 
 
-def _tail(path: Path, num_lines: int) -> list[str]:
-    with open_regular(path) as file:
+def _tail(path: Path, num_lines: int, run: Path) -> list[str]:
+    with open_regular(path, within=run) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _BYTES))
         text = file.read().decode("utf-8", errors="replace")
