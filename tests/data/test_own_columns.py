@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tarmac import RequestError, TarmacError, data
 from tarmac.data import TableColumns, Taking
@@ -87,6 +89,44 @@ def test_all_columns_that_cannot_be_inputs_are_named_at_once(houses, root):
     assert "row 1, column 'Lot': no value, nor in 9 others" in said
     for way in ("--categorical Street", "--fill median", "--drop Street,Lot"):
         assert way in said
+
+
+def with_texts(path, **columns):
+    """Write a table of 20 rows: the columns, numbers and values."""
+    numbers = {"x": np.arange(20) + 0.5, "y": np.arange(20) * 0.25}
+    texts = {name: pyarrow.array(values * 4, pyarrow.string()) for name, values in columns.items()}
+    parquet.write_table(pyarrow.table({**texts, **numbers}), path)
+    return path
+
+
+def test_the_category_none_is_not_that_of_rows_without_a_value(tmp_path, root):
+    path = with_texts(tmp_path / "t.parquet", wall=["None", None, "brick", None, "None"])
+    record, loaded = taken(path, root, targets=("y",), categorical=("wall",))
+    assert record.features == ("wall=None", "wall=brick", "x")
+    inputs = np.concatenate([loaded.train.inputs, loaded.test.inputs])
+    assert inputs[:, :2].sum(axis=0).tolist() == [8, 4]
+
+
+def test_of_names_with_commas_each_way_says_its_own_option_again(tmp_path, root):
+    path = with_texts(tmp_path / "t.parquet", **{"a,b": ["u"] * 5, "c d": ["v"] * 5})
+    with pytest.raises(TarmacError) as caught:
+        taken(path, root, targets=("y",))
+    assert "--categorical a,b --categorical 'c d'\n" in caught.value.hint
+    assert caught.value.hint.endswith("--drop a,b --drop 'c d'")
+
+
+def test_categories_of_which_no_row_has_any_are_no_inputs(tmp_path, root):
+    path = with_texts(tmp_path / "t.parquet", empty=[None] * 5)
+    with pytest.raises(RequestError, match="has no column left for the inputs"):
+        taken(path, root, targets=("y",), dropped=("x",), categorical=("empty",))
+
+
+def test_arrays_without_samples_are_an_error_in_words(tmp_path, root):
+    inputs = {f"{part}_inputs": np.zeros((0, 2)) for part in ("train", "test")}
+    targets = {f"{part}_targets": np.zeros(0) for part in ("train", "test")}
+    np.savez(tmp_path / "t.npz", **inputs, **targets)
+    with pytest.raises(RequestError, match="train has no samples"):
+        taken(tmp_path / "t.npz", root)
 
 
 @pytest.mark.parametrize("fill", ["nan", "most", ""])

@@ -199,7 +199,7 @@ def note_on_classes(num_classes: int, num_samples: int, where: str) -> tuple[str
 def note_on_values(array: NDArray[Any], where: str) -> tuple[str, ...]:
     """Say of values that are few whole numbers that they may be classes, as 1.0 and 0.0 are."""
     different = np.unique(array[:_MAX_LOOKED_AT])
-    if len(different) > _FEW_CLASSES or len(different) * 2 > len(array):
+    if not len(different) or len(different) > _FEW_CLASSES or len(different) * 2 > len(array):
         return ()
     if not np.array_equal(different, np.floor(different)) or different.min() < 0:
         return ()

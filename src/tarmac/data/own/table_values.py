@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from tarmac.data.own.parts import (
     note_on_values,
     refuse_as_classes,
 )
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,7 +152,7 @@ def levels_of(tables: Sequence[pa.Table], paths: Sequence[Path], name: str) -> l
         raise RequestError(
             f"{paths[0]}: column {name!r} has {len(levels):,} different values, expected at most "
             f"{_MAX_LEVELS:,} categories",
-            hint=f"Leave it out: --drop {_quoted([name])}",
+            hint=f"Leave it out: {_option('--drop', [name])}",
         )
     return sorted(levels)
 
@@ -169,7 +168,9 @@ def note_on_counting(table: pa.Table, name: str) -> tuple[str, ...]:
     if first not in (0, 1) or column.to_pylist() != [*range(first, first + table.num_rows)]:
         return ()
     what = f"column {name!r}" if name else "the column without a name, pandas' index,"
-    return (f"{what} counts the rows and is an input; to leave it out: --drop {_quoted([name])}",)
+    return (
+        f"{what} counts the rows and is an input; to leave it out: {_option('--drop', [name])}",
+    )
 
 
 def check_inputs(table: pa.Table, path: Path, names: Sequence[str], columns: TableColumns) -> None:
@@ -184,11 +185,11 @@ def check_inputs(table: pa.Table, path: Path, names: Sequence[str], columns: Tab
         return
     lines = [_words_on_text(table, name) for name in texts]
     lines += [_words_on_missing(table, name) for name in lacking]
-    ways = [f"Columns of a value each: --categorical {_quoted(texts)}"] if texts else []
+    ways = [f"Columns of a value each: {_option('--categorical', texts)}"] if texts else []
     ways += ["Fill what is missing: --fill median"] if lacking else []
     raise TarmacError(
         f"{path}: {len(lines)} columns are no numbers in every row",
-        hint="\n".join([*lines, *ways, f"Leave them out: --drop {_quoted([*texts, *lacking])}"]),
+        hint="\n".join([*lines, *ways, f"Leave them out: {_option('--drop', [*texts, *lacking])}"]),
     )
 
 
@@ -207,11 +208,11 @@ def _words_on_missing(table: pa.Table, name: str) -> str:
     return f"row {row + 1}, column {name!r}: no value, nor in {column.null_count - 1:,} others"
 
 
-def _quoted(names: Sequence[str]) -> str:
-    """Return columns as one argument of an option; several options where a name has a comma."""
-    if any("," in name for name in names) and len(names) > 1:
-        return " --drop ".join(shlex.quote(name) for name in names)
-    return shlex.quote(",".join(names))
+def _option(name: str, columns: Sequence[str]) -> str:
+    """Return an option with columns, for a shell; once for each column where one has a comma."""
+    has_comma = any("," in column for column in columns)
+    values = columns if has_comma else [",".join(columns)]
+    return " ".join(f"{name} {quoted(value)}" for value in values)
 
 
 def part_of(
@@ -257,9 +258,11 @@ def part_of(
 
 
 def _indicators(table: pa.Table, name: str, levels: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-    values = np.array([str(value) for value in table.column(name).to_pylist()], dtype=object)
-    for level in levels:
-        yield (values == level).astype(np.float32)
+    numbers = {level: number for number, level in enumerate(levels)}
+    column = table.column(name).to_pylist()
+    rows = np.array([-1 if value is None else numbers[str(value)] for value in column])
+    for number in range(len(levels)):
+        yield (rows == number).astype(np.float32)
 
 
 def filled(parts: Sequence[Part], fill: str, features: Sequence[str], path: Path) -> list[Part]:
@@ -271,7 +274,7 @@ def filled(parts: Sequence[Part], fill: str, features: Sequence[str], path: Path
         if not len(known):
             raise TarmacError(
                 f"{path}: column {features[column]!r} has no value in the rows that are trained on",
-                hint=f"Leave it out: --drop {_quoted([features[column]])}",
+                hint=f"Leave it out: {_option('--drop', [features[column]])}",
             )
         values[column] = _FILLS[fill](known.astype(np.float64))
     return [
@@ -298,8 +301,8 @@ def _numbers(
     if not _is_numeric(column.type):
         raise TarmacError(
             f"{path}: {_words_on_text(table, name)}, expected numbers",
-            hint=f"A column for each of its values: --categorical {_quoted([name])}\n"
-            f"Leave it out: --drop {_quoted([name])}",
+            hint=f"A column for each of its values: {_option('--categorical', [name])}\n"
+            f"Leave it out: {_option('--drop', [name])}",
         )
     # Whole numbers that no float64 holds exactly are no more exact in float32.
     values = as_float32(column.cast(pa.float64(), safe=False).to_numpy())
@@ -320,7 +323,7 @@ def _check_whole(table: pa.Table, path: Path, name: str) -> None:
         raise TarmacError(
             f"{path}: row {row + 1}, column {name!r}: no value",
             hint=f"{column.null_count:,} are missing. Fill them, of an input: --fill median\n"
-            f"Leave out the column: --drop {_quoted([name])}",
+            f"Leave out the column: {_option('--drop', [name])}",
         )
 
 

@@ -59,8 +59,6 @@ def read_tables(
     columns = columns.named_in(tables[0].column_names)
     used = {*columns.targets, *columns.dropped, columns.weights}
     names = [name for name in tables[0].column_names if name not in used]
-    if not names:
-        raise RequestError(f"{train} has no column left for the inputs")
     for path, table in zip(paths[1:], tables[1:], strict=True):
         if set(table.column_names) != set(tables[0].column_names):
             differing = sorted(set(table.column_names) ^ set(tables[0].column_names))
@@ -79,6 +77,8 @@ def read_tables(
         for name, levels in inputs.items()
         for feature in ([name] if levels is None else [f"{name}={level}" for level in levels])
     )
+    if not features:
+        raise RequestError(f"{train} has no column left for the inputs")
     if len(set(features)) < len(features):
         doubled = next(name for name in features if features.count(name) > 1)
         raise RequestError(f"{train}: two columns of the inputs would be named {doubled!r}")
