@@ -200,9 +200,10 @@ def test_a_resumed_run_can_be_planned_and_not_changed(tarmac, tmp_path):
     assert plan.stdout.startswith("x: 1 task\n  b\n")
     (row,) = json.loads(tarmac("run", "--resume", "latest", "--dry-run", "--json").stdout)
     assert row["task"] == "b"
-    refused = tarmac("run", "--resume", "latest", "--set", "env.A=1")
+    refused = tarmac("run", "--resume", "latest", "--set", "env.A=1 2")
     assert refused.returncode == 2
     assert "--set cannot be changed in a resumed run" in refused.stderr
+    assert "tarmac run FILE --set 'env.A=1 2'" in refused.stderr
     assert (tmp_path / "count").read_text() == "\n"
 
 

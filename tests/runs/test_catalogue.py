@@ -210,3 +210,9 @@ def test_the_winner_of_a_search_is_resumed_as_the_search(tmp_path, made):
     run = Run.open(winner)
     assert f"tarmac search --resume {made[1]} --trials N" in instead_of_resuming(run)
     assert "tarmac runs show" in instead_of_resuming(Run.open(made[0]))
+
+
+def test_a_completed_run_is_named_from_where_it_lies(made, monkeypatch):
+    monkeypatch.chdir(made[0].parent)
+    run = Run.open(Path(made[0].name))
+    assert instead_of_resuming(run) == f"See it: tarmac runs show {made[0].name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +98,7 @@ def resumed(
         if value is not None:
             raise RequestError(
                 f"{name} cannot be changed in a resumed run",
-                hint=f"Start a new one: tarmac run FILE {quoted(name)} {value}",
+                hint=f"Start a new one: tarmac run FILE {name} {quoted(value)}",
             )
     run = find_run(reference, output)
     refuse_foreign(
@@ -112,7 +111,7 @@ def resumed(
     if file is not None and not quiet:
         click.echo(
             f"note: {file} has changed since; the run keeps the job that it began with. "
-            f"Its new content: tarmac run {shlex.quote(file)}",
+            f"Its new content: tarmac run {quoted(file)}",
             err=True,
         )
     return run if on is None else dataclasses.replace(run, executor=on)

@@ -327,9 +327,10 @@ def _work(
 
 def instead_of_resuming(run: Run) -> str:
     """Say what to type where a run that is completed was to be resumed."""
-    study = run.path.parents[1]
+    # A path of one name has no grandparent until it is absolute.
+    study = run.path.absolute().parents[1]
     if not (study / "study.json").is_file():
-        return f"See it: tarmac runs show {run.name}"
+        return f"See it: tarmac runs show {quoted(run.path)}"
     more = shlex.join(["tarmac", "train", "--from-checkpoint", str(run.path), "--epochs"])
     return (
         f"It is the winner of a search. Go on with that: tarmac search --resume "
