@@ -39,6 +39,17 @@ def test_runs_are_chosen_and_sorted(options, names):
     assert "".join(run.name for run in chosen(RUNS, **options)) == names
 
 
+@pytest.mark.parametrize("key", ["test_loss", "-test_loss"])
+def test_trainings_that_diverged_come_behind_all_that_have_the_number(key):
+    losses = [0.3, float("nan"), 0.1, float("nan"), 0.2]
+    runs = [
+        RunSummary("training", Path(str(n)), "failed", NOW, metrics={"test_loss": loss})
+        for n, loss in enumerate(losses)
+    ]
+    names = [run.name for run in chosen(runs, key=key)]
+    assert names == [*(["0", "4", "2"][:: -1 if key.startswith("-") else 1]), "1", "3"]
+
+
 def test_a_key_that_no_run_has_names_those_that_there_are():
     with pytest.raises(RequestError, match="unknown key to sort by 'loss', did you mean 'test_l"):
         chosen(RUNS, key="loss")

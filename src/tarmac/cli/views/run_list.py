@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from datetime import UTC, datetime
@@ -50,7 +51,7 @@ def chosen(
         states: Keep runs in these states; all where it is empty.
         workload: Keep runs of this workload. Default: all.
         key: ``began``, ``took`` or a metric; the newest, the longest or the largest first, the
-            other way with a ``-`` before it. What has no such value comes last.
+            other way with a ``-`` before it. What has no such value, or NaN, comes last.
         limit: At most so many.
 
     Raises:
@@ -69,9 +70,15 @@ def chosen(
         if kept and all(value is None for value in values.values()):
             known = sorted({metric for summary in kept for metric in summary.metrics})
             raise unknown_name("key to sort by", name, dict.fromkeys(("began", "took", *known), ""))
-        with_value = [summary for summary in kept if values[summary.path] is not None]
-        with_value.sort(key=lambda summary: values[summary.path] or 0.0, reverse=name == key)
-        kept = [*with_value, *(summary for summary in kept if values[summary.path] is None)]
+        # NaN, as of a training that diverged, has no place in an order.
+        numbers = {
+            path: value
+            for path, value in values.items()
+            if value is not None and not math.isnan(value)
+        }
+        with_number = [summary for summary in kept if summary.path in numbers]
+        with_number.sort(key=lambda summary: numbers[summary.path], reverse=name == key)
+        kept = [*with_number, *(summary for summary in kept if summary.path not in numbers)]
     return kept[:limit]
 
 
