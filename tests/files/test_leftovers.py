@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -54,6 +55,19 @@ def grow_old(path, seconds):
     then = time.time() - seconds
     for inner in [*path.rglob("*"), path]:
         os.utime(inner, (then, then))
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_what_cannot_be_removed_stays_and_fails_nobody(tmp_path, monkeypatch, is_folder):
+    left = tmp_path / as_killed(lambda: fill(tmp_path, is_folder=is_folder))
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, refuse)
+    remove_abandoned(tmp_path)
+    assert left.exists()
 
 
 @pytest.mark.parametrize("is_folder", [False, True])

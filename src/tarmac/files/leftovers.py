@@ -114,8 +114,8 @@ def abandoned(directory: Path, *kinds: str | None) -> Iterator[Path]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a directory, of which another process may remove parts meanwhile."""
-    with contextlib.suppress(NotADirectoryError, FileNotFoundError):
+    """Remove a file or a directory, as far as that can be done: another may remove it meanwhile."""
+    with contextlib.suppress(OSError):
         if not stat.S_ISDIR(path.lstat().st_mode):
             path.unlink()
             return
