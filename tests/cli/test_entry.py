@@ -84,9 +84,9 @@ def test_a_mistake_in_yaml_is_answered_with_what_to_write(tarmac, tmp_path, text
 
 
 def test_a_program_in_the_place_of_a_job_file_is_told_how_to_become_one(tarmac, tmp_path):
-    (tmp_path / "loop.py").write_text("print(1)\n")
-    code, _, err = tarmac("run", "loop.py")
+    (tmp_path / "a loop.py").write_text("print(1)\n")
+    code, _, err = tarmac("run", "a loop.py")
     assert code == 2
-    assert "loop.py is a program, expected a job file" in err
-    assert f"command: python {tmp_path / 'loop.py'}" in err
-    assert "tarmac train loop.py:workload" in err
+    assert "a loop.py is a program, expected a job file" in err
+    assert f"command: python '{tmp_path / 'a loop.py'}'" in err
+    assert "tarmac train 'a loop.py':workload" in err

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from typing import TYPE_CHECKING
 
 from tarmac.documents import read_document
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.formats.registry import all_formats
 
 if TYPE_CHECKING:
@@ -98,11 +97,11 @@ def _refuse_program(path: Path) -> None:
         return
     train = ""
     if path.suffix == ".py":
-        train = f"\nTo train a workload in it: tarmac train {shlex.quote(str(path))}:workload"
+        train = f"\nTo train a workload in it: tarmac train {quoted(path)}:workload"
     raise RequestError(
         f"{path} is a program, expected a job file",
         hint=f"Write a job file beside it, such as job.yaml:\n"
-        f"  name: {path.stem}\n  command: {runs_it} {path.resolve()}{train}",
+        f"  name: {path.stem}\n  command: {runs_it} {quoted(path.resolve())}{train}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ def command(
     readings = read_jobs(files, settings, quiet=False, is_run=False, algorithms=algorithms)
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if len(jobs) > 1 and not target.holds_several:
-        shown = " ".join(map(str, files))
+        shown = shlex.join(map(str, files))
         raise RequestError(
             f"{shown} holds {len(jobs)} jobs, and a file of {target.title}'s holds one",
             hint=f"tarmac run {shown} runs them as they are",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.files import make_private, read_errors, storage_errors, write_bytes
 
 __all__ = ["Spool", "sweep_spools"]
@@ -119,6 +119,6 @@ def _make_private(directory: Path) -> None:
     if not make_private(directory):
         raise RequestError(
             f"{directory}: secrets are not put here, for others could read or replace them",
-            hint=f"Make it a directory of your own: rm -r {directory}; or name another place: "
-            "TARMAC_SPOOL=DIRECTORY",
+            hint=f"Make it a directory of your own: rm -r {quoted(directory)}; or name another "
+            "place: TARMAC_SPOOL=DIRECTORY",
         )

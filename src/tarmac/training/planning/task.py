@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.workloads import Classification
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
             f"{workload.name} tells classes apart, and {dataset.name} does not say how many",
             hint="Give Dataset(..., num_classes=N), or the workload another objective, such as "
             "objective=Regression().\n"
-            f"A table of values: tarmac train table-mlp --set dataset={dataset.name}",
+            f"A table of values: tarmac train table-mlp --set dataset={quoted(dataset.name)}",
         )
     if workload.recipe.label_smoothing and not is_classification:
         raise RequestError(
