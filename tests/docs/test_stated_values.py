@@ -157,10 +157,10 @@ def test_the_table_of_run_json_has_every_field_and_its_version():
 
 
 def test_the_page_of_runs_lists_what_a_resume_may_change():
-    from tarmac.cli.commands.train import _RESUME_OPTIONS
+    from tarmac.cli.train_checks import RESUME_OPTIONS
 
     (train,) = [command for line, command, _ in commands() if line == "tarmac train"]
-    allowed = {option.opts[0] for option in train.params if option.name in _RESUME_OPTIONS}
+    allowed = {option.opts[0] for option in train.params if option.name in RESUME_OPTIONS}
     table = rows(section(DOCS / "runs.md", "## Stop and resume"))
     listed = {name for row in table for name in in_code(row[0])}
     assert listed == {name for name in allowed if name.startswith("--")} - {"--list", "--resume"}

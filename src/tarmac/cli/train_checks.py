@@ -1,0 +1,123 @@
+"""What ``tarmac train`` refuses before it imports a framework: options that do not go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.cli.places import chosen
+from tarmac.cli.training_elsewhere import given_options
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import click
+
+    from tarmac.settings import Settings
+
+__all__ = [
+    "RESUME_OPTIONS",
+    "SELFTEST_OPTIONS",
+    "check_beginning",
+    "cluster_of",
+    "once_each",
+    "refuse_changes",
+]
+
+_NODE_OPTIONS = ("nodes", "gpus_per_node", "cpus_per_node")
+
+# What may be said with --resume; everything else a run has in its run.json.
+RESUME_OPTIONS = {
+    "workload",
+    "list_them",
+    "output",
+    "resumed",
+    "as_json",
+    "devices",
+    "verbose",
+    "verify",
+    "no_check",
+    "on",
+    "profile",
+    *_NODE_OPTIONS,
+}
+
+# Likewise with --from-checkpoint.
+_EXTEND_OPTIONS = (RESUME_OPTIONS - {"resumed"}) | {"from_checkpoint", "epochs"}
+
+# A self-test has sizes, devices and a place of its own.
+SELFTEST_OPTIONS = {"workload", "settings", "selftest", "as_json"}
+
+
+def cluster_of(ctx: click.Context, on: str | None, profile: str | None) -> Settings | None:
+    """Return the cluster that was asked for; None where it trains here."""
+    if on is not None or profile is not None:
+        place = chosen(on, profile)
+        if place.on != "local":
+            return place
+    for parameter in given_options(ctx):
+        if parameter.name in _NODE_OPTIONS:
+            raise RequestError(
+                f"{parameter.opts[0]} is for a training on a cluster",
+                hint="Say which: --on slurm. On this machine: --devices.",
+            )
+    return None
+
+
+def check_beginning(
+    ctx: click.Context, workload: str | None, resumed: str | None, from_checkpoint: str | None
+) -> None:
+    """Refuse a training that names nothing to train, or changes what a run has fixed."""
+    if ctx.params["verify"] and ctx.params["steps"] is not None:
+        raise RequestError(
+            "--verify needs the result of a whole training, and --steps asks for a trial",
+            hint="Leave one of them out.",
+        )
+    if workload is None and resumed is None and from_checkpoint is None:
+        from tarmac.workloads import workload_names
+
+        raise RequestError(
+            "no workload is named", hint=f"Name one: tarmac train {workload_names()[0]}"
+        )
+    if resumed is not None:
+        refuse_changes(ctx, RESUME_OPTIONS, "a resumed run")
+    if from_checkpoint is not None:
+        refuse_changes(ctx, _EXTEND_OPTIONS, "a run that goes on from a checkpoint")
+        if ctx.params["epochs"] is None:
+            raise RequestError(
+                "--from-checkpoint needs --epochs",
+                hint="Say how many in all, those that are done among them: --epochs 40",
+            )
+
+
+def refuse_changes(ctx: click.Context, changeable: Collection[str], what: str) -> None:
+    """Refuse options on the command line that are not among the changeable ones.
+
+    Args:
+        ctx: Context of ``tarmac train``.
+        changeable: Names of the parameters that may be on the line.
+        what: What fixes the others, for the message: ``a resumed run``.
+
+    Raises:
+        RequestError: Another option is there.
+    """
+    for parameter in given_options(ctx):
+        if parameter.name not in changeable:
+            raise RequestError(
+                f"{parameter.opts[0]} cannot be changed in {what}",
+                hint="Leave it out, or start a new run.",
+            )
+
+
+def once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the pairs of ``--set`` by their keys.
+
+    Raises:
+        RequestError: A key is there twice.
+    """
+    values: dict[str, str] = {}
+    for key, value in settings:
+        if key in values:
+            raise RequestError(f"--set {key} is given twice: {values[key]!r} and {value!r}")
+        values[key] = value
+    return values
