@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tarmac.machine.peers import owner_of_peer
+from tarmac.machine.peers import lists_peers, owner_of_peer
 
 
 @contextlib.contextmanager
@@ -24,6 +24,19 @@ def connected(family=socket.AF_INET, address="127.0.0.1"):
 def test_an_own_connection_is_this_users():
     with connected() as (server, _):
         assert owner_of_peer(server.getpeername(), server.getsockname()) == os.geteuid()
+
+
+def test_an_own_connection_by_ipv6_is_this_users():
+    with (
+        contextlib.suppress(OSError),
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as listener,
+        socket.create_connection(listener.getsockname()[:2]),
+    ):
+        server, peer = listener.accept()
+        with server:
+            assert owner_of_peer(peer[:2], server.getsockname()[:2]) == os.geteuid()
+            return
+    pytest.skip("this machine has no IPv6")
 
 
 def test_a_socket_of_ipv6_that_reaches_an_address_of_ipv4_has_an_owner_too():
@@ -55,6 +68,7 @@ def test_nothing_is_told_of_a_connection_that_is_not_there_or_a_list_that_is_dam
     assert owner_of_peer(("no address", 2), own) is None
     damaged = tmp_path / "tcp"
     assert owner_of_peer(peer, own, [damaged]) is None
+    assert (lists_peers(), lists_peers([damaged])) == (True, False)
     for text in (
         "",
         "  0: 0100007F:0002 0100007F:0001 01",

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         count_nvswitches,
         read_pcie_path,
     )
-    from tarmac.machine.peers import owner_of_peer
+    from tarmac.machine.peers import lists_peers, owner_of_peer
     from tarmac.machine.surveyed import (
         MOST_NODES,
         NodeFindings,
@@ -126,6 +126,7 @@ __all__ = [
     "is_driver_too_old",
     "is_of_type",
     "list_gpus",
+    "lists_peers",
     "name_cpu",
     "name_devices",
     "name_holders",
@@ -198,6 +199,7 @@ _MODULES = {
     "is_driver_too_old": "builds",
     "is_of_type": "gpu_types",
     "list_gpus": "visible",
+    "lists_peers": "peers",
     "name_cpu": "device",
     "name_devices": "device",
     "name_holders": "obstacles",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["owner_of_peer"]
+__all__ = ["lists_peers", "owner_of_peer"]
 
 _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 
@@ -26,29 +26,42 @@ _USER = 7
 def owner_of_peer(
     peer: tuple[str, int], own: tuple[str, int], tables: Sequence[Path] = _TABLES
 ) -> int | None:
-    """Return the user ID of who has opened a TCP connection; None where that is not told.
+    """Return the user ID of who has opened a TCP connection.
 
     Args:
-        peer: The address and port of the other end, as IPv4 writes it.
-        own: Those of this end.
-        tables: The kernel's lists; both are looked through, for a socket of IPv6 reaches an
-            address of IPv4 too.
+        peer: Address and port of the other end.
+        own: Address and port of this end.
+        tables: The kernel's lists; both are looked through, as a socket of IPv6 reaches an address
+            of IPv4 too.
+
+    Returns:
+        The ID; None where the other end is not in this network namespace, or see `lists_peers`.
     """
     try:
         ends = [(_hexadecimal(*peer), _hexadecimal(*own))]
+        if ":" not in peer[0]:
+            ends.append((_hexadecimal(*_mapped(*peer)), _hexadecimal(*_mapped(*own))))
     except OSError:
         return None
-    ends.append((_mapped(ends[0][0]), _mapped(ends[0][1])))
     for table in tables:
-        try:
-            text = table.read_text(encoding="ascii")
-        except (OSError, ValueError):
-            continue
+        text = _read(table) or ""
         for local, remote in ends:
             place = text.find(f" {local} {remote} ")
             if place >= 0:
                 return _user(text[text.rfind("\n", 0, place) + 1 : text.find("\n", place)])
     return None
+
+
+def lists_peers(tables: Sequence[Path] = _TABLES) -> bool:
+    """Whether the kernel lists connections here at all: some systems hide them."""
+    return any(_read(table) is not None for table in tables)
+
+
+def _read(table: Path) -> str | None:
+    try:
+        return table.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
 
 
 def _user(line: str) -> int | None:
@@ -57,12 +70,13 @@ def _user(line: str) -> int | None:
 
 
 def _hexadecimal(address: str, port: int) -> str:
-    """Write an address of IPv4 as the kernel does: a number in this machine's order of bytes."""
-    (number,) = struct.unpack("=I", socket.inet_pton(socket.AF_INET, address))
-    return f"{number:08X}:{port:04X}"
+    """Write an address as the kernel does: words in this machine's order of bytes."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    packed = socket.inet_pton(family, address)
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
-def _mapped(address: str) -> str:
-    """Write the same address as a socket of IPv6 has it: ``::ffff:127.0.0.1``."""
-    (marker,) = struct.unpack("=I", b"\0\0\xff\xff")
-    return f"{0:016X}{marker:08X}{address}"
+def _mapped(address: str, port: int) -> tuple[str, int]:
+    """Return the same end as a socket of IPv6 has it: ``::ffff:127.0.0.1``."""
+    return f"::ffff:{address}", port

@@ -13,8 +13,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
-from tarmac.hkube.hosting.peers import peer_user
 from tarmac.hkube.protocol import Link, Message, ProtocolError, decode, encode, read_link
+from tarmac.machine import lists_peers, owner_of_peer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -173,10 +173,9 @@ class Listener:
         if self._users is None:
             return True
         peer, here = connection.remote_address[:2], connection.local_address[:2]
-        try:
-            user = peer_user(peer, here)
-        except OSError:
-            # Where the system hides it, it is as it is without this.
+        user = owner_of_peer(peer, here)
+        # Where the system hides it, it is as it is without this.
+        if user is None and not lists_peers():
             return True
         if user not in self._users:
             whose = "nobody on this machine" if user is None else f"the user with the id {user}"
