@@ -1,8 +1,8 @@
 """Numbers and names in words, the same in every message.
 
 Example:
-    >>> counted(1, "epoch"), counted(1200, "epoch"), counted(2, "process")
-    ('1 epoch', '1,200 epochs', '2 processes')
+    >>> counted(1, "epoch"), counted(1200, "epoch"), counted(2, "process"), counted(1.0, "GPU")
+    ('1 epoch', '1,200 epochs', '2 processes', '1 GPU')
     >>> number_text(0.91237), number_text(1e300), number_text(1234.5, digits=0)
     ('0.9124', '1.000e+300', '1,234')
 """
@@ -24,17 +24,20 @@ _JOINERS = "\u200c\u200d"
 _MAX_WRITTEN_OUT = 1e12
 
 
-def counted(count: int | None, noun: str, plural: str | None = None) -> str:
-    """Return a number of things: ``1 task``, ``12 tasks``.
+def counted(count: float | None, noun: str, plural: str | None = None) -> str:
+    """Return a number of things: ``1 task``, ``12 tasks``, ``0.5 GPUs``.
 
     Args:
         count: How many; None for infinitely many.
         noun: What they are, in the singular.
         plural: The same in the plural. Default: with an s, or es.
     """
-    many = "infinitely many" if count is None else f"{count:,}"
+    if count is None:
+        number = "infinitely many"
+    else:
+        number = f"{count:,}" if isinstance(count, int) else f"{count:,g}"
     plural = plural or (f"{noun}es" if noun.endswith("s") else f"{noun}s")
-    return f"{many} {noun if count == 1 else plural}"
+    return f"{number} {noun if count == 1 else plural}"
 
 
 def number_text(value: float, *, digits: int = 4) -> str:

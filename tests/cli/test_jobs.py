@@ -109,7 +109,7 @@ def test_named_secrets_are_found_through_the_users_configuration(tarmac, tmp_pat
 def test_a_plan_says_where_each_gpu_would_come_from(tarmac, tmp_path):
     (tmp_path / "job.yaml").write_text("{name: x, command: a, resources: {gpus: 1}}")
     plan = tarmac("run", "job.yaml", "--dry-run", "--fake-gpus", "2")
-    assert "1 GPUs, of fake FAKE-0, fake FAKE-1" in plan.stdout
+    assert "1 GPU, of fake FAKE-0, fake FAKE-1" in plan.stdout
     (row,) = json.loads(tarmac("run", "job.yaml", "--dry-run", "--fake-gpus", "2", "--json").stdout)
     assert row["gpus_from"] == ["FAKE-0", "FAKE-1"]
 

@@ -121,7 +121,7 @@ def test_parquet_gives_what_csv_does(tmp_path, root):
         ("x,y\n1,2\n3,4\n", TableColumns(targets=("z",)), "unknown column 'z'"),
         ("x,y\n1,2\n3,4\n", TableColumns(targets=("x", "y")), "no column left"),
         ("x,y\n1,2\n3,-4\n", TableColumns(weights="y"), "row 2, column 'y': a weight below 0"),
-        ("x,y\n1,2\n", TableColumns(), "1 samples, expected at least 2"),
+        ("x,y\n1,2\n", TableColumns(), "1 sample, expected at least 2"),
     ],
 )
 def test_a_table_that_cannot_be_one_is_refused_with_its_place(

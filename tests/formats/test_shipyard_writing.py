@@ -399,7 +399,7 @@ def test_the_command_line_shows_a_folder_and_converts_it_there_and_back(tmp_path
     shown = tarmac(tmp_path, "run", ".", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert "$ python train.py" in shown.stdout
-    assert "container my.io/x, all CPUs, shared, at most 43200 s\n    1 GPUs" in shown.stdout
+    assert "container my.io/x, all CPUs, shared, at most 43200 s\n    1 GPU" in shown.stdout
     assert "STANDARD_NC6 has 1 GPU" in shown.stderr
     changed = tarmac(
         tmp_path, "run", ".", "--dry-run", "--set", "pool_specification.vm_size=STANDARD_NC24"

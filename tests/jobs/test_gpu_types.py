@@ -120,7 +120,7 @@ def test_a_machine_gives_gpus_of_the_kind_by_their_names(tmp_path):
     machine.refuse_what_never_fits([task_of(tmp_path)])
     with pytest.raises(RequestError, match=r"3 GPUs of type 'a100', this machine has 2 of NVIDIA"):
         machine.refuse_what_never_fits([task_of(tmp_path, "{type: a100, count: 3}")])
-    with pytest.raises(RequestError, match="1 GPUs of type 'h100', this machine has 0"):
+    with pytest.raises(RequestError, match="1 GPU of type 'h100', this machine has 0"):
         machine.refuse_what_never_fits([task_of(tmp_path, "{type: h100}")])
 
 

@@ -271,7 +271,7 @@ def test_what_is_short_counts_what_others_will_give_back():
             Resources(memory=2**33),
             "12.0 of 16.0 GiB of memory are in use, it needs 8.0",
         ),
-        (Resources(gpus=0.5), ONE, "1 of 1 GPUs are in use, it needs 1"),
+        (Resources(gpus=0.5), ONE, "1 of 1 GPU is in use, it needs 1"),
         (Resources(gpus=0.5), Resources(gpus=0.5), ""),
     ],
 )

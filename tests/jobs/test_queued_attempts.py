@@ -497,14 +497,14 @@ def test_a_run_without_a_runner_is_cancelled_with_what_the_engine_has(detached, 
 def test_a_run_is_not_removed_while_an_engine_has_tasks_of_it(detached):
     catalogue = Catalogue((JOB,), detached.path.parent)
     found = catalogue.find(detached.path.name)
-    with pytest.raises(RequestError, match=r"2 tasks of x-.* are still queued or at work"):
+    with pytest.raises(RequestError, match=r"x-.* has 2 tasks still queued or at work"):
         catalogue.remove(found)
     assert detached.path.is_dir()
 
 
 def test_a_run_does_not_go_on_elsewhere_while_an_engine_has_tasks_of_it(detached):
     found = dataclasses.replace(find_run(str(detached.path)), executor="local")
-    with pytest.raises(RequestError, match=r"2 tasks of x-.* are still with queueing"):
+    with pytest.raises(RequestError, match=r"x-.* has 2 tasks still with queueing"):
         work_on(found, Silent())
     Handle(detached.path).cancel()
     # What ran here from now on does so too when it is resumed.
@@ -532,13 +532,13 @@ def test_a_run_prints_what_is_queued_and_why_it_waits_in_few_lines(engine, insta
     assert shown == [
         "  queued     3 tasks",
         "  waiting    3 tasks: waits for its turn (Priority)",
-        "  started    x[repeat=0] (1 CPUs) on n1",
-        "  started    x[repeat=1] (1 CPUs) on n1",
-        "  started    x[repeat=2] (1 CPUs) on n2",
+        "  started    x[repeat=0] (1 CPU) on n1",
+        "  started    x[repeat=1] (1 CPU) on n1",
+        "  started    x[repeat=2] (1 CPU) on n2",
         "  succeeded  x[repeat=0] (0.0 s)",
         "  succeeded  x[repeat=1] (0.0 s)",
         "  requeued   x[repeat=2]: preempted by another job",
-        "  started    x[repeat=2] (1 CPUs) on n1",
+        "  started    x[repeat=2] (1 CPU) on n1",
         "  succeeded  x[repeat=2] (0.0 s)",
     ]
 

@@ -79,7 +79,7 @@ def test_a_job_is_run_to_its_end(tmp_path):
 
 
 def test_a_job_that_fails_says_what_failed(tmp_path):
-    with pytest.raises(JobFailed, match="1 of 1 tasks did not succeed: x: exit code 3") as caught:
+    with pytest.raises(JobFailed, match="1 of 1 task did not succeed: x: exit code 3") as caught:
         tarmac.run(Job(name="x", command="exit 3"), output=tmp_path)
     assert [task.exit_code for task in caught.value.tasks] == [3]
 

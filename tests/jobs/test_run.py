@@ -231,9 +231,9 @@ def test_tasks_without_gpus_go_on_where_only_gpus_are_short(run):
     ("resources", "message"),
     [
         ("{gpus: 3}", "task 'x' needs 3 GPUs, this machine has 2"),
-        ("{cpus: 4000}", "task 'x' needs 4000 CPUs, this machine has"),
+        ("{cpus: 4000}", "task 'x' needs 4,000 CPUs, this machine has"),
         ("{memory: 900TiB}", "task 'x' needs 921600.0 GiB of memory, this machine has"),
-        ("{gpus: 1, gpu_memory: 80GiB}", "task 'x' needs 1 GPUs of 80.0 GiB, this machine has 0"),
+        ("{gpus: 1, gpu_memory: 80GiB}", "task 'x' needs 1 GPU of 80.0 GiB, this machine has 0"),
     ],
 )
 def test_what_can_never_fit_is_refused_before_anything_starts(run, tmp_path, resources, message):
@@ -386,7 +386,7 @@ def test_a_run_whose_files_have_changed_is_not_resumed(run, tmp_path):
     (tmp_path / "a.txt").touch()
     run("{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}}}")
     (tmp_path / "b.txt").touch()
-    with pytest.raises(RequestError, match="has 1 tasks, and its job makes 2 now"):
+    with pytest.raises(RequestError, match="has 1 task, and its job makes 2 now"):
         find_run("latest", tmp_path / "runs")
 
 

@@ -197,7 +197,7 @@ def test_an_exclusive_gpu_that_this_process_computes_on_is_its_own(found):
             "CUDA_VISIBLE_DEVICES is empty, which hides all GPUs",
             "Unset it",
         ),
-        ("13.0", {}, "PyTorch 2.13.0 (CUDA 13.0) sees none of 1 GPUs", "tarmac check"),
+        ("13.0", {}, "PyTorch 2.13.0 (CUDA 13.0) sees none of 1 GPU", "tarmac check"),
     ],
 )
 def test_why_pytorch_sees_no_gpu_is_said_with_what_to_do(found, cuda, environment, text, hint):

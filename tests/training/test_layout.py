@@ -147,7 +147,7 @@ def test_processes_of_a_launcher_take_the_devices_of_their_machine(monkeypatch):
     assert devices_of_machine("auto", rank(0, 1)) == GPUS[:1]
     with pytest.raises(RequestError, match="3 processes were started here, but 2 GPUs are visible"):
         devices_of_machine("auto", rank(0, 3))
-    with pytest.raises(RequestError, match="devices is '0,1', but 1 processes were started here"):
+    with pytest.raises(RequestError, match="devices is '0,1', but 1 process was started here"):
         devices_of_machine("0,1", rank(0, 1))
     # Slurm and Ray show each process the one GPU that is its own.
     visible[1:] = []

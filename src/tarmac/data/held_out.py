@@ -16,6 +16,7 @@ import numpy as np
 
 from tarmac.data.base import Loaded, Split
 from tarmac.errors import RequestError
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,8 +116,8 @@ class HoldOut:
         more = f" and {len(lost) - _MAX_NAMED} more" if len(lost) > _MAX_NAMED else ""
         raise RequestError(
             f"{'classes' if len(lost) > 1 else 'class'} {', '.join(names)}{more} of {dataset.name} "
-            f"would be judged and not trained on: {len(held):,} samples are held out, and the "
-            f"{len(trained):,} that are trained on have none of it",
+            f"would be judged and not trained on: {counted(len(held), 'sample is', 'samples are')} "
+            f"held out, and the {len(trained):,} that are trained on have none of it",
             # Windows overlap: drawn ones would be judged on what is trained on.
             hint="Draw them by the seed instead: --validation-split random"
             if self.split == "last" and not dataset.train.is_series

@@ -24,6 +24,7 @@ from tarmac.jobs.runner_notes import last_runner
 from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.status import ask_to_end, note_runner, read_status
 from tarmac.processes import python_command
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
         failed = [task for task in self.tasks if task.state == "failed"]
         first = failed[0] if failed else None
         said = f": {first.name}: {first.reason}" if first else ""
-        message = f"{len(self.tasks)} of {status.num_tasks} tasks did not succeed{said}"
+        message = f"{len(self.tasks)} of {counted(status.num_tasks, 'task')} did not succeed{said}"
         super().__init__(
             status.reason or message,
             hint=f"Logs: {first.directory if first else status.path}\n"

@@ -36,6 +36,7 @@ from tarmac.jobs.workload_files import refuse_missing_workload
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
 from tarmac.runs import Catalogue, default_output
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -226,7 +227,8 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
     tasks = tuple(plan_tasks(job, base))
     if len(tasks) != record.num_tasks:
         raise RequestError(
-            f"run {path.name} has {record.num_tasks} tasks, and its job makes {len(tasks)} now",
+            f"run {path.name} has {counted(record.num_tasks, 'task')}, and its job makes "
+            f"{len(tasks)} now",
             hint="The files that its sweep is over have changed; start a new run.",
         )
     return JobRun(path.resolve(), job, base, tasks, record.executor)
@@ -366,7 +368,7 @@ def note_executor(run: JobRun) -> None:
         return
     if left := tasks_left_with_engine(run.path):
         raise RequestError(
-            f"{left} tasks of {run.path.name} are still with {record.executor}",
+            f"{run.path.name} has {counted(left, 'task')} still with {record.executor}",
             hint=f"Go on there: tarmac run --resume {quoted(run.path)}\n"
             f"Or end them first: tarmac cancel {quoted(run.path)}",
         )

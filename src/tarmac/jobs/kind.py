@@ -11,6 +11,7 @@ from tarmac.jobs.glance import glance_job
 from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.status import LOCK, read_runner, read_status, tasks_left_with_engine
 from tarmac.runs import RunFacts, RunKind, RunSummary
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def _reserved_for_removal(run: Path) -> Iterator[None]:
             )
         if left := tasks_left_with_engine(run):
             raise RequestError(
-                f"{left} tasks of {run.name} are still queued or at work",
+                f"{run.name} has {counted(left, 'task')} still queued or at work",
                 hint=f"End them: tarmac cancel {quoted(run)}",
             )
         yield

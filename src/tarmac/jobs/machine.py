@@ -20,6 +20,7 @@ from tarmac.machine import (
     read_limits,
     why_withheld,
 )
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -223,7 +224,8 @@ class Machine:
         short = self.shortage(needs)
         reasons = []
         if short.cpus > _SLACK:
-            used = f"{self.cpus - self._free_cpus:g} of {self.cpus:g} CPUs are in use"
+            cpus = counted(self.cpus, "CPU is", "CPUs are")
+            used = f"{self.cpus - self._free_cpus:g} of {cpus} in use"
             reasons.append(f"{used}, it needs {needs.cpus:g}")
         if short.memory:
             used = f"{(self.memory - self._free_memory) / _GIB:.1f} of {self.memory / _GIB:.1f} GiB"
@@ -235,10 +237,13 @@ class Machine:
             num_used = sum(
                 self._free[gpu.uuid] + _SLACK < self._share(needs, gpu.uuid) for gpu in candidates
             )
-            used = f"{num_used} of {len(candidates)} GPUs are in use"
+            used = f"{num_used} of {counted(len(candidates), 'GPU is', 'GPUs are')} in use"
             reasons.append(f"{used}, it needs {needs.gpus:g}")
         elif candidates and not reasons:
-            reasons.append(f"its {needs.gpus:g} GPUs are leased by other programs of this machine")
+            reasons.append(
+                f"its {counted(needs.gpus, 'GPU is', 'GPUs are')} leased by other programs of this "
+                "machine"
+            )
         return "; ".join(reasons)
 
     def take(self, needs: Resources) -> Grant | None:
@@ -265,7 +270,7 @@ class Machine:
 
     def _problem(self, needs: Resources) -> str | None:
         if needs.cpus > self.cpus + _SLACK:
-            return f"{needs.cpus:g} CPUs, this machine has {self.cpus:g}"
+            return f"{counted(needs.cpus, 'CPU')}, this machine has {self.cpus:g}"
         if (needs.memory or 0) > self.memory:
             has = f"{self.memory / _GIB:.1f} GiB"
             return f"{(needs.memory or 0) / _GIB:.1f} GiB of memory, this machine has {has}"
@@ -277,7 +282,7 @@ class Machine:
                 of = f" of type {needs.gpu_type!r}{of}"
                 names = ", ".join(sorted({gpu.name for gpu in self.gpus}))
                 why = f" of {names}{why}" if names else why
-            return f"{needs.gpus:g} GPUs{of}, this machine has {len(large)}{why}"
+            return f"{counted(needs.gpus, 'GPU')}{of}, this machine has {len(large)}{why}"
         return None
 
     def _hint(self, needs: Resources) -> str:

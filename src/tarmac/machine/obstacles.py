@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.machine.builds import choose_build, is_driver_too_old, runs_on
 from tarmac.machine.visible import names_nothing
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,7 +187,9 @@ def why_none_is_seen(
             if choice.needs_driver is None
             else _how_to_install(choice),
         )
-    return Obstacle(f"{build.label} sees none of {len(gpus)} GPUs that the driver has", _LOOK)
+    return Obstacle(
+        f"{build.label} sees none of {counted(len(gpus), 'GPU')} that the driver has", _LOOK
+    )
 
 
 def _how_to_install(choice: BuildChoice) -> str:

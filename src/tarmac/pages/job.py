@@ -21,6 +21,7 @@ from tarmac.pages.numbers import moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pieces import Tile, chip, details, facts, message, pre, table, tiles
 from tarmac.pages.scales import Axis
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,7 +140,7 @@ def _tiles(timeline: Timeline, until: float) -> Markup:
     figures = [
         Tile("Tasks ended", f"{ended:,} of {status.num_tasks:,}"),
         Tile("Failed", f"{failed:,}", state="bad" if failed else "ok"),
-        Tile("Tried again", f"{retried:,}", f"{attempts:,} attempts in all"),
+        Tile("Tried again", f"{retried:,}", f"{counted(attempts, 'attempt')} in all"),
     ]
     if timeline.has_times and timeline.traces:
         wall = until - timeline.began_at

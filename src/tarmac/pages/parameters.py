@@ -24,6 +24,7 @@ from tarmac.pages.figure import (
 )
 from tarmac.pages.numbers import UNKNOWN, known, worded
 from tarmac.pages.scales import Axis, Scale, Tick, scale_of
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -188,7 +189,7 @@ def slice_plot(
         if spots
     )
     content = (
-        alt(key, dimension.name, f"{len(using):,} networks over {dimension.name}.")
+        alt(key, dimension.name, f"{counted(len(using), 'network')} over {dimension.name}.")
         + axes(_ticks(dimension, along), up.ticks(4), "")
         + _stretched(drawn)
     )
@@ -304,7 +305,9 @@ def _told(networks: Sequence[Tried], value: Dimension) -> str:
         return "No networks."
     best = networks[-1]
     made = ", ".join(f"{name} {_worded(one)}" for name, one in best.params.items())
-    return f"{len(networks):,} networks. The best, {value.name} {worded(best.value)}: {made}."
+    return (
+        f"{counted(len(networks), 'network')}. The best, {value.name} {worded(best.value)}: {made}."
+    )
 
 
 def _worded(value: object) -> str:

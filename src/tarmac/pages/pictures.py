@@ -16,6 +16,7 @@ from tarmac.pages.numbers import worded
 from tarmac.pages.page import Section
 from tarmac.pages.pieces import message, paragraph
 from tarmac.runs import PREDICTIONS, read_predictions
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def pictures(run: Path) -> Iterator[Section]:
         "mistakes",
         "Mistakes",
         _confusion(found) + _gallery(found),
-        f"Of {whole}: {found.num_samples:,} samples, asked again on the CPU.",
+        f"Of {whole}: {counted(found.num_samples, 'sample')}, asked again on the CPU.",
     )
 
 

@@ -17,6 +17,7 @@ from tarmac.studies.methods.pruning import find_rule
 from tarmac.studies.objectives import values_of
 from tarmac.studies.terms import ALONE
 from tarmac.studies.trial_queue import TrialQueue
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -257,7 +258,7 @@ class SearchLoop:
         if ledger.trials[-1].system_attrs.get(GENERATION, 0) > 0:
             return
         raise HopelessError(
-            f"none of the first {len(failed)} networks could be trained; most often: "
+            f"none of the first {counted(len(failed), 'network')} could be trained; most often: "
             f"{ledger.usual_error}",
             hint="Try one alone: tarmac train",
         )

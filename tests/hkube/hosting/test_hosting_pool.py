@@ -263,8 +263,8 @@ def test_what_can_never_fit_is_refused_with_numbers(host, tmp_path):
     greedy = define(cpu=100000)
     (ending,) = host([greedy], each(make("echo")))
     assert ending.why == "refused"
-    assert "100000 CPUs" in ending.message
-    with pytest.raises(TarmacError, match="100000 CPUs"):
+    assert "100,000 CPUs" in ending.message
+    with pytest.raises(TarmacError, match="100,000 CPUs"):
         refuse({"alg": greedy}, tmp_path, {})
 
 

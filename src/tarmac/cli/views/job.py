@@ -125,7 +125,9 @@ class JobProgress:
         host = self._hosts.get(task.index, "")
         where = f" on {host}" if host else ""
         self._say_queued()
-        self._say_started(f"  started    {task.name} ({grant.cpus:g} CPUs{gpus}{again}){where}")
+        self._say_started(
+            f"  started    {task.name} ({counted(grant.cpus, 'CPU')}{gpus}{again}){where}"
+        )
         if self._follow and task.index not in self._tails:
             directory = task_directory(self._run.path, task)
             name = f"{task.name}: " if len(self._run.tasks) > 1 else ""

@@ -199,7 +199,7 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""
-    cpus = "all CPUs, shared" if resources.shares_cpus else f"{resources.cpus:g} CPUs"
+    cpus = "all CPUs, shared" if resources.shares_cpus else counted(resources.cpus, "CPU")
     nodes = f", on each of {resources.nodes} nodes" if resources.nodes > 1 else ""
     yield f"{kind}, {cpus}{memory}{nodes}{limit}{again}"
     if container:
@@ -216,11 +216,11 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
             yield ", ".join(said)
     gpu_kind = f" of type {resources.gpu_type}" if resources.gpu_type else ""
     if resources.gpus and machine is None:
-        yield f"{resources.gpus:g} GPUs{gpu_kind}"
+        yield f"{counted(resources.gpus, 'GPU')}{gpu_kind}"
     elif resources.gpus and machine is not None:
         found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
         of = f"of {', '.join(found)}" if found else "which this machine does not have"
-        yield f"{resources.gpus:g} GPUs{gpu_kind}, {of}"
+        yield f"{counted(resources.gpus, 'GPU')}{gpu_kind}, {of}"
     for mount in container.mounts if container else ():
         yield f"{mount.source} -> {mount.target}{' (read only)' * mount.read_only}"
     for key, text in _variables(task).items():

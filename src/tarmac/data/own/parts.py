@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +101,7 @@ def cut_off_test(num_samples: int, share: float) -> tuple[NDArray[np.int64], NDA
     """
     if num_samples < 2:
         raise RequestError(
-            f"there are {num_samples} samples, expected at least 2: one to train on, one to score"
+            f"{counted(num_samples, 'sample')}, expected at least 2: one to train on, one to score"
         )
     num_test = min(max(round(num_samples * share), 1), num_samples - 1)
     dealt = np.random.default_rng(_SEED).permutation(num_samples)

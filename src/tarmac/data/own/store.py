@@ -105,7 +105,7 @@ class OwnRecord(BaseModel):
     def summary(self) -> str:
         """What it is, in a few words."""
         if self.classes is not None:
-            kind = f"{len(self.classes)} classes"
+            kind = counted(len(self.classes), "class")
         else:
             kind = "values" if "targets" in self.train.columns else "no targets"
         return f"{kind}, {self.dtype}, from {self.origin}"

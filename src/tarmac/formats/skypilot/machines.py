@@ -9,6 +9,7 @@ from tarmac.formats.format import Unwritable
 from tarmac.formats.original import original_of
 from tarmac.formats.skypilot.azure_sizes import find_size, spelled, successor_of
 from tarmac.machine import is_of_type
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +86,7 @@ def _any_of(job: Job, tasks: Sequence[Task], gpus: int, gpu_memory: int) -> dict
         fitting = [name for name in fitting if name in known] if known else [gpu_type]
     if number is None or not fitting:
         kind = f"GPUs {gpu_type}" if gpu_type else "GPUs"
-        wanted = f"{gpus} GPUs" if number is None else f"{kind} of {gpu_memory / 2**30:g} GiB"
+        wanted = counted(gpus, "GPU") if number is None else f"{kind} of {gpu_memory / 2**30:g} GiB"
         name = "gpus" if number is None else "gpu_memory"
         greedy = max(tasks, key=lambda task: getattr(task.resources, name) or 0)
         raise Unwritable(
@@ -132,7 +133,8 @@ def _of_pool(
     else:
         if gpus > math.ceil(size.gpus):
             raise Unwritable(
-                f"{job.name}: a task asks for {gpus} GPUs, and {size.name} has {size.gpus:g}",
+                f"{job.name}: a task asks for {counted(gpus, 'GPU')}, and {size.name} has "
+                f"{size.gpus:g}",
                 hint="Give the pool another vm_size, or the task fewer gpus",
             )
         resources["instance_type"] = size.name

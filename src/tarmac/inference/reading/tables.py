@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
 from tarmac.inference.parts import Samples, as_part, join_parts
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,8 +85,8 @@ def _columns(
     if not parts[0].name and not is_named:
         if len(first) != expected:
             raise RequestError(
-                f"{path}:1: {len(first)} columns, expected {expected}: a value for each of "
-                f"{parts[0]}",
+                f"{path}:1: {counted(len(first), 'column')}, expected {expected}: a value for each "
+                f"of {parts[0]}",
                 hint="Leave out what the model does not take, such as the column of the targets.",
             )
         return [_Column(index) for index in range(expected)]
@@ -130,7 +131,7 @@ def _sample(
 ) -> dict[str, NDArray[Any]]:
     expected = len({column.index for column in columns})
     if len(row) != expected:
-        raise RequestError(f"{where}: {len(row)} columns, expected {expected}")
+        raise RequestError(f"{where}: {counted(len(row), 'column')}, expected {expected}")
     found, start = {}, 0
     for part in parts:
         values = [_number(where, row, at) for at in columns[start : start + part.size]]

@@ -12,6 +12,7 @@ from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.network import can_stack
 from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
 from tarmac.studies.methods.registry import find_method
+from tarmac.wording import counted
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], boo
         }
         pool = PooledEvaluator(stacks, setup, slots, study.path / "logs", halted)
         evaluator, close = pool, pool.close
-        where += f", in {len(slots)} processes"
+        where += f", in {counted(len(slots), 'process')}"
     # A generation at once. Where all networks are known from the start, as many as there are; a
     # method that learns from each result would learn nothing within a batch.
     method = find_method(request.method)

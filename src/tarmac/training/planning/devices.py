@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.machine import Device, find_devices, name_left_out, why_on_cpu
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
         RequestError: There are fewer devices than processes, or another number was asked for.
     """
     count = rendezvous.local_world_size
+    started = counted(count, "process was started", "processes were started")
     if request in ("auto", "all", "cpu"):
         found = find_devices(request, shared=True)
         if found[0].type == "cpu":
@@ -63,14 +65,14 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
             return found * count
         if len(found) < count:
             raise RequestError(
-                f"{count} processes were started here, but {len(found)} GPUs are visible",
+                f"{started} here, but {counted(len(found), 'GPU is', 'GPUs are')} visible",
                 hint="Start one process per GPU: torchrun --nproc-per-node gpu",
             )
         return found[:count]
     found = find_devices(request, shared=True)
     if len(found) != count:
         raise RequestError(
-            f"devices is {request!r}, but {count} processes were started here",
+            f"devices is {request!r}, but {started} here",
             hint="Leave --devices out: each process takes the GPU of its LOCAL_RANK.",
         )
     return found

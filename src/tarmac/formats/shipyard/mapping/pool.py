@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from tarmac.wording import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -123,7 +125,7 @@ class Pool:
             return self._all(path, is_asked=True)
         if devices is not None:
             count = len(set(devices[1].split(",")))
-            self._report.note(path, f"{count} GPUs, whichever are free on this machine")
+            self._report.note(path, f"{counted(count, 'GPU')}, whichever are free on this machine")
         elif re.fullmatch(r"[1-9]\d{0,4}", text):
             count = int(text)
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.errors import RequestError
 from tarmac.jobs.executors.ray.options import options_of
 from tarmac.machine import fitting_names
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +161,7 @@ def why_never(demand: Demand, nodes: Sequence[RayNode]) -> str:
     labelled = [node for node in nodes if _has_labels(demand, node)]
     if not labelled:
         wanted = ", ".join(f"{name}={value}" for name, value in demand.labels.items())
-        return f"none of {len(nodes)} nodes has the labels {wanted}"
+        return f"none of {counted(len(nodes), 'node')} has the labels {wanted}"
     where = f"{demand.nodes} nodes each" if demand.nodes > 1 else "a node"
     kinds = {name for node in labelled for name in node.total if name.startswith(_ACCELERATOR)}
     if demand.gpu_type and f"{_ACCELERATOR}{demand.gpu_type}" not in kinds:
