@@ -93,9 +93,11 @@ class Group(cloup.Group):
         # A shell that completes a line asks what it can be, not what is wrong with it.
         if name in names or name.startswith("-") or ctx.resilient_parsing:
             return click.Group.resolve_command(self, ctx, args)
-        found = ((other, self.get_command(ctx, other)) for other in names)
-        summaries = {other: summary_of(command) for other, command in found if command is not None}
-        meant = next((other for other in _ELSEWHERE.get(name, ()) if other in summaries), None)
+        commands = {known: self.get_command(ctx, known) for known in names}
+        summaries = {
+            known: summary_of(command) for known, command in commands.items() if command is not None
+        }
+        meant = next((ours for ours in _ELSEWHERE.get(name, ()) if ours in summaries), None)
         raise unknown_name("command", name, summaries, meant=meant)
 
     def list_sections(

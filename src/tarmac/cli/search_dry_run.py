@@ -17,56 +17,56 @@ if TYPE_CHECKING:
 __all__ = ["print_preview"]
 
 
-def print_preview(found: Preview, workers: Workers | None, *, as_json: bool) -> None:
+def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -> None:
     """Print what a search would do.
 
     Args:
-        found: That.
+        preview: The search that would begin, or go on.
         workers: What is asked of a cluster; None where this machine searches.
         as_json: Print JSON, and only that.
     """
     from tarmac.cli.views.job_plan import plan_rows, task_lines
 
-    plan = _plan(found)
+    plan = _plan(preview)
     if as_json:
-        said = {
-            "path": str(found.directory),
-            "request": found.request.model_dump(mode="json"),
-            "networks": found.num_networks,
-            "done": found.num_done,
-            "train_size": found.train_size,
-            "validation_size": found.validation_size,
-            "validation_split": found.validation_split,
+        content = {
+            "path": str(preview.directory),
+            "request": preview.request.model_dump(mode="json"),
+            "networks": preview.num_networks,
+            "done": preview.num_done,
+            "train_size": preview.train_size,
+            "validation_size": preview.validation_size,
+            "validation_split": preview.validation_split,
             "workers": [] if plan is None else plan_rows([plan], None),
         }
-        click.echo(json.dumps(said, indent=2))
+        click.echo(json.dumps(content, indent=2))
         return
-    request = found.request
-    networks = counted(found.num_networks, "network")
+    request = preview.request
+    networks = counted(preview.num_networks, "network")
     click.echo(f"{request.workload} by {request.method} over {networks}, seed {request.seed}")
-    if found.num_done:
-        verbs = ("has", "is") if found.num_done == 1 else ("have", "are")
-        trials = counted(found.num_done, "trial")
+    if preview.num_done:
+        verbs = ("has", "is") if preview.num_done == 1 else ("have", "are")
+        trials = counted(preview.num_done, "trial")
         click.echo(f"{trials} {verbs[0]} ended, and {verbs[1]} not done again")
     click.echo(
         f"each trains {counted(request.epochs, 'epoch')} at most, on "
-        f"{counted(found.train_size, 'sample')}, judged by {found.held_out}"
+        f"{counted(preview.train_size, 'sample')}, judged by {preview.held_out}"
     )
-    click.echo(f"study {found.directory}")
+    click.echo(f"study {preview.directory}")
     if plan is not None and workers is not None:
         count = len(plan.tasks)
         click.secho("1 worker:" if count == 1 else f"{count:,} workers, each:", bold=True)
         for line in task_lines(plan.tasks[0], None):
             click.echo(f"  {line}")
-        print_files(plan, workers.on, found.runs, None)
+        print_files(plan, workers.on, preview.runs, None)
 
 
-def _plan(found: Preview) -> Plan | None:
+def _plan(preview: Preview) -> Plan | None:
     """Return the plan of the workers' job."""
     from tarmac.cli.views.job_plan import Plan
     from tarmac.jobs import plan_tasks
 
-    if found.job is None:
+    if preview.job is None:
         return None
-    base = found.directory.resolve()
-    return Plan(found.job.name, base, tuple(plan_tasks(found.job, base)))
+    base = preview.directory.resolve()
+    return Plan(preview.job.name, base, tuple(plan_tasks(preview.job, base)))

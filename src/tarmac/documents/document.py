@@ -45,9 +45,9 @@ class Document:
     def place_of(self, path: Sequence[str | int]) -> Place:
         """Return the place of a value, or of what would hold it."""
         for length in range(len(path), -1, -1):
-            found = self.places.get(tuple(path[:length]))
-            if found is not None:
-                return found
+            place = self.places.get(tuple(path[:length]))
+            if place is not None:
+                return place
         return Place(1, 1)
 
     def place_within(self, path: Path, part: str) -> Place:
@@ -58,7 +58,7 @@ class Document:
             part: As it is written there.
         """
         start = self.place_of(path)
-        later = (place for other, place in self.places.items() if other[: len(path)] != path)
+        later = (place for key, place in self.places.items() if key[: len(path)] != path)
         end = min((place for place in later if place > start), default=None)
         lines = self.source.splitlines()[start.line - 1 : end.line if end else None]
         for number, line in enumerate(lines, start=start.line):

@@ -273,13 +273,13 @@ def _no_space(path: Path, code: int) -> StorageError:
         )
     free = ""
     with contextlib.suppress(OSError):
-        found = os.statvfs(path.parent)
+        space = os.statvfs(path.parent)
         # Some file systems have no fixed number of them, and say 0 of 0.
-        if found.f_files and not found.f_favail:
+        if space.f_files and not space.f_favail:
             look = f"df -i {quoted(path.parent)}"
             return StorageError(
                 f"no inodes left to write {path}",
                 hint=f"Remove some files, {elsewhere} See what is left: {look}",
             )
-        free = f" {found.f_bavail * found.f_frsize / 2**20:.0f} MiB are free there."
+        free = f" {space.f_bavail * space.f_frsize / 2**20:.0f} MiB are free there."
     return StorageError(f"no space left to write {path}", hint=f"Free some, {elsewhere}{free}")

@@ -82,9 +82,9 @@ def read_lease(path: Path) -> Holder | None:
     Raises:
         OSError: It cannot be read.
     """
-    holder = found = _read(path)
-    while found is not None:
-        holder, found = found, _read(successor(path, found.nonce))
+    holder = newer = _read(path)
+    while newer is not None:
+        holder, newer = newer, _read(successor(path, newer.nonce))
     return holder
 
 

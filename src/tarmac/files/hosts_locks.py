@@ -63,7 +63,8 @@ def taking_turns(path: Path) -> Iterator[None]:
         path: File of the kernel's lock. The lease lies beside it; see `lease_file`.
 
     Raises:
-        OSError: The file's directory is not there, or it cannot be made.
+        FileNotFoundError: The file's directory is not there.
+        StorageError: The file cannot be made, or something else is in its place.
     """
     if is_network(path):
         with Lease(lease_file(path)).held():
@@ -188,6 +189,6 @@ class _HostsLock:
 def _read_old(path: Path) -> Holder | None:
     """Return the holder of a lease that lies in a lock's file itself; None of an empty file."""
     with contextlib.suppress(FileNotFoundError):
-        found = path.lstat()
-        return read_lease(path) if stat.S_ISREG(found.st_mode) and found.st_size else None
+        status = path.lstat()
+        return read_lease(path) if stat.S_ISREG(status.st_mode) and status.st_size else None
     return None

@@ -163,12 +163,12 @@ def _look(path: Path, *, removes: bool) -> bool:
         # Nor is a link anybody's lock.
         return error.errno not in (errno.ENOENT, errno.ELOOP)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             return False
         # Shared, so that of several that look at once none takes another's for the owner's.
         if not _try(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
-            return not _is_held_by_strangers(found)
+            return not _is_held_by_strangers(status)
         if removes:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
@@ -206,12 +206,12 @@ def _open(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
-            is_open = stat.S_IMODE(found.st_mode) & ~mode and found.st_uid == os.geteuid()
+            is_open = stat.S_IMODE(status.st_mode) & ~mode and status.st_uid == os.geteuid()
             # An older version's lease may lie in the file itself.
-            if found.st_size or not (is_open and _replace(path, descriptor, mode)):
+            if status.st_size or not (is_open and _replace(path, descriptor, mode)):
                 kept, descriptor = descriptor, -1
                 return kept
         finally:
@@ -221,10 +221,10 @@ def _open(path: Path) -> int:
 
 def _mode_in(directory: Path) -> int:
     """Return the mode of a lock's file: for those who could take it away anyway."""
-    mode, found = 0o600, directory.stat().st_mode
-    if found & stat.S_ISVTX:
+    mode, folder = 0o600, directory.stat().st_mode
+    if folder & stat.S_ISVTX:
         return mode
-    return mode | (0o060 if found & stat.S_IWGRP else 0) | (0o006 if found & stat.S_IWOTH else 0)
+    return mode | (0o060 if folder & stat.S_IWGRP else 0) | (0o006 if folder & stat.S_IWOTH else 0)
 
 
 def _replace(path: Path, descriptor: int, mode: int) -> bool:
@@ -269,12 +269,12 @@ def _is_at(path: Path, descriptor: int) -> bool:
     return False
 
 
-def _is_held_by_strangers(found: os.stat_result) -> bool:
+def _is_held_by_strangers(status: os.stat_result) -> bool:
     """Whether only processes of others than its owner, root and this user have a lock."""
-    if not found.st_mode & 0o077:
+    if not status.st_mode & 0o077:
         return False
-    own = {0, os.geteuid(), found.st_uid}
-    holders = _holders(found.st_ino)
+    own = {0, os.geteuid(), status.st_uid}
+    holders = _holders(status.st_ino)
     try:
         return bool(holders) and all(
             Path(f"/proc/{pid}").stat().st_uid not in own for pid in holders
@@ -309,12 +309,12 @@ def _holders(inode: int) -> list[str]:
 def _hint(path: Path) -> str | None:
     """Say what to do where something else is in a lock's place."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
         return None
-    what = "no lock's file" if found.st_uid == os.geteuid() else "not this user's"
+    what = "no lock's file" if status.st_uid == os.geteuid() else "not this user's"
     return f"It is {what}. If no process works there: rm {quoted(path)}"
 
 

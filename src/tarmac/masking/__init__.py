@@ -103,18 +103,18 @@ def masked_command(arguments: Iterable[str]) -> list[str]:
     Both ``--token VALUE`` and ``--token=VALUE`` are known, and ``NAME=VALUE`` of a variable.
     """
     masked: list[str] = []
-    asked, program = "", ""
+    option, program = "", ""
     for argument in arguments:
         program = program or argument.rpartition("/")[2]
         is_login = program not in _ONLY_AT_LOGIN or "login" in masked
         if is_login and masked and masked[-1] in _PASSWORD_OPTIONS.get(program, ()):
             user, colon, _ = argument.partition(":")
             masked.append(f"{user}{colon}{HIDDEN}" if colon else HIDDEN)
-            asked = ""
+            option = ""
             continue
-        if asked and not argument.startswith("-"):
-            masked.append(HIDDEN if _holds_secret(asked, argument) else argument)
-            asked = ""
+        if option and not argument.startswith("-"):
+            masked.append(HIDDEN if _holds_secret(option, argument) else argument)
+            option = ""
             continue
         name, is_joined, value = argument.partition("=")
         is_named = not any(c.isspace() for c in name) and is_secret_name(name.lstrip("-"))
@@ -125,7 +125,7 @@ def masked_command(arguments: Iterable[str]) -> list[str]:
         else:
             masked.append(masked_text(argument))
         is_option = is_named and not is_joined and argument.startswith("--")
-        asked = argument if is_option else ""
+        option = argument if is_option else ""
     return masked
 
 

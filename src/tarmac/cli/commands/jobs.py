@@ -71,17 +71,18 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
     from tarmac.runs import default_output
 
     statuses, broken = list_statuses(output)
-    found = [status for status in statuses if everything or status.is_active or status.runner_note]
-    for one in broken:
-        click.echo(in_one_line(f"cannot be read: {one.path}: {one.reason}"), err=True)
-    for problem in (problem for status in found for problem in status.problems):
+    listed = [status for status in statuses if everything or status.is_active or status.runner_note]
+    for broken_run in broken:
+        words = f"cannot be read: {broken_run.path}: {broken_run.reason}"
+        click.echo(in_one_line(words), err=True)
+    for problem in (problem for status in listed for problem in status.problems):
         click.echo(in_one_line(f"left out: {problem}"), err=True)
     if as_json:
-        click.echo(json.dumps([job_row(status) for status in found], indent=2))
+        click.echo(json.dumps([job_row(status) for status in listed], indent=2))
         return
-    queued = ["queued"] if any(status.count("queued") for status in found) else []
+    queued = ["queued"] if any(status.count("queued") for status in listed) else []
     table = Table("run", "state", "tasks", *queued, "running", "failed", "began", box=None)
-    for status in found:
+    for status in listed:
         where = f" on {status.elsewhere.host}" if status.elsewhere is not None else ""
         if status.silent_s is not None and status.silent_s > _SILENT_S:
             where += f", last sign {status.silent_s:.0f} s ago"
@@ -94,9 +95,9 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
             str(status.count("failed")),
             age_of(status.created_at),
         )
-    if found:
+    if listed:
         make_console().print(table)
-        for status in found:
+        for status in listed:
             for line in (*_kept_waiting(status), *_of_runner(status)):
                 click.echo(line)
     else:
@@ -185,13 +186,13 @@ def _print_logs(
 
     streams = ("stderr",) if only_stderr else ("stdout", "stderr")
     tails: dict[Path, list[Tail]] = {}
-    said: set[str] = set()
+    shown_problems: set[str] = set()
     has_printed = False
     while True:
         status = handle.status()
         for problem in status.problems:
-            if problem not in said:
-                said.add(problem)
+            if problem not in shown_problems:
+                shown_problems.add(problem)
                 click.echo(f"left out: {problem}", err=True)
         chosen = _chosen(status, task, may_come=follow and status.is_active)
         for one in chosen:
