@@ -6,16 +6,12 @@ import copy
 import json
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
 import render_pod_fields
+from made_pods import runner_template, task_template
 
 from tarmac.errors import RequestError
-from tarmac.jobs import Job, parse_job, plan_tasks
-from tarmac.jobs.executors.kubernetes import runners
-from tarmac.jobs.executors.kubernetes.demand import demand_of
-from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
-from tarmac.jobs.executors.runners import RunnerJob
+from tarmac.jobs import parse_job
 from tarmac.kubernetes import merged
 
 # By kubectl 1.37.1: `kubectl patch --local -f BASE --type strategic -p OVERLAY -o json`.
@@ -47,20 +43,10 @@ def test_an_overlay_is_merged_as_kubectl_merges_it():
     assert base == recorded["base"]
 
 
-def template_of(tmp_path, pod, nodes=1, excluded=(), **options):
-    given = {"image": "i", "pod": pod, **options}
-    job = Job(name="x", command=("true",), options={"kubernetes": given})
-    (task,) = plan_tasks(job, tmp_path)
-    unit = Unit("tarmac-01234567-0000", "01234567", "nonce", 1, ("sh",), nodes)
-    made = job_manifest(unit, demand_of(task), excluded=excluded)
-    kubernetes_validate.validate(made, "1.37", strict=True)
-    return made["spec"]["template"]
-
-
 def test_a_pod_gets_what_no_option_says(tmp_path):
-    template = template_of(
+    template = task_template(
         tmp_path,
-        {
+        pod={
             "metadata": {"labels": {"team": "vision"}},
             "spec": {
                 "hostNetwork": True,
@@ -99,7 +85,9 @@ def test_its_affinity_and_that_of_a_session_that_avoids_nodes_both_hold(tmp_path
         "nodeAffinity": {required: {"nodeSelectorTerms": zones}},
         "podAntiAffinity": {required: [spread]},
     }
-    spec = template_of(tmp_path, {"spec": {"affinity": affinity}}, 2, ("n1",))["spec"]
+    spec = task_template(tmp_path, nodes=2, excluded=("n1",), pod={"spec": {"affinity": affinity}})[
+        "spec"
+    ]
     terms = spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
     # Any term is enough for the scheduler.
     avoided = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1"]}
@@ -112,7 +100,7 @@ def test_its_affinity_and_that_of_a_session_that_avoids_nodes_both_hold(tmp_path
 def test_a_preference_of_nodes_leaves_what_the_session_avoids(tmp_path):
     wish = {"weight": 1, "preference": {"matchExpressions": [{"key": "z", "operator": "Exists"}]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
-    spec = template_of(tmp_path, {"spec": {"affinity": affinity}}, 1, ("n1",))["spec"]
+    spec = task_template(tmp_path, excluded=("n1",), pod={"spec": {"affinity": affinity}})["spec"]
     assert "n1" in str(spec["affinity"]["nodeAffinity"])
     assert "z" in str(spec["affinity"]["nodeAffinity"])
 
@@ -206,25 +194,12 @@ options:
 
 def test_a_job_made_in_python_is_told_the_path(tmp_path):
     with pytest.raises(RequestError, match=r"task 'x': options\.kubernetes\.pod\.spec\.hostname"):
-        template_of(tmp_path, {"spec": {"hostname": "a"}})
+        task_template(tmp_path, pod={"spec": {"hostname": "a"}})
 
 
 def test_a_runners_pod_has_a_part_of_its_own(tmp_path):
     part = {"metadata": {"labels": {"team": "vision"}}, "spec": {"priorityClassName": "high"}}
-    volume = {"claim": "runs", "path": str(tmp_path)}
-    options = {"image": "i", "volume": volume, "runner": {"pod": part}}
-    job = RunnerJob(
-        run=tmp_path,
-        number=1,
-        num_tasks=1,
-        command=("python",),
-        variables={},
-        options=options,
-        warned=tmp_path / "warned",
-    )
-    made = runners._manifest(job, runners.KubernetesOptions.model_validate(options))
-    kubernetes_validate.validate(made, "1.37", strict=True)
-    template = made["spec"]["template"]
+    template = runner_template(tmp_path, runner={"pod": part})
     assert template["metadata"]["labels"]["team"] == "vision"
     assert "tarmac.dev/job" in template["metadata"]["labels"]
     assert template["spec"]["priorityClassName"] == "high"

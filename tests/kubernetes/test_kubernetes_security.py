@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import pytest
 from emulator.pod_security import violations
+from made_pods import runner_template, task_template
 
 from tarmac.errors import RequestError
-from tarmac.jobs import parse_job, plan_tasks, prepare
-from tarmac.jobs.executors.kubernetes import runners
-from tarmac.jobs.executors.kubernetes.demand import demand_of
-from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
-from tarmac.jobs.executors.runners import RunnerJob
+from tarmac.jobs import parse_job, prepare
 from tarmac.kubernetes import Look, check_daemon_set, connect
 from tarmac.kubernetes.look import look_manifest
 from tarmac.kubernetes.nodes import read_node
 
 VOLUME = {"claim": "runs", "path": "/runs"}
-
-
-def pod_of(tmp_path, job="{name: x, command: 'true'}", nodes=1, **options):
-    (task,) = plan_tasks(parse_job(job), tmp_path)
-    given = {"image": "python:3.12-slim", **options}
-    demand = demand_of(dataclasses.replace(task, options={"kubernetes": given}))
-    demand = dataclasses.replace(demand, gpu_resource="nvidia.com/gpu", nodes=nodes)
-    unit = Unit("tarmac-01234567-0000", "01234567", "nonce", 1, ("sh",), nodes)
-    return job_manifest(unit, demand)["spec"]["template"]["spec"]
 
 
 @pytest.fixture(params=[0, 1234])
@@ -43,7 +30,7 @@ def uid(request, monkeypatch):
 @pytest.mark.parametrize("user", ["", ", user: '1000:100'"])
 def test_a_restricted_namespace_admits_the_pods_of_tasks(uid, tmp_path, nodes, check, user):
     job = f"{{name: x, command: 'true', environment: {{image: i{user}}}, resources: {{gpus: 1}}}}"
-    pod = pod_of(tmp_path, job, nodes, check=check)
+    pod = task_template(tmp_path, job, nodes=nodes, check=check)["spec"]
     assert [*violations(pod)] == []
 
 
@@ -57,24 +44,13 @@ def test_it_admits_the_pods_that_look_at_nodes_and_check_them():
 
 def test_it_admits_the_pod_of_a_runner_whose_user_is_not_root(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getuid", lambda: 1234)
-    options = {"image": "i", "volume": {"claim": "runs", "path": str(tmp_path)}}
-    job = RunnerJob(
-        run=tmp_path,
-        number=1,
-        num_tasks=1,
-        command=("python",),
-        variables={},
-        options=options,
-        warned=tmp_path / "warned",
-    )
-    made = runners._manifest(job, runners.KubernetesOptions.model_validate(options))
-    pod = made["spec"]["template"]["spec"]
+    pod = runner_template(tmp_path)["spec"]
     assert [*violations(pod)] == []
     assert pod["securityContext"]["runAsUser"] == 1234
 
 
 def test_pods_run_as_this_machines_user_and_without_a_volume_never_as_root(uid, tmp_path):
-    pod = pod_of(tmp_path)
+    pod = task_template(tmp_path)["spec"]
     expected = uid or 65532
     assert pod["securityContext"]["runAsUser"] == expected
     assert pod["securityContext"]["runAsGroup"] == expected
@@ -85,21 +61,22 @@ def test_pods_run_as_this_machines_user_and_without_a_volume_never_as_root(uid, 
 
 def test_what_root_has_on_a_volume_is_written_by_the_images_user(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getuid", lambda: 0)
-    pod = pod_of(tmp_path, volume=VOLUME)
+    pod = task_template(tmp_path, volume=VOLUME)["spec"]
     assert "securityContext" not in pod
     assert "HOME" not in str(pod["containers"][0]["env"])
 
 
 @pytest.mark.parametrize("volume", [None, VOLUME])
 def test_baseline_leaves_user_and_capabilities_to_the_image(uid, tmp_path, volume):
-    pod = pod_of(tmp_path, pod_security="baseline", volume=volume)
+    pod = task_template(tmp_path, pod_security="baseline", volume=volume)["spec"]
     assert "securityContext" not in pod
     assert pod["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False}
     assert "HOME" not in str(pod["containers"][0]["env"])
 
 
 def test_root_by_name_has_roots_capabilities(tmp_path):
-    pod = pod_of(tmp_path, "{name: x, command: 'true', environment: {image: i, user: '0'}}")
+    job = "{name: x, command: 'true', environment: {image: i, user: '0'}}"
+    pod = task_template(tmp_path, job)["spec"]
     assert pod["securityContext"] == {"runAsUser": 0}
     assert "capabilities" not in pod["containers"][0]["securityContext"]
 
