@@ -8,16 +8,15 @@ from tarmac.workloads.augmentation import CropAndFlip, MirrorAndShift
 from tarmac.workloads.base import (
     Augment,
     ByType,
-    Expectation,
     ParameterGroup,
     Preprocess,
     Recipe,
     Scale,
     TestViews,
-    Verdict,
     Workload,
 )
 from tarmac.workloads.ema import Ema
+from tarmac.workloads.expectation import Expectation, Verdict
 from tarmac.workloads.judging import judged_by
 from tarmac.workloads.monitoring import monitored
 from tarmac.workloads.objectives import (

@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac import data
-from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.base import Recipe, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.gpt import GPT, NO_DECAY
 from tarmac.workloads.objectives import NextToken
 from tarmac.workloads.optimizers import AdamW

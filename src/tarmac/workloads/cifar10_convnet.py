@@ -15,7 +15,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.base import Recipe, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.optimizers import SGD
 from tarmac.workloads.schedules import OneCycle
 from tarmac.workloads.tower import TowerShape, build_tower

@@ -31,7 +31,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from tarmac.workloads.augmentation import CropAndFlip, MirrorAndShift
-from tarmac.workloads.base import Expectation, ParameterGroup, Recipe, Scale, Workload
+from tarmac.workloads.base import ParameterGroup, Recipe, Scale, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.optimizers import SGD, Muon
 from tarmac.workloads.schedules import Linear
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.base import Recipe, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.objectives import Regression
 from tarmac.workloads.optimizers import AdamW
 from tarmac.workloads.schedules import Cosine

@@ -18,7 +18,8 @@ from torch import nn
 
 from tarmac import data
 from tarmac.data import Dataset
-from tarmac.workloads.base import Expectation, Recipe, Scale, Workload
+from tarmac.workloads.base import Recipe, Scale, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.objectives import Regression
 from tarmac.workloads.optimizers import Adam
 from tarmac.workloads.schedules import OneCycle

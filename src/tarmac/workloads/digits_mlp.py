@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads.base import Expectation, Recipe, Scale, Workload
+from tarmac.workloads.base import Recipe, Scale, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.optimizers import Adam
 from tarmac.workloads.schedules import OneCycle
 

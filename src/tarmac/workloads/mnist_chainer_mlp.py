@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.base import Recipe, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.optimizers import Adam
 
 

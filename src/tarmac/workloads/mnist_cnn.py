@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from tarmac.workloads.base import Expectation, Recipe, Workload
+from tarmac.workloads.base import Recipe, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.init import glorot_uniform_
 from tarmac.workloads.optimizers import Adadelta
 

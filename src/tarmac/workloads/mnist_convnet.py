@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tarmac.workloads.base import Expectation, Recipe, Scale, Workload
+from tarmac.workloads.base import Recipe, Scale, Workload
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.optimizers import SGD
 from tarmac.workloads.schedules import OneCycle
 from tarmac.workloads.tower import TowerShape, build_tower
