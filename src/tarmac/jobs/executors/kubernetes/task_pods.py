@@ -1,0 +1,228 @@
+"""The pods of tasks as a cluster gets them: what they run, need, mount and are told."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from tarmac.jobs.executors.kubernetes.overlay import CHECK, CHUNK, CONTAINER, RUN_DIRECTORY
+from tarmac.kubernetes import container_context, home_variables, pod_context
+from tarmac.processes import python_command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.jobs.executors.kubernetes.demand import Demand
+
+__all__ = ["GRACE_S", "OF_JOB", "REPLICATED_JOB", "Manifest", "Unit", "pod_spec"]
+
+Manifest = dict[str, Any]
+
+# What an agent needs beside its program, as under Slurm.
+_AGENT_BYTES = 64 * 2**20
+
+# The program's grace and what its agent needs after that.
+GRACE_S = 30
+
+# Its last line is the reason that is told; a missing Python or Tarmac is no fault of the node.
+_CHECK = """\
+said=$("$@" 2>&1)
+code=$?
+printf '%s\\n' "$said" >&2
+printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
+exit $code
+"""
+
+# As the Job controller labels pods.
+OF_JOB = "batch.kubernetes.io/job-name"
+
+# Of a JobSet's Jobs, of which there is one: it is called NAME-nodes-0.
+REPLICATED_JOB = "nodes"
+
+# Where the agent on the first of several nodes listens: below what systems give at random
+# (ip_local_port_range) and above what programs are known by. Nodes of a machine's own network,
+# which pods rarely have, meet each at one of their own.
+_FIRST_PORT, _NUM_PORTS = 20_000, 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What the pods of a Job run.
+
+    Attributes:
+        name: The Job's, or that of the JobSet that makes it; its own in the namespace.
+        run: By which all of the run is found.
+        nonce: The submission's.
+        size: How many attempts.
+        command: Of each pod.
+        nodes: So many pods do one attempt together; `size` is 1 then.
+        is_set: Whether a JobSet makes the Job.
+        label: The name of the job file's job, for people who look for its pods.
+    """
+
+    name: str
+    run: str
+    nonce: str
+    size: int
+    command: Sequence[str]
+    nodes: int = 1
+    is_set: bool = False
+    label: str = "tarmac"
+
+    @property
+    def job(self) -> str:
+        """The Job's name."""
+        return f"{self.name}-{REPLICATED_JOB}-0" if self.is_set else self.name
+
+
+def pod_spec(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
+    """Return the specification of the pods that do attempts.
+
+    Args:
+        unit: What they run.
+        demand: What each of them needs.
+        excluded: Nodes where they may not run.
+    """
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "containers": [_container(unit, demand)],
+        "volumes": _volumes(unit, demand),
+    }
+    if demand.service_account:
+        spec["serviceAccountName"] = demand.service_account
+        spec["automountServiceAccountToken"] = True
+    if demand.check_image and demand.gpu_resource.startswith("nvidia.com/"):
+        spec["initContainers"] = [_check(demand)]
+    if security := pod_context(demand.user, restricted=demand.restricted):
+        spec["securityContext"] = security
+    if demand.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in demand.pull_secrets]
+    if demand.node_selector:
+        spec["nodeSelector"] = {**demand.node_selector}
+    if demand.tolerations:
+        spec["tolerations"] = [{**each} for each in demand.tolerations]
+    if demand.priority_class:
+        spec["priorityClassName"] = demand.priority_class
+    affinity: Manifest = {}
+    if unit.nodes > 1:
+        spec["subdomain"] = unit.name
+        term = {
+            "labelSelector": {"matchLabels": {OF_JOB: unit.job}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    if terms := _node_terms(demand, excluded):
+        required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    if affinity:
+        spec["affinity"] = affinity
+    return spec
+
+
+def _node_terms(demand: Demand, excluded: Sequence[str]) -> list[list[Manifest]]:
+    """Return what a node's labels must be, one list of several; empty where any will do."""
+    others: list[Manifest] = []
+    if excluded:
+        hosts = sorted(excluded)
+        others = [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": hosts}]
+    kinds: list[list[Manifest]] = [
+        [{"key": label, "operator": "In", "values": [*names]}]
+        for label, names in sorted(demand.gpu_labels.items())
+    ]
+    return [[*kind, *others] for kind in kinds or [[]] if kind or others]
+
+
+def _container(unit: Unit, demand: Demand) -> Manifest:
+    requests: dict[str, str] = {"cpu": f"{max(1, round(demand.cpus * 1000))}m"}
+    limits: dict[str, str] = {}
+    if demand.memory is not None:
+        # Shared memory counts as memory of whoever writes to it.
+        limits["memory"] = str(demand.memory + (demand.shm or 0) + _AGENT_BYTES)
+    if demand.gpus:
+        limits[demand.gpu_resource] = str(demand.gpus)
+    return {
+        "name": CONTAINER,
+        "image": demand.image,
+        "imagePullPolicy": demand.pull,
+        "command": [*unit.command],
+        "env": _variables(unit, demand),
+        "resources": {"requests": requests | limits, **({"limits": limits} if limits else {})},
+        "securityContext": container_context(restricted=demand.restricted),
+        "volumeMounts": _mounts(demand),
+    }
+
+
+def _check(demand: Demand) -> Manifest:
+    """Return what computes on a pod's GPUs before its program begins."""
+    limits = {demand.gpu_resource: str(demand.gpus)}
+    gpus = str(demand.gpus)
+    check = python_command("tarmac.checks.pod_gpus", gpus, python=demand.check_python)
+    return {
+        "name": CHECK,
+        "image": demand.check_image,
+        "imagePullPolicy": demand.pull,
+        "command": ["sh", "-c", _CHECK, "sh", *check],
+        "env": [
+            *(home_variables() if demand.is_unnamed else ()),
+            {
+                "name": "TARMAC_KUBERNETES_NODE",
+                "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
+            },
+        ],
+        "resources": {"requests": limits, "limits": limits},
+        "securityContext": container_context(restricted=demand.restricted),
+    }
+
+
+def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
+    def field(path: str) -> Manifest:
+        return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+    def key(name: str, key: str) -> Manifest:
+        return {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+
+    return [
+        *(home_variables() if demand.is_unnamed else ()),
+        {"name": "TARMAC_KUBERNETES_JOB", "value": unit.job},
+        *([{"name": "TARMAC_KUBERNETES_SERVICE", "value": unit.name}] if unit.nodes > 1 else ()),
+        {"name": "TARMAC_KUBERNETES_NODE", **field("spec.nodeName")},
+        *([{"name": "TARMAC_MEETING", "value": _meeting(unit)}] if unit.nodes > 1 else ()),
+        *({"name": name, **key(unit.name, name)} for name in demand.given),
+        *({"name": name, **key(*place)} for name, place in sorted(demand.secrets.items())),
+    ]
+
+
+def _meeting(unit: Unit) -> str:
+    """Return where the agents of several nodes meet, as `tarmac.node.rendezvous` reads it."""
+    digest = hashlib.sha256(f"{unit.name} {unit.nonce}".encode()).digest()
+    port = _FIRST_PORT + int.from_bytes(digest[:4], "big") % _NUM_PORTS
+    return f"{port} {unit.nonce} {unit.job}-0.{unit.name}"
+
+
+def _volumes(unit: Unit, demand: Demand) -> list[Manifest]:
+    volumes: list[Manifest] = []
+    if demand.claim:
+        claim = {"claimName": demand.claim}
+        volumes.append({"name": "run", "persistentVolumeClaim": claim})
+    else:
+        volumes += [
+            {"name": "chunk", "configMap": {"name": unit.name}},
+            {"name": "run", "emptyDir": {}},
+        ]
+    if demand.shm is not None:
+        memory = {"medium": "Memory", "sizeLimit": str(demand.shm)}
+        volumes.append({"name": "shm", "emptyDir": memory})
+    return volumes
+
+
+def _mounts(demand: Demand) -> list[Manifest]:
+    mounts: list[Manifest] = [{"name": "run", "mountPath": demand.path or RUN_DIRECTORY}]
+    if not demand.claim:
+        mounts.append({"name": "chunk", "mountPath": CHUNK, "readOnly": True})
+    if demand.shm is not None:
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - the pod's own
+    return mounts
