@@ -15,9 +15,11 @@ __all__ = ["TerminalStream", "guard_terminals", "harmless"]
 
 # ECMA-48: the end of a line that is cleared, colours but for hidden text, other control sequences;
 # strings such as titles, which a bell may end too; what is left of them, but for tabs and ends of
-# lines; and characters that turn the direction of a text around (Unicode TR 36).
+# lines; and characters that turn the direction of a text around (Unicode TR 36). 8 hides text where
+# it is no number of the palette. The group is atomic, so that many numbers are read in one way.
+_COLOUR = r"(?>[345]8;(?:5;\d+|2;\d+;\d+;\d+)|(?!0*8(?!\d))\d*)"
 _COMMAND = re.compile(
-    r"(?P<kept>\x1b\[(?:K|(?:(?:[0-79]|[1-9]\d+)(?:;\d+)*)?m))"
+    rf"(?P<kept>\x1b\[(?:K|{_COLOUR}(?:;{_COLOUR})*m))"
     r"|(?P<gone>\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\))"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
