@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,6 +247,27 @@ def test_a_broken_image_is_named_and_nothing_is_stored(tmp_path, root):
     with pytest.raises(TarmacError, match="more than 8 bits"):
         data.take_over("f", tmp_path / "f", Taking(), root)
     assert not list(root.iterdir())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_dataset_whose_replacement_fails_at_the_last_moment_stays(
+    tmp_path, root, monkeypatch, error
+):
+    path, replace = tmp_path / "a.npz", Path.replace
+    np.savez(path, inputs=np.ones((4, 2)))
+    data.take_over("a", path, Taking(), root)
+    np.savez(path, inputs=np.zeros((4, 2)))
+
+    def fail(source, target):
+        if target == root / "a":
+            raise error
+        return replace(source, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises((TarmacError, KeyboardInterrupt)):
+        data.take_over("a", path, Taking(replace=True), root)
+    assert everything(data.load("a")).sum() == 8
+    assert [entry.name for entry in root.iterdir()] == ["a"]
 
 
 def test_a_name_is_taken_once_unless_it_is_replaced(tmp_path, root):

@@ -170,12 +170,12 @@ def staging(root: Path) -> Iterator[Path]:
             descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             lock_descriptor(descriptor)
-        stack.callback(remove_tree, staged.with_suffix(".old"))
+        stack.callback(_give_back, staged.with_suffix(".old"), root)
         yield staged
 
 
 def _give_back(replaced: Path, root: Path) -> None:
-    """Give a dataset its name back where a process was killed before another had it."""
+    """Give a dataset its name back where another did not get it; else remove it."""
     with contextlib.suppress(TarmacError, OSError):
         name = read_versioned(replaced / _RECORD, OwnRecord, _VERSION, "dataset").name
         if _NAME.fullmatch(name) and not (root / name).exists():
