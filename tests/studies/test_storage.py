@@ -6,6 +6,7 @@ import subprocess
 import threading
 
 import pytest
+from optuna.trial import TrialState, create_trial
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.studies import Study, find_study, list_studies
@@ -206,3 +207,17 @@ def test_studies_are_found_by_path_name_and_beginning(make_study, tmp_path):
     (broken / "study.json").write_text('{"schema_version": 99}')
     with pytest.raises(RequestError, match="was written by a newer Tarmac"):
         Study.open(broken)
+
+
+def test_no_error_of_a_study_or_its_networks_holds_a_secret_of_the_environment(
+    make_study, monkeypatch
+):
+    monkeypatch.setenv("HF_TOKEN", "tiger-lily-8157")
+    study = make_study()
+    study.add_trial(create_trial(state=TrialState.WAITING))
+    study.mark(0, "error", "HTTP 403 for tiger-lily-8157")
+    study.end("failed", error="no data for tiger-lily-8157")
+    assert study.record.error == "no data for (hidden)"
+    stored = [path.read_text() for path in study.path.rglob("*") if path.is_file()]
+    assert "HTTP 403 for (hidden)" in "".join(stored)
+    assert "tiger-lily" not in "".join(stored)

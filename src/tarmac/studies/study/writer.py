@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
 from tarmac.files import is_network, make_directories, storage_errors, sync_directory, write_json
+from tarmac.masking import remember_environment, without_known
 from tarmac.runs import JudgedBy
 from tarmac.studies.objectives import find_objectives
 from tarmac.studies.study.locks import turns
@@ -205,7 +207,8 @@ class StudyWriter(Study):
     ) -> None:
         """Record that this process's work on the study ended before the study did.
 
-        A study that another process has completed since stays completed.
+        A study that another process has completed since stays completed. Secrets of this process's
+        environment are left out of the error.
 
         Raises:
             StorageError: It could not be written; the old record is still there.
@@ -213,7 +216,8 @@ class StudyWriter(Study):
         with self.lock:
             self.reload()
             if self.record.status != "completed":
-                self.update(status=status, error=error, ended_at=runs.now(), **changes)
+                words = None if error is None else _without_secrets(error)
+                self.update(status=status, error=words, ended_at=runs.now(), **changes)
 
     def add_trial(self, template: FrozenTrial) -> None:
         """Add a trial with all that is known of it, as one line of the journal."""
@@ -225,7 +229,9 @@ class StudyWriter(Study):
         self._storage.set_trial_state_values(self.ledger.trial_id(number), state)
 
     def mark(self, number: int, key: str, value: object) -> None:
-        """Keep a value with a trial, where optuna-dashboard shows it."""
+        """Keep a value with a trial, where optuna-dashboard shows it; an error without secrets."""
+        if key == "error":
+            value = _without_secrets(str(value))
         self._storage.set_trial_user_attr(self.ledger.trial_id(number), key, value)
 
     def add_value(self, number: int, epoch: int, value: float) -> None:
@@ -268,3 +274,8 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
+
+
+def _without_secrets(text: str) -> str:
+    remember_environment(os.environ)
+    return without_known(text)
