@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # How long a pipe's reader may take to open it.
-_READER_TIMEOUT_S = 10.0
+_READER_TIMEOUT_S = 60.0
 _READER_PAUSE_S = 0.02
 
 
@@ -112,7 +112,7 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
     Missing parent directories are made. After a crash at any moment ``path`` holds either what it
     held before or all that was written, because data reach the disk before the name does. A device,
     a pipe or a socket, such as ``/dev/stdout``, is written into as it stands. A pipe's reader is
-    waited for up to 10 s: a pipe may also lie in the place of a run's file, which nobody reads.
+    waited for up to 60 s: a pipe may also lie in the place of a run's file, which nobody reads.
 
     Args:
         path: The file.
