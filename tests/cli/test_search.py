@@ -52,7 +52,10 @@ def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
     assert sum(" complete " in line for line in lines) == 2
     assert "ended, all 2 networks of the space were tried: 2 networks trained, 2 distinct" in out
     assert "trained anew on all training data: test accuracy 0." in out
-    assert "again: tarmac train digits-mlp --epochs 1 --seed 0 --set hidden=" in out
+    assert (
+        "again: tarmac train digits-mlp --epochs 1 --seed 0 --monitor accuracy:max --set hidden="
+        in out
+    )
     assert lines[-1].startswith("study runs/digits-mlp-")
 
 
