@@ -45,16 +45,23 @@ _KIB = 2**10
 # Of a step that the kernel ended for its memory (sacct(1), "OUT_OF_MEMORY").
 _SIGNAL_OF_MEMORY = 125
 
-_UNIT = re.compile(r"(?P<job>\d+)(?:_(?:(?P<one>\d+)|\[(?P<many>[\d,:-]+)(?:%\d+)?\]))?")
-_STEP = re.compile(r"(?P<unit>\d+(?:_\d+)?)\.\S+")
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+# Slurm's numbers are of 32 bits, and its sizes of 64; Python refuses to read thousands of digits.
+_ID = r"\d{1,10}"
+_SIZE = r"\d{1,20}"
+
+# slurm.conf(5): the most that MaxArraySize may be.
+_MAX_ARRAY_SIZE = 4_000_001
+
+_UNIT = re.compile(rf"(?P<job>{_ID})(?:_(?:(?P<one>{_ID})|\[(?P<many>[\d,:-]+)(?:%\d+)?\]))?")
+_STEP = re.compile(rf"(?P<unit>{_ID}(?:_{_ID})?)\.\S+")
+_RANGE = re.compile(rf"({_ID})(?:-({_ID})(?::({_ID}))?)?")
 
 _HOSTNAME = re.compile(r"[\w.-]+")
 
-_DURATION = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
+_DURATION = re.compile(rf"(?:({_ID})-)?({_ID}):({_ID}):({_ID})")
 
 # `sbatch --parsable`: the number, and the cluster's name where there are several.
-_JOB = re.compile(r"^(\d+)(?:;\S+)?$", re.MULTILINE)
+_JOB = re.compile(rf"^({_ID})(?:;\S+)?$", re.MULTILINE)
 
 
 def read_job_number(text: str) -> int | None:
@@ -197,16 +204,23 @@ def _units(words: str) -> Sequence[Unit] | None:
         return None
     job = int(found["job"])
     if found["many"] is not None:
-        return [Unit(job, element) for element in _expanded(found["many"])]
+        elements = _expanded(found["many"])
+        return None if elements is None else [Unit(job, element) for element in elements]
     return [Unit(job, None if found["one"] is None else int(found["one"]))]
 
 
-def _expanded(ranges: str) -> Iterator[int]:
+def _expanded(ranges: str) -> Sequence[int] | None:
+    """Return the elements of an array; None where there are more than Slurm has."""
+    elements: list[int] = []
     for part in ranges.split(","):
         found = _RANGE.fullmatch(part)
         if found is not None:
             first, last, step = found.groups()
-            yield from range(int(first), int(last or first) + 1, int(step or 1))
+            some = range(int(first), int(last or first) + 1, int(step or 1) or 1)
+            if len(elements) + len(some) > _MAX_ARRAY_SIZE:
+                return None
+            elements += some
+    return elements
 
 
 def _accounted(unit: Unit, fields: Sequence[str]) -> Accounted:
@@ -248,7 +262,7 @@ def _jobs(line: str) -> Iterator[Accounted]:
 
 
 def _number(words: str | None, default: int) -> int:
-    found = re.match(r"\d+", words or "")
+    found = re.match(_SIZE, words or "")
     return int(found[0]) if found else default
 
 

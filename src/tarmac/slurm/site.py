@@ -19,7 +19,9 @@ __all__ = ["Gres", "SlurmNode", "gpus_of", "partitions_with_gpus", "read_gres", 
 # than one share a job on the same GPU; mps needs NVIDIA's daemon.
 _PARTS = ("shard", "mps")
 
-_GRES = re.compile(r"(?P<name>[\w-]+)(?::(?P<kind>[^:(]*[^\d:(][^:(]*))?(?::(?P<count>\d+)\w?)?")
+_GRES = re.compile(
+    r"(?P<name>[\w-]+)(?::(?P<kind>[^:(]*[^\d:(][^:(]*))?(?::(?P<count>\d{1,10})\w?)?"
+)
 
 
 @dataclasses.dataclass(frozen=True)
