@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tarmac.kubernetes.answers import Listed, Object, Refused, Right, Silence, Version
+    from tarmac.kubernetes.answers import Listed, Object, Refused, Right, Silence, Version, in_form
     from tarmac.kubernetes.bounds import why_out_of_bounds
     from tarmac.kubernetes.cluster import Cluster, connect
     from tarmac.kubernetes.events import explain_creation, explain_event, explain_quota
@@ -87,6 +87,7 @@ __all__ = [
     "explain_workload",
     "faults_of",
     "home_variables",
+    "in_form",
     "is_gpu",
     "job_of_workload",
     "lacking_right",
@@ -134,6 +135,7 @@ _MODULES = {
     "explain_creation": "events",
     "explain_event": "events",
     "explain_job": "jobs",
+    "in_form": "answers",
     "explain_pod": "pods",
     "explain_quota": "events",
     "explain_refusal": "refusals",

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["Listed", "Object", "Refused", "Right", "Silence", "Version"]
+from tarmac.errors import TarmacError
+
+__all__ = ["Listed", "Object", "Refused", "Right", "Silence", "Version", "in_form", "name_of"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # An object of the API as its JSON.
 Object: TypeAlias = Mapping[str, Any]
@@ -79,3 +85,31 @@ class Right(NamedTuple):
     verb: str
     resource: str
     group: str = ""
+
+
+def in_form(read: Callable[P, T]) -> Callable[P, T]:
+    """Make a reader of the API's objects raise a TarmacError for one that has another form.
+
+    Whatever stands between, such as a proxy or a webhook, may have written it.
+    """
+
+    @functools.wraps(read)
+    def reading(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return read(*arguments, **options)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise TarmacError(
+                f"the cluster's answer has no form of Kubernetes': {type(error).__name__}: {error}"
+            ) from error
+
+    return reading
+
+
+@in_form
+def name_of(item: Object) -> str:
+    """Return an object's name.
+
+    Raises:
+        TarmacError: It has no form of an object.
+    """
+    return str(item["metadata"]["name"])

@@ -6,7 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from tarmac.kubernetes.answers import Listed, Refused, Silence, Version
+from tarmac.errors import TarmacError
+from tarmac.kubernetes.answers import Listed, Refused, Silence, Version, in_form, name_of
 from tarmac.kubernetes.connection import PATIENCE_S, Connection
 from tarmac.kubernetes.kinds import kind_of
 from tarmac.kubernetes.kubeconfig import find_place
@@ -137,7 +138,12 @@ class Cluster:
             about = answer.get("metadata")
             if not isinstance(about, dict) or "resourceVersion" not in about:
                 return self._connection.silence(f"GET {path}: answered with no list")
-            items += answer.get("items") or []
+            try:
+                items += answer.get("items") or ()
+                for item in items:
+                    name_of(item)
+            except (TypeError, TarmacError):
+                return self._connection.silence(f"GET {path}: answered with no list of objects")
             if not about.get("continue"):
                 return Listed(tuple(items), str(about["resourceVersion"]))
             query["continue"] = str(about["continue"])
@@ -208,6 +214,7 @@ class Cluster:
         path = kind_of("Pod").path(self.namespace, pod) + "/log"
         return self._connection.read(path, query)
 
+    @in_form
     def may(self, *rights: Right) -> tuple[Right, ...] | Silence:
         """Ask which of these one may not do in the namespace."""
         missing: list[Right] = []

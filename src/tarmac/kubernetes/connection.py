@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from tarmac.errors import RequestError
+from tarmac.files import parse_json
 from tarmac.kubernetes.answers import Refused, Silence
 from tarmac.kubernetes.credentials import read_credentials, tls_of
 from tarmac.kubernetes.kubeconfig import read_login
@@ -228,7 +229,7 @@ class Connection:
     def _understood(self, response: httpx.Response) -> Mapping[str, Any] | Refused | Silence:
         status = response.status_code
         try:
-            body = json.loads(response.content)
+            body = parse_json(response.content)
         except ValueError:
             body = None
         said = body if isinstance(body, dict) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tarmac.kubernetes.answers import in_form
 from tarmac.kubernetes.quantities import quantity
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ _QUOTA = re.compile(
 )
 
 
+@in_form
 def explain_event(event: Object) -> str:
     """Return an event's words, a quota's as numbers."""
     said = " ".join(str(event.get("message") or event.get("reason") or "").split())
     return explain_quota(said) or said
 
 
+@in_form
 def explain_creation(events: Iterable[Object]) -> str | None:
     """Return why a Job cannot make its pods now, from its events, oldest first.
 

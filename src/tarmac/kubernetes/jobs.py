@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from tarmac.kubernetes.answers import in_form
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,6 +39,7 @@ class JobState(NamedTuple):
     words: str = ""
 
 
+@in_form
 def explain_job(job: Object) -> JobState:
     """Return what a Job does, from its conditions."""
     conditions = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from tarmac.errors import RequestError, unknown_name
+from tarmac.files import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -180,7 +181,7 @@ def read_login(login: Login) -> Login:
 
 def _files(environ: Mapping[str, str], kubeconfig: Path | None) -> Sequence[Path]:
     if kubeconfig is not None:
-        return [kubeconfig.expanduser()]
+        return [expanded(kubeconfig)]
     named = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     return named or [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]
 
@@ -194,7 +195,7 @@ def _read(file: Path) -> Mapping[str, Any]:
         # The error's own text quotes lines of the file, and one of them may be a token.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RequestError(f"{file}, line {line}: {error.problem or 'no YAML'}") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise RequestError(f"{file} is no YAML in UTF-8") from None
     if read is None:
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tarmac.kubernetes.answers import in_form
 from tarmac.kubernetes.quantities import is_gpu, quantity
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class ClusterNode:
     is_shared: bool = False
 
 
+@in_form
 def read_node(
     node: Object,
     *,

@@ -9,6 +9,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
+from tarmac.kubernetes.answers import in_form
 from tarmac.kubernetes.events import explain_event
 from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, End
 
@@ -83,6 +84,7 @@ UNFIT = 4
 LOST_NODE_S = 600.0
 
 
+@in_form
 def explain_pod(
     pod: Object,
     *,

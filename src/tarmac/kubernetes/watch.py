@@ -7,7 +7,6 @@ watch goes on from its version, or lists again. Only where that fails there is a
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import httpx
 
-from tarmac.errors import RequestError
-from tarmac.kubernetes.answers import Refused, Silence
+from tarmac.errors import TarmacError
+from tarmac.files import parse_json
+from tarmac.kubernetes.answers import Refused, Silence, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -128,7 +128,12 @@ class Watch(Generic[T]):
                     self._fall_silent(listed)
                     pause_s = self._rest(pause_s)
                     continue
-                world = {_name(item): self._keep(item) for item in listed.items}
+                try:
+                    world = {name_of(item): self._keep(item) for item in listed.items}
+                except TarmacError as error:
+                    self._fall_silent(self._connection.silence(str(error)))
+                    pause_s = self._rest(pause_s)
+                    continue
                 version = listed.resource_version
                 self._replace(world)
             has_heard = False
@@ -171,8 +176,8 @@ class Watch(Generic[T]):
                 self._connection.heard()
                 self._note_socket(response)
                 for line in _lines(response):
-                    yield self._take(json.loads(line))
-        except (httpx.HTTPError, OSError, ValueError, KeyError, RequestError) as error:
+                    yield self._take(parse_json(line))
+        except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError, TarmacError) as error:
             if has_begun and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
                 # It was cut: go on from where it stood.
                 return
@@ -196,9 +201,9 @@ class Watch(Generic[T]):
             return version
         with self._changed:
             if what == "DELETED":
-                self._world.pop(_name(item), None)
+                self._world.pop(name_of(item), None)
             else:
-                self._world[_name(item)] = self._keep(item)
+                self._world[name_of(item)] = self._keep(item)
             self._note_change()
         return version
 
@@ -225,10 +230,6 @@ class Watch(Generic[T]):
 def _not_yet(path: str) -> Silence:
     """Return what is known before the first list."""
     return Silence(f"GET {path}: not listed yet", time.time())
-
-
-def _name(item: Object) -> str:
-    return str(item["metadata"]["name"])
 
 
 def _lines(response: httpx.Response) -> Iterator[bytes]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tarmac.kubernetes.answers import in_form
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -16,12 +18,14 @@ __all__ = ["explain_workload", "job_of_workload"]
 _CONDITIONS = (("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True"))
 
 
+@in_form
 def job_of_workload(workload: Object) -> str:
     """Return the name of the Job or JobSet that a Workload stands for; empty where it has none."""
     owners = (workload.get("metadata") or {}).get("ownerReferences") or ()
     return next((str(it.get("name")) for it in owners if it.get("kind") in ("Job", "JobSet")), "")
 
 
+@in_form
 def explain_workload(workload: Object) -> str:
     """Return why a Workload is not admitted, in Kueue's words; empty where nothing is said.
 

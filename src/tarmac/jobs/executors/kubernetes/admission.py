@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from tarmac.errors import TarmacError
 from tarmac.kubernetes import Refused, Silence, explain_workload, job_of_workload
 
 if TYPE_CHECKING:
@@ -60,10 +62,11 @@ class Admission:
         if isinstance(listed, Refused):
             self._may_list = False
         elif not isinstance(listed, Silence):
-            self._words = {
-                job_of_workload(workload): _short(explain_workload(workload))
-                for workload in listed.items
-            }
+            with contextlib.suppress(TarmacError):
+                self._words = {
+                    job_of_workload(workload): _short(explain_workload(workload))
+                    for workload in listed.items
+                }
 
 
 def _short(words: str) -> str:

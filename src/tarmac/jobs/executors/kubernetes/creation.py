@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from tarmac.errors import TarmacError
 from tarmac.kubernetes import Refused, Silence, explain_creation
 
 if TYPE_CHECKING:
@@ -56,8 +58,9 @@ class Creation:
         if isinstance(events, Refused):
             self._may_list = False
         elif not isinstance(events, Silence):
-            words = explain_creation(sorted(events.items, key=_when))
-            self._words[job] = f"its Job makes no pod: {words}" if words else ""
+            with contextlib.suppress(TarmacError):
+                words = explain_creation(sorted(events.items, key=_when))
+                self._words[job] = f"its Job makes no pod: {words}" if words else ""
 
 
 def _when(event: Object) -> str:

@@ -6,14 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.errors import RequestError
-from tarmac.kubernetes import Refused, Silence, is_gpu, quantity
+from tarmac.kubernetes import Refused, Silence, in_form, is_gpu, quantity
 from tarmac.machine import fitting_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.jobs.executors.kubernetes.demand import Demand
-    from tarmac.kubernetes import Cluster
+    from tarmac.kubernetes import Cluster, Object
 
 __all__ = ["UNKNOWN_GPU", "KnownNode", "gpu_resource", "known_nodes", "why_never", "with_gpus"]
 
@@ -49,16 +49,14 @@ def known_nodes(cluster: Cluster) -> Sequence[KnownNode]:
     listed = cluster.list("Node")
     if isinstance(listed, (Refused, Silence)):
         return ()
-    return [
-        KnownNode(
-            {
-                name: quantity(amount)
-                for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items()
-            },
-            node["metadata"].get("labels") or {},
-        )
-        for node in listed.items
-    ]
+    return [_known(node) for node in listed.items]
+
+
+@in_form
+def _known(node: Object) -> KnownNode:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    amounts = {name: quantity(amount) for name, amount in allocatable.items()}
+    return KnownNode(amounts, node["metadata"].get("labels") or {})
 
 
 def with_gpus(demand: Demand, cluster: Cluster | None) -> Demand:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.jobs.executors.kubernetes.manifests import CHECK, CONTAINER, OF_JOBSET
 from tarmac.jobs.executors.queueing import Ending
-from tarmac.kubernetes import DISRUPTIONS, explain_pod
+from tarmac.kubernetes import DISRUPTIONS, explain_pod, in_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +89,7 @@ class SeenJob:
     lacks_pods: bool = False
 
 
+@in_form
 def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
     """Return what matters of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
@@ -112,6 +113,7 @@ def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
     )
 
 
+@in_form
 def keep_job(job: Mapping[str, Any]) -> SeenJob:
     """Return what matters of a Job."""
     metadata, spec, status = job["metadata"], job.get("spec") or {}, job.get("status") or {}
