@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+from tarmac.files import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,7 +116,7 @@ def _check_kubernetes(
         },
     )
     with connect(
-        kubeconfig=Path(options["kubeconfig"]).expanduser() if options["kubeconfig"] else None,
+        kubeconfig=expanded(options["kubeconfig"]) if options["kubeconfig"] else None,
         context=options["context"] or None,
         namespace=options["namespace"] or None,
         # One question is given up no later than the nodes are.

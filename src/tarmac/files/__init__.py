@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         atomic_writer,
         make_directories,
         open_regular,
+        output_errors,
         read_errors,
         read_regular,
         replace_directory,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
         temporary_directory,
         temporary_path,
     )
-    from tarmac.files.locations import SCHEMES, Location, without_password
+    from tarmac.files.locations import SCHEMES, Location, expanded, without_password
     from tarmac.files.locks import (
         OwnerLock,
         is_owned,
@@ -111,6 +112,7 @@ __all__ = [
     "delete_object",
     "download",
     "drop_torn_line",
+    "expanded",
     "first_own",
     "foreign_owner",
     "get_object",
@@ -128,6 +130,7 @@ __all__ = [
     "network_type",
     "open_lock",
     "open_regular",
+    "output_errors",
     "parse_json",
     "parse_line",
     "put_object",
@@ -211,6 +214,7 @@ _MODULES = {
     "put_object": "objects",
     "read_object": "objects",
     "open_regular": "atomic",
+    "output_errors": "atomic",
     "read_errors": "atomic",
     "read_regular": "atomic",
     "read_lease": "holders",
@@ -229,6 +233,7 @@ _MODULES = {
     "write_object": "objects",
     "write_text": "atomic",
     "TRUSTED_USERS": "ownership",
+    "expanded": "locations",
     "first_own": "ownership",
     "foreign_owner": "ownership",
     "refuse_foreign": "ownership",

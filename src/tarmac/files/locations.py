@@ -9,11 +9,12 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
 
-__all__ = ["SCHEMES", "Location", "without_password"]
+__all__ = ["SCHEMES", "Location", "expanded", "without_password"]
 
 SCHEMES = ("s3", "gs", "az")
 
@@ -89,6 +90,18 @@ class Location:
         """
         assert self.is_local
         return base / self.path
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with ``~`` and ``~user`` replaced; where no home is known it stays as it is.
+
+    `Path.expanduser` raises a RuntimeError instead.
+
+    Example:
+        >>> expanded("~no-such-user/key")
+        PosixPath('~no-such-user/key')
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - that one raises
 
 
 def without_password(text: str) -> str:

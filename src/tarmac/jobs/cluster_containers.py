@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.files import expanded
 from tarmac.jobs.containers import WORK, mount_line
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def image_name(image: str, engine: str, base: Path) -> str:
         base: The job file's directory.
     """
     if image.startswith(("/", "./", "../", "~")) or image.endswith((".sif", ".sqsh")):
-        return str(base / Path(image).expanduser())
+        return str(base / expanded(image))
     if "://" in image:
         return image
     if engine == "apptainer":

@@ -7,13 +7,14 @@ import dataclasses
 import io
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.environments import is_podman
+from tarmac.files import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from tarmac.jobs.machine import Grant
     from tarmac.jobs.model import Container, Resources
@@ -63,7 +64,7 @@ class ContainerRun:
         given = self.container.mounts
         return [
             own,
-            *((self.base / Path(m.source).expanduser(), m.target, m.read_only) for m in given),
+            *((self.base / expanded(m.source), m.target, m.read_only) for m in given),
         ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
-from tarmac.files import LeaseWatch, open_regular, read_errors
+from tarmac.files import LeaseWatch, expanded, open_regular, read_errors
 from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import find_run, work_on
 from tarmac.jobs.model import Job
@@ -301,7 +301,7 @@ def _secret_location(name: str, secret: Secret) -> str:
         return f"env:{secret.env}"
     if secret.file is not None:
         # A runner that is a job begins in another directory.
-        return f"file:{Path(secret.file).expanduser().absolute()}"
+        return f"file:{expanded(secret.file).absolute()}"
     raise RequestError(
         f"secrets: {name!r} stands for {secret}, which is no place on this machine",
         hint="Say env=VARIABLE or file=PATH",

@@ -11,6 +11,7 @@ import platformdirs
 from pydantic import ValidationError
 
 from tarmac.errors import RequestError
+from tarmac.files import expanded
 from tarmac.jobs.model import Container, Secret
 from tarmac.masking import remember
 
@@ -56,7 +57,7 @@ def read_secret_mapping(path: Path | None = None) -> dict[str, Secret]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise RequestError(f"{given}: {reason}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{given}: {error}") from error
     return {name: _place(given, name, place) for name, place in lines.items()}
 
@@ -72,7 +73,7 @@ def _place(path: Path, name: str, place: object) -> Secret:
             f"{path}: {name!r} is not of the form {{ env = 'VARIABLE' }} or {{ file = 'PATH' }}"
         )
     if secret.file is not None:
-        file = str(path.resolve().parent / Path(secret.file).expanduser())
+        file = str(path.resolve().parent / expanded(secret.file))
         return secret.model_copy(update={"file": file})
     return secret
 
@@ -182,7 +183,7 @@ def place_of_secret(
     if place.env is not None:
         return place.env
     assert place.file is not None
-    return (start / Path(place.file).expanduser()).absolute()
+    return (start / expanded(place.file)).absolute()
 
 
 def _place_here(
@@ -216,7 +217,7 @@ def _resolve(
         return _remembered(environment[place.env])
     assert place.file is not None
     try:
-        path = start / Path(place.file).expanduser()
+        path = start / expanded(place.file)
         return _remembered(path.read_text(encoding="utf-8").rstrip("\n"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"

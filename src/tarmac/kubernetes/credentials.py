@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+from tarmac.files import expanded, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +145,7 @@ def _data(fields: Mapping[str, Any], key: str, file: Path, where: str) -> bytes 
             raise RequestError(f"{key}-data of {where} is not base64") from None
     if not fields.get(key):
         return None
-    path = file.parent / Path(str(fields[key])).expanduser()
+    path = file.parent / expanded(str(fields[key]))
     try:
         return path.read_bytes()
     except OSError as error:
@@ -152,7 +153,7 @@ def _data(fields: Mapping[str, Any], key: str, file: Path, where: str) -> bytes 
 
 
 def _read_file(login: Login, key: str) -> bytes:
-    path = login.file.parent / Path(str(login.fields[key])).expanduser()
+    path = login.file.parent / expanded(str(login.fields[key]))
     try:
         return path.read_bytes()
     except OSError as error:
@@ -216,7 +217,7 @@ def _run_plugin(
             hint=said or "It said nothing; run it by hand.",
         )
     try:
-        status = json.loads(ended.stdout)["status"]
+        status = parse_json(ended.stdout)["status"]
         return _given(status)
     except (ValueError, KeyError, TypeError, AttributeError):
         # What it printed is not quoted: it may be half of a token.

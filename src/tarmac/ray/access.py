@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tarmac.errors import RequestError
+from tarmac.files import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def read_token(environment: Mapping[str, str]) -> str | None:
     if own:
         return own
     named = environment.get("RAY_AUTH_TOKEN_PATH", "")
-    path = Path(named or "~/.ray/auth_token").expanduser()
+    path = expanded(named or "~/.ray/auth_token")
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:

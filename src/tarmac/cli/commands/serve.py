@@ -11,6 +11,7 @@ import cloup
 
 from tarmac.cli.options import examples, json_option, option, output_option
 from tarmac.errors import Interrupted, RequestError
+from tarmac.files import expanded
 
 if TYPE_CHECKING:
     from tarmac.server import Serving
@@ -53,7 +54,7 @@ def command(output: Path | None, port: int | None, socket: Path | None, as_json:
     serve(
         output,
         port=port or 0,
-        socket=None if socket is None else socket.expanduser(),
+        socket=None if socket is None else expanded(socket),
         ready=lambda serving: _print(serving, as_json=as_json),
     )
     # A signal alone ends it, and every other server of Tarmac's exits so.

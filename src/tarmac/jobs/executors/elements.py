@@ -7,14 +7,13 @@ import json
 import math
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
 from tarmac.environments import node_directory, shipped_venv
 from tarmac.errors import RequestError
-from tarmac.files import Location
+from tarmac.files import Location, expanded
 from tarmac.jobs.cluster_containers import refuse_unknown_settings
 from tarmac.jobs.executors.interface import is_retried
 from tarmac.jobs.executors.launching import attempt_variables
@@ -26,6 +25,7 @@ from tarmac.node import Element
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from tarmac.jobs.executors.interface import Attempt, Site
     from tarmac.jobs.executors.spool import Spool
@@ -249,7 +249,7 @@ def _store(options: Mapping[str, Any]) -> Path:
     named = options.get("store")
     if not named:
         return platformdirs.user_cache_path("tarmac") / "environments"
-    return Path(os.path.expandvars(str(named))).expanduser().absolute()
+    return expanded(os.path.expandvars(str(named))).absolute()
 
 
 def _with_login_in_file(environment: Environment, site: Site, spool: Spool) -> Environment:

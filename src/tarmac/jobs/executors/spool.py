@@ -16,7 +16,7 @@ from pathlib import Path
 import platformdirs
 
 from tarmac.errors import RequestError, quoted
-from tarmac.files import make_private, read_errors, storage_errors, write_bytes
+from tarmac.files import expanded, make_private, read_errors, storage_errors, write_bytes
 
 __all__ = ["Spool", "sweep_spools"]
 
@@ -41,7 +41,7 @@ class Spool:
 
     def __init__(self, run: Path, root: Path | None = None) -> None:
         self._run = run.resolve()
-        self._root = (root or _default_root()).expanduser().absolute()
+        self._root = expanded(root or _default_root()).absolute()
         digest = hashlib.blake2b(os.fsencode(self._run), digest_size=4).hexdigest()
         self.directory = self._root / f"{self._run.name}-{digest}"
         self._known: dict[str, bytes] = {}
@@ -102,7 +102,7 @@ def sweep_spools(root: Path | None = None) -> None:
     Args:
         root: Where spools are; see `Spool`.
     """
-    for owner in (root or _default_root()).expanduser().glob(f"*/{_OWNER}"):
+    for owner in expanded(root or _default_root()).glob(f"*/{_OWNER}"):
         with contextlib.suppress(OSError):
             run = Path(os.fsdecode(owner.read_bytes()))
             # Where its parent is gone too, a file system may just not be mounted here.

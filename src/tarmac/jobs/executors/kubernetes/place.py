@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tarmac.files import expanded
 from tarmac.jobs.runner_notes import RUNNER_JOB
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def connect_to(
     is_pod = RUNNER_JOB in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ
     patience: dict[str, Any] = {} if patience_s is None else {"patience_s": patience_s}
     return connect(
-        kubeconfig=Path(kubeconfig).expanduser() if kubeconfig and not is_pod else None,
+        kubeconfig=expanded(kubeconfig) if kubeconfig and not is_pod else None,
         context=(context or None) if not is_pod else None,
         namespace=namespace or None,
         **patience,
