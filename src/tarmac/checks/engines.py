@@ -7,13 +7,14 @@ Example:
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+
+from tarmac.files import parse_json
 
 __all__ = ["Engines", "read_engines", "run_with_gpus"]
 
@@ -55,7 +56,7 @@ def read_engines(root: Path = Path("/")) -> Engines:
         root: Where ``etc`` and ``var`` are; for tests.
     """
     try:
-        facts = json.loads(_output("docker", "info", "--format", "{{json .}}"))
+        facts = parse_json(_output("docker", "info", "--format", "{{json .}}"))
     except ValueError:
         facts = {}
     podman = re.search(r"\d+(?:\.\d+)+", _output("podman", "--version"))

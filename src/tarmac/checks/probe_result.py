@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+from tarmac.files import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ _PLACEMENT = {"device", "operation", "ran_on"}
 def read_result(path: Path) -> tuple[dict[str, Any], str]:
     """Return what a probe has written, and in words why that is no result; one of them is empty."""
     try:
-        written = json.loads(path.read_text(encoding="utf-8"))
+        written = parse_json(path.read_text(encoding="utf-8"))
     except OSError:
         return {}, "it wrote no result"
     except ValueError:

@@ -45,7 +45,7 @@ def parse_toml(text: str, name: str) -> Document:
         raise RequestError(f"{name}: {len(lines):,} lines, expected at most {_MAX_LINES:,}")
     try:
         value = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _refused(name, str(error), lines) from error
     return Document(name, value, _places(lines))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tarmac.files import write_json
+from tarmac.files import parse_json, write_json
 from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def living_users(path: Path) -> list[str]:
     here = socket.gethostname()
     for note in sorted(_users(path).glob("*.json")):
         try:
-            user = ProcessIdentity(**json.loads(note.read_text(encoding="utf-8")))
+            user = ProcessIdentity(**parse_json(note.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             continue
         if user.host != here:

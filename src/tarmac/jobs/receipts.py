@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
-from tarmac.files import Location, read_object, write_object
+from tarmac.files import Location, parse_json, read_object, write_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Receipt:
         if content is None:
             return False
         try:
-            found = json.loads(content)
+            found = parse_json(content)
             return bool((found["run"], found["task"]) == (self.run, self.task))
         except (ValueError, TypeError, KeyError):
             return False

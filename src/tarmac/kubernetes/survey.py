@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import secrets
 import time
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import parse_json
 from tarmac.kubernetes.answers import Refused, Right, Silence
 from tarmac.kubernetes.events import explain_creation
 from tarmac.kubernetes.jobs import explain_job
@@ -236,7 +236,7 @@ def read_answer(node: ClusterNode, message: str) -> ClusterFindings:
         message: The pod's termination message, as `tarmac.checks.pod_look` writes it.
     """
     try:
-        said = json.loads(message)
+        said = parse_json(message)
         words, unseen = [*said["failures"]], [*said["unseen"], *_not_looked_at(node)]
         return ClusterFindings(
             name=node.name,

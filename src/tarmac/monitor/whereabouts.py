@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 
 from tarmac.errors import TarmacError
+from tarmac.files import parse_json
 from tarmac.slurm import Silence, SlurmCommands
 
 __all__ = ["ray_hosts", "slurm_hosts"]
@@ -45,7 +45,7 @@ def ray_hosts() -> tuple[str, ...]:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_RAY_TIMEOUT_S
         )
-        nodes = json.loads(done.stdout)
+        nodes = parse_json(done.stdout)
         return tuple(node["node_ip"] for node in nodes if node.get("state") == "ALIVE")
     except subprocess.TimeoutExpired:
         problem = f"did not answer within {_RAY_TIMEOUT_S:.0f} s"

@@ -92,7 +92,7 @@ def _understand(answer: bytes, code: int, said: str) -> tuple[list[str], list[st
     try:
         values: dict[str, Any] = json.loads(answer)
         return [*values["failures"]], [*values["unseen"]]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         # No answer is no good news.
         words = f"its check ended with exit code {code}" + (f": {said}" if said else "")
         return [words], []

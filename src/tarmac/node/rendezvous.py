@@ -129,7 +129,7 @@ class Line:
         *lines, self._rest = (self._rest + received).split(b"\n")
         try:
             return [json.loads(line) for line in lines]
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     def close(self) -> None:

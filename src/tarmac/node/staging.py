@@ -184,7 +184,7 @@ def _understand(answer: bytes, code: int, said: str) -> Staged:
         values: dict[str, Any] = json.loads(answer)
         error = values.pop("error", None)
         staged = Staged(**values)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         code = code or 1
         error = None
         staged = Staged()

@@ -12,6 +12,8 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
+from tarmac.files import parse_json
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
@@ -196,7 +198,7 @@ class RayJobs:
             return Silence(f"{self.address}: {_shortened(str(error)) or type(error).__name__}")
         if answer.is_success:
             try:
-                found = answer.json()
+                found = parse_json(answer.content)
             except ValueError:
                 found = None
             return found if isinstance(found, dict) else self._unlike("JSON")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
-from tarmac.files import write_json
+from tarmac.files import parse_json, write_json
 from tarmac.studies.evaluation.in_processes import PROGRAM
 from tarmac.studies.evaluation.retraining import train_whole
 from tarmac.studies.evaluation.workers import start_worker
@@ -117,7 +116,7 @@ def _begin_or_keep(output: Path, network: Mapping[str, Any]) -> None:
     """Keep what was trained of a network when its process was ended; else make room for it."""
     known = output / _NETWORK
     with contextlib.suppress(OSError, ValueError):
-        if json.loads(known.read_bytes()) == network:
+        if parse_json(known.read_bytes()) == network:
             return
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
+from tarmac.files import parse_json
 
 if TYPE_CHECKING:
     from tarmac.checks.ranks.place import Place
@@ -64,7 +65,7 @@ class Line:
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         with contextlib.suppress(ValueError):
-            message = json.loads(line)
+            message = parse_json(line)
             return message if isinstance(message, dict) else None
         return None
 

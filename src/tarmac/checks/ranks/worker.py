@@ -14,6 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.frameworks import PROBES
+from tarmac.files import parse_json
 from tarmac.processes import kill_tree, spawn
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class RankWorker:
         assert self._child.popen.stdout is not None
         with contextlib.suppress(OSError, ValueError):
             for line in self._child.popen.stdout:
-                self._messages.put(json.loads(line))
+                self._messages.put(parse_json(line))
         self._messages.put(None)
 
     def _how_it_ended(self) -> str:

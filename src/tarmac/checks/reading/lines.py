@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
+
+from tarmac.files import parse_json
 
 __all__ = ["bare", "unwrapped"]
 
@@ -44,7 +45,7 @@ def unwrapped(line: str) -> str:
     if not line.startswith("{"):
         return line
     try:
-        values = json.loads(line)
+        values = parse_json(line)
     except ValueError:
         return line
     message = next((values[key] for key in _MESSAGE_KEYS if key in values), None)

@@ -33,7 +33,7 @@ def read_report(path: Path) -> Report:
     except json.JSONDecodeError as error:
         place = f"{path}:{error.lineno}:{error.colno}"
         raise RequestError(f"{place}: no JSON: {error.msg[0].lower()}{error.msg[1:]}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{path}: no JSON: {error}") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version is None or "inventory" not in content:

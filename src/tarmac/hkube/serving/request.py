@@ -10,7 +10,6 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from tarmac.distribution import require
 from tarmac.errors import RequestError
-from tarmac.files import SCHEMES, Location
+from tarmac.files import SCHEMES, Location, parse_json
 from tarmac.formats import task_id_fault
 
 __all__ = ["OPTIONS", "Defaults", "Request", "read_request", "read_settings"]
@@ -82,7 +81,7 @@ def read_settings(text: str, name: str) -> Mapping[str, Any]:
         RequestError: It holds something else.
     """
     try:
-        value = json.loads(text or "{}")
+        value = parse_json(text or "{}")
     except ValueError as error:
         raise RequestError(f"{name} is not JSON: {error}") from error
     if not isinstance(value, dict):

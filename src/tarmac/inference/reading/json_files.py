@@ -71,6 +71,9 @@ def _parse(content: bytes, path: Path, *, first_line: int) -> Any:
     except UnicodeDecodeError as error:
         line = first_line + content[: error.start].count(b"\n")
         raise RequestError(f"{path}:{line}: this is no UTF-8") from error
+    except ValueError as error:
+        # A number of thousands of digits.
+        raise RequestError(f"{path}:{first_line}: {error}") from error
     except RecursionError as error:
         raise RequestError(f"{path}:{first_line}: nested too deeply") from error
 

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tarmac.environments import find_cluster_engine, image_file, node_directory, pull_once
 from tarmac.errors import TarmacError
+from tarmac.files import parse_json
 from tarmac.jobs.cluster_containers import (
     apptainer_command,
     image_name,
@@ -138,7 +139,7 @@ class NodeRequest:
             TarmacError: It is none; another version of Tarmac may have written it.
         """
         try:
-            return _ADAPTER.validate_python(json.loads(text))
+            return _ADAPTER.validate_python(parse_json(text))
         except (ValidationError, ValueError) as error:
             raise TarmacError(
                 "what is to be staged was written by another version of Tarmac",
@@ -216,7 +217,7 @@ class NodeRequest:
         if self.clients is None:
             return {name: value for name, value in self.settings.items() if name not in os.environ}
         try:
-            found: dict[str, str] = json.loads(self.clients.read_bytes())
+            found: dict[str, str] = parse_json(self.clients.read_bytes())
         except (OSError, ValueError) as error:
             raise TarmacError(
                 f"{self.clients}: the settings for stores and installers cannot be read here: "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import math
 import os
 import platform
@@ -20,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from tarmac.errors import TarmacError
-from tarmac.files import write_json
+from tarmac.files import parse_json, write_json
 from tarmac.machine import read_cpuinfo
 from tarmac.training.engine.linear import fast_linear, mkl_is_held_back
 
@@ -52,7 +51,7 @@ def bf16_speedup(device: Device, cache: Path | None = None) -> float:
     """
     path = (cache or platformdirs.user_cache_path("tarmac") / "products") / f"{_key(device)}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        known = float(json.loads(path.read_text(encoding="utf-8"))["bf16_speedup"])
+        known = float(parse_json(path.read_text(encoding="utf-8"))["bf16_speedup"])
         if math.isfinite(known) and known > 0:
             return known
     # Rounded, so that what is said is what was decided by, also the next time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from tarmac.errors import TarmacError
 from tarmac.files import (
     get_object,
     list_objects,
+    parse_json,
     read_object,
     replace_directory,
     storage_errors,
@@ -87,6 +87,6 @@ def _is_ahead(names: Mapping[str, str], path: Path) -> bool:
         return False
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return bool(
-            json.loads(read_object(names[RECORD], os.environ) or b"")["id"] == run.record.id
+            parse_json(read_object(names[RECORD], os.environ) or b"")["id"] == run.record.id
         )
     return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tarmac.files import storage_errors, write_bytes
+from tarmac.files import parse_json, storage_errors, write_bytes
 from tarmac.node import (
     RECORD,
     STREAMS,
@@ -131,7 +131,7 @@ def _begin(note: Path, pod: str, paths: Sequence[Path]) -> None:
     """Have the files as they were before this pod added to them."""
     sizes: dict[str, Any] = {}
     if note.exists():
-        sizes = json.loads(note.read_bytes())
+        sizes = parse_json(note.read_bytes())
     if sizes.get("pod") != pod:
         sizes = {"pod": pod}
         for path in paths:

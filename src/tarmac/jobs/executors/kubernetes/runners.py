@@ -7,14 +7,13 @@ again, and it goes on with the run.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import time
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import read_errors, write_json
+from tarmac.files import parse_json, read_errors, write_json
 from tarmac.jobs.executors.kubernetes.manifests import (
     BEGUN_AGAIN,
     CONTAINER,
@@ -38,6 +37,7 @@ from tarmac.kubernetes import (
     explain_pod,
     explain_refusal,
     home_variables,
+    in_form,
     pod_context,
 )
 
@@ -119,7 +119,7 @@ class KubernetesRunners:
 
 def _connect(run: Path, patience_s: float | None = None) -> Cluster:
     with read_errors(run / _PLACE):
-        placed = json.loads((run / _PLACE).read_bytes())
+        placed = parse_json((run / _PLACE).read_bytes())
     return connect_to(*(placed[name] for name in _PLACED_BY), patience_s=patience_s)
 
 
@@ -168,6 +168,7 @@ def _insist(cluster: Cluster, manifest: Manifest) -> Object:
     return answer
 
 
+@in_form
 def _state(  # noqa: PLR0911 - a row for each thing that may be so
     cluster: Cluster, name: str
 ) -> RunnerState:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import parse_json
 from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.ray.options import RayOptions
 from tarmac.jobs.executors.runners import RunnerState
@@ -99,7 +100,7 @@ class RayRunners:
     def secrets(self, run: Path) -> Mapping[str, str]:
         """Return the secrets that runners of a run have; see `RunnerEngine`."""
         text = Spool(run).read(_SECRETS)
-        return {} if text is None else json.loads(text)
+        return {} if text is None else parse_json(text)
 
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
         """Return what is known of a runner's job now; see `RunnerEngine`."""

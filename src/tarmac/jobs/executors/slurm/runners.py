@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
+from tarmac.files import parse_json
 from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
@@ -96,7 +97,7 @@ class SlurmRunners:
     def secrets(self, run: Path) -> Mapping[str, str]:
         """Return the secrets that runners of a run have; see `RunnerEngine`."""
         text = Spool(run).read(_SECRETS)
-        return {} if text is None else json.loads(text)
+        return {} if text is None else parse_json(text)
 
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
         """Return what is known of a runner's job now; see `RunnerEngine`."""
