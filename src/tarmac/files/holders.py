@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import errno
 import os
+import re
+import reprlib
 import secrets
 import socket
 import time
@@ -63,6 +65,8 @@ class Holder:
     beat_s: float = BEAT_S
     is_kernel_locked: bool = False
 
+
+_NONCE = re.compile(r"[\w-]{1,64}")
 
 _HOLDER = Shape(
     {
@@ -147,7 +151,7 @@ def _read(path: Path) -> Holder | None:
     try:
         with open_regular(path) as file:
             if content := file.read():
-                return Holder(**_HOLDER.checked(parse_json(content)))
+                return _checked(Holder(**_HOLDER.checked(parse_json(content))))
             # A crash of the machine leaves an empty file, which no process holds.
             left = os.fstat(file.fileno())
             return Holder("", "", 0, 0, nonce=f"empty-{left.st_ino}-{left.st_mtime_ns}")
@@ -160,3 +164,10 @@ def _read(path: Path) -> Holder | None:
         raise
     except (ValueError, TypeError) as error:
         raise OSError(errno.EIO, f"is no lease: {error}", str(path)) from error
+
+
+def _checked(holder: Holder) -> Holder:
+    """Return a holder whose nonce may be part of a file's name."""
+    if not _NONCE.fullmatch(holder.nonce):
+        raise ValueError(f"nonce is {reprlib.repr(holder.nonce)}, expected a word")
+    return holder

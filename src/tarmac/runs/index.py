@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import time
+import zlib
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["RunIndex"]
 
 # Of what is stored: another one is read anew.
-_VERSION = 1
+_VERSION = 2
 
 # A file that changed so lately may change again without looking otherwise: clocks of file systems
 # tick every few milliseconds, those of some every second or two.
@@ -185,7 +186,8 @@ class RunIndex:
             _sweep(self._store.parent)
         # Without it everything is read again, which is slow and no failure.
         with contextlib.suppress(StorageError):
-            write_text(self._store, json.dumps(content, separators=(",", ":")), is_private=True)
+            text = json.dumps(content, separators=(",", ":"))
+            write_text(self._store, f"{text}\n{_checksum(text.encode())}", is_private=True)
             self._is_stored = True
 
 
@@ -247,6 +249,11 @@ def _is_of_none(index: Path) -> bool:
     return False
 
 
+def _checksum(text: bytes) -> str:
+    """Return what a flipped bit changes, which might hide a run from every list."""
+    return f"{zlib.crc32(text):08x}"
+
+
 def _plain(summary: RunSummary) -> list[object]:
     return [
         summary.kind,
@@ -262,7 +269,8 @@ def _plain(summary: RunSummary) -> list[object]:
 def _read_store(store: Path, output: Path) -> tuple[dict[str, _Shape], dict[str, _Known]]:
     """Return what was stored of the kinds and of the runs; nothing where that cannot be read."""
     try:
-        content = parse_json(read_regular(store))
+        text, _, checksum = read_regular(store).rpartition(b"\n")
+        content = parse_json(text) if checksum.decode() == _checksum(text) else {}
         if content["version"] != _VERSION or content["output"] != str(output.resolve()):
             return {}, {}
         shapes = {name: tuple(map(str, shape)) for name, shape in content["kinds"].items()}

@@ -286,6 +286,8 @@ def _load(record: OwnRecord, directory: Path) -> Dataset:
                     f"{path} is damaged: it is {list(columns[column].shape)}, expected "
                     f"{counted(kept.num_samples, 'sample')}"
                 )
+        if "inputs" not in columns:
+            raise TarmacError(f"{directory / _RECORD} is damaged: {part} has no inputs")
         splits[part] = Split(**columns)
     classes = record.classes or ()
     # Numbers that name themselves say nothing more.
