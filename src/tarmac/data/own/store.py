@@ -112,7 +112,12 @@ class OwnRecord(BaseModel):
 
 
 def own_names(root: Path) -> tuple[str, ...]:
-    """Return the names of the datasets of one's own under ``root``; nothing is read."""
+    """Return the names of the datasets of one's own under ``root``; nothing is read.
+
+    A dataset that a killed process was about to replace gets its name back.
+    """
+    for replaced in abandoned(root, "old"):
+        _give_back(replaced, root)
     return tuple(sorted(path.parent.name for path in root.glob(f"[!.]*/{_RECORD}")))
 
 
@@ -215,16 +220,13 @@ def write_column(
             hint="Free some, or let TARMAC_DATA name another place.",
         )
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with contextlib.ExitStack() as stack:
-        with storage_errors(path):
-            file = stack.enter_context(path.open("wb"))
-            np.lib.format.write_array_header_1_0(file, header)
+    # Closing the file writes what is left of it, and fails where there is no room.
+    with storage_errors(path), path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
         for some in rows:
-            with storage_errors(path):
-                file.write(np.ascontiguousarray(some, dtype).data)
-        with storage_errors(path):
-            file.flush()
-            os.fsync(file.fileno())
+            file.write(np.ascontiguousarray(some, dtype).data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_own(
