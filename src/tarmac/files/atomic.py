@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tarmac.errors import TarmacError, quoted
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files.leftovers import sweep_once, temporary_path
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "atomic_writer",
     "make_directories",
     "open_regular",
+    "output_errors",
     "read_errors",
     "read_regular",
     "replace_directory",
@@ -37,6 +38,9 @@ __all__ = [
 # How long a pipe's reader may take to open it.
 _READER_TIMEOUT_S = 60.0
 _READER_PAUSE_S = 0.02
+
+
+_FAULTS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC)
 
 
 class StorageError(TarmacError):
@@ -57,6 +61,28 @@ def storage_errors(path: Path) -> Iterator[None]:
                 hint="See the limit, in KiB: ulimit -f. A file system may have one too.",
             ) from error
         raise StorageError(f"cannot write {path}: {os.strerror(error.errno or 0)}") from error
+
+
+@contextlib.contextmanager
+def output_errors(runs: str, output: Path) -> Iterator[None]:
+    """Turn an OSError while a run's directory is made into a RequestError that asks for another.
+
+    A disk that is full or broken is no fault of the request: that is a StorageError.
+
+    Args:
+        runs: What lies there, in the plural.
+        output: Where runs are made.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FAULTS_OF_DISKS:
+            with storage_errors(output):
+                raise
+        raise RequestError(
+            f"{runs} cannot be made in {output}: {os.strerror(error.errno or 0)}",
+            hint="Name another directory with --output.",
+        ) from error
 
 
 @contextlib.contextmanager

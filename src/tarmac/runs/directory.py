@@ -15,6 +15,7 @@ from tarmac.files import (
     journal_text,
     make_directories,
     open_lock,
+    output_errors,
     read_lines,
     sync_directory,
     write_json,
@@ -116,16 +117,11 @@ class Run:
             expectation=None if expectation is None else dict(expectation),
             judged_by=judged_by,
         )
-        try:
+        with output_errors("runs", output):
             # What is there without a record is what a process that was killed had begun to make.
             make_directories(output)
             (path / "checkpoints").mkdir(parents=True, exist_ok=name is not None)
             sync_directory(output)
-        except OSError as error:
-            raise RequestError(
-                f"runs cannot be made in {output}: {os.strerror(error.errno or 0)}",
-                hint="Name another directory with --output.",
-            ) from error
         run = cls(path, record)
         try:
             run._write()

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from tarmac import runs
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
-from tarmac.files import is_network, make_directories, storage_errors, sync_directory, write_json
+from tarmac.files import (
+    is_network,
+    make_directories,
+    output_errors,
+    storage_errors,
+    sync_directory,
+    write_json,
+)
 from tarmac.masking import remember_environment, without_known
 from tarmac.runs import JudgedBy
 from tarmac.studies.objectives import find_objectives
@@ -125,15 +132,10 @@ class StudyWriter(Study):
             locks=locks,
             versions=_versions(),
         )
-        try:
+        with output_errors("studies", output):
             make_directories(output)
             path.mkdir()
             sync_directory(output)
-        except OSError as error:
-            raise RequestError(
-                f"studies cannot be made in {output}: {error.strerror}",
-                hint="Name another directory with --output.",
-            ) from error
         study = cls(path, record, url)
         study._write()
         study._create()
