@@ -6,6 +6,7 @@ answer to an epoch; each line out is an epoch or a job's end.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,7 +140,9 @@ def _gone_on_with(job: Mapping[str, Any], session: _Session) -> Run | None:
 def _drop_weights(run: Run) -> None:
     """Leave of a candidate's run what says how the network did."""
     for path in (*run.checkpoints.iterdir(), run.model):
-        path.unlink(missing_ok=True)
+        # What cannot be removed takes room, and is no failure of the network.
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

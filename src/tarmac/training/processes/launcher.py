@@ -261,8 +261,9 @@ def _log_name(rank: int, attempt: int, stream: str) -> str:
 
 def _drop_empty(directory: Path) -> None:
     for log in directory.glob("rank-*"):
-        if log.stat().st_size == 0:
-            log.unlink()
+        with contextlib.suppress(OSError):
+            if log.stat().st_size == 0:
+                log.unlink()
 
 
 @contextlib.contextmanager

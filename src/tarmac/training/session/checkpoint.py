@@ -17,7 +17,13 @@ from safetensors import SafetensorError
 
 from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError
-from tarmac.files import parse_json, sync_directory, write_bytes
+from tarmac.files import (
+    parse_json,
+    remove_tree,
+    sync_directory,
+    temporary_path,
+    write_bytes,
+)
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.shard_directories import (
     POSITION_SHAPE,
@@ -114,13 +120,13 @@ def keep_as_best(path: Path) -> None:
     if path.is_dir():
         copy_sharded(path, best)
         return
-    link = best.with_name(f".{best.name}.link")
+    link = temporary_path(best.parent)
     try:
-        link.unlink(missing_ok=True)
         os.link(path, link)
         link.replace(best)
         sync_directory(best.parent)
     except OSError:
+        remove_tree(link)
         # Some file systems have no links.
         write_bytes(best, path.read_bytes())
 
