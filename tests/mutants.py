@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-from collections.abc import Callable
+import re
 
-from tarmac.errors import TarmacError
+from damaged_records import damaged
 
-# So many mutants of each file a test reads; `TARMAC_MUTANTS` asks for another number.
-NUM_MUTANTS = int(os.environ.get("TARMAC_MUTANTS", "10"))
+# Another one draws other mutants.
+SEED = os.environ.get("TARMAC_FUZZ_SEED", "0")
 
 _BLOCKS = (
     b"",
@@ -33,32 +34,60 @@ _BLOCKS = (
 )
 
 
-def mutants(content: bytes, name: str, count: int = NUM_MUTANTS) -> list[bytes]:
-    """Return mutants of a file, the same ones each time.
+# A word of YAML, JSON, TOML, a table or a log, and what may stand in its place.
+_WORD = re.compile(rb"[\w.+-]+")
+_WORDS = (
+    *(
+        b"null",
+        b"-1",
+        b"0",
+        b"1e999",
+        b"nan",
+        b"99999999999999999999",
+        b"9" * 5000,
+        b"0x10",
+        b"1_000",
+    ),
+    *(b"true", b"{}", b"[]", b'""', b"~", b"2026-01-01", b"!!binary aaaa", b"*a", b"<<", b"0.5"),
+    *(b"[1, {a: b}]", b'{"a": [null]}', b"\xc3\xa9", b"\\ud800", b"/", b"..", b"{{ x }}", b"%"),
+)
+
+
+def mutant_of(content: bytes, name: str, number: int) -> bytes:
+    """Return one mutant of a file, the same one each time.
 
     Args:
         content: The file's.
         name: The file's; another one draws other mutants.
-        count: How many.
+        number: From 0.
     """
-    return [_mutant(content, random.Random(f"{name} {number}")) for number in range(count)]
+    draws = random.Random(f"{SEED} {name} {number}")
+    if draws.random() < 0.3:
+        # What is still JSON goes further into a reader than what is not.
+        with contextlib.suppress(ValueError):
+            return damaged(content, draws)
+    if draws.random() < 0.4:
+        return _with_other_lines(content, draws)
+    return _mutant(content, draws)
 
 
-def refused_mutants(content: bytes, name: str, read: Callable[[bytes], object]) -> int:
-    """Read mutants of a file, and return how many were refused in words.
-
-    Any other error than Tarmac's own fails, with the mutant's number.
-    """
-    refused = 0
-    for number, mutant in enumerate(mutants(content, name)):
-        try:
-            read(mutant)
-        except TarmacError:
-            refused += 1
-        except Exception as error:
-            error.add_note(f"mutant {number} of {name}")
-            raise
-    return refused
+def _with_other_lines(content: bytes, draws: random.Random) -> bytes:
+    lines = content.splitlines(keepends=True) or [b""]
+    for _ in range(draws.choice((1, 1, 2, 4))):
+        at = draws.randrange(len(lines))
+        words = [*_WORD.finditer(lines[at])]
+        match draws.randrange(6):
+            case 0 if len(lines) > 1:
+                del lines[at]
+            case 1:
+                lines.insert(draws.randrange(len(lines)), lines[at])
+            case 2:
+                lines[at] = draws.choice((b"  ", b"- ", b"\t")) + lines[at]
+            case _ if words:
+                word = draws.choice(words)
+                other = draws.choice((*_WORDS, draws.choice(words)[0]))
+                lines[at] = lines[at][: word.start()] + other + lines[at][word.end() :]
+    return b"".join(lines)
 
 
 def _mutant(content: bytes, draws: random.Random) -> bytes:

@@ -1,6 +1,6 @@
 """Whatever befalls any file of a run, every verb has words for it and shows all other runs.
 
-``TARMAC_FUZZ_TRIES=2000`` tries more, ``TARMAC_FUZZ_SEED=7`` others.
+`make test-fuzz` tries more, ``TARMAC_FUZZ_SEED=7`` others.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import pytest
 
 import tarmac
 from damaged_records import MAKERS, damaged, make_good_runs
+from mutants import SEED
 from tarmac.cli import main
 from tarmac.pages import page_of, render_page
 from tarmac.server.listing import RunLister
 from tarmac.server.site import Address, NoSuchPageError, Site
 from tarmac.wording import counted, in_one_line
 
-NUM_TRIES = int(os.environ.get("TARMAC_FUZZ_TRIES", "24"))
-SEED = os.environ.get("TARMAC_FUZZ_SEED", "0")
+NUM_TRIES = 24
+NUM_TRIES_AT_NIGHT = 300
 NUM_VERBS = 6
 
 UNWORDED = re.compile(r"Traceback|Add --debug|pydantic\.dev|For further information")
@@ -223,7 +224,13 @@ def _own_cache(monkeypatch, tmp_path):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", range(NUM_TRIES))
+@pytest.mark.parametrize(
+    "number",
+    [
+        *range(NUM_TRIES),
+        *(pytest.param(n, marks=pytest.mark.fuzz) for n in range(NUM_TRIES, NUM_TRIES_AT_NIGHT)),
+    ],
+)
 def test_whatever_befalls_a_file_of_a_run_all_verbs_have_words(
     output, trained, capsys, tmp_path, number
 ):
