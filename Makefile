@@ -14,7 +14,7 @@ WHEELS ?= wheels
 OUT ?=
 STAGES ?=
 # Tests that `make test` leaves out: markers in pyproject.toml, each of which is a target, test-GROUP.
-GROUPS := slurm ray kubernetes frameworks hkube containers docs cuda_stand_in nightly
+GROUPS := slurm ray kubernetes frameworks hkube containers docs cuda_stand_in crash fuzz nightly
 LEFT_OUT := $(subst $() $(), or ,$(GROUPS))
 # Of `make test-all`.
 ALL := test $(GROUPS:%=test-%) test-oldest-torch test-lowest
