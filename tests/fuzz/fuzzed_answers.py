@@ -15,6 +15,7 @@ from fuzzed_readers import Reader, Samples, of_text
 
 from tarmac.checks.kernel_log import read_event
 from tarmac.checks.reading.read import read_log
+from tarmac.hkube.protocol.address import read_link
 from tarmac.hkube.protocol.encodings import decode, encode
 from tarmac.hkube.protocol.messages import Message
 from tarmac.hkube.serving.request import Defaults, read_request
@@ -26,8 +27,10 @@ from tarmac.kubernetes.kubeconfig import Place
 from tarmac.kubernetes.nodes import read_node
 from tarmac.kubernetes.pods import explain_pod
 from tarmac.kubernetes.refusals import explain_refusal
+from tarmac.kubernetes.survey import read_answer
 from tarmac.kubernetes.watch import Watch
 from tarmac.ray import RayJobs
+from tarmac.server.site import Address
 from tarmac.slurm import answers as slurm
 
 _TESTS = Path(__file__).parents[1]
@@ -324,6 +327,12 @@ READERS = {
     "refusals": Reader(
         lambda: {"status": json.dumps(_REFUSAL).encode()}, _asked(_look_at_refusal, 403)
     ),
+    "answers of pods": Reader(
+        lambda: {
+            "message": b'{"failures": ["a"], "unseen": [], "python": "3.12", "tarmac": "0.2"}'
+        },
+        of_text(lambda text: read_answer(read_node(_NODE), text)),
+    ),
     "watches": Reader(lambda: {"stream": _stream()}, _follow, share=1),
     "Ray": Reader(
         lambda: {
@@ -342,6 +351,13 @@ READERS = {
     "frames of JSON": _decode("json"),
     "frames of MessagePack": _decode("msgpack"),
     "frames of BSON": _decode("bson"),
+    "links of algorithms": Reader(
+        lambda: {"target": b"/ws?storage=v3&encoding=msgpack&x=%20"}, of_text(read_link)
+    ),
+    "addresses of pages": Reader(
+        lambda: {"address": b"/compare?run=a%20b&run=\xff&sort=-created"},
+        lambda content, _: Address.parse(*content.partition(b"?")[::2]),
+    ),
     "requests of algorithms": Reader(
         lambda: {
             "request": json.dumps(
