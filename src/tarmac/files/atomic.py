@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.files.leftovers import sweep_once, temporary_path
+from tarmac.files.leftovers import sweep_once, temporary_directory, temporary_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ __all__ = [
     "StorageError",
     "atomic_writer",
     "make_directories",
+    "new_directory",
     "open_regular",
     "output_errors",
     "read_errors",
@@ -215,6 +216,28 @@ def replace_file(temporary: Path, path: Path) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """Make a directory that gets its name when the block ends, and only then.
+
+    What a process that is killed within the block leaves is removed by whoever comes next.
+
+    Args:
+        path: The name, which nothing has.
+
+    Yields:
+        The directory, under a temporary name.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    make_directories(path.parent)
+    with temporary_directory(path.parent) as made:
+        yield made
+        made.rename(path)
+        sync_directory(path.parent)
 
 
 def make_directories(path: Path) -> None:

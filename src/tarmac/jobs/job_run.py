@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.files import make_directories, storage_errors, sync_directory, validated
+from tarmac.files import new_directory, storage_errors, validated
 from tarmac.jobs.executors import Site, find_executor
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
@@ -194,10 +194,6 @@ def create_run(
     now = datetime.now(UTC)
     name = f"{job.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     path = (output or default_output()).resolve() / name
-    with storage_errors(path):
-        make_directories(path.parent)
-        (path / "tasks").mkdir(parents=True)
-        sync_directory(path.parent)
     record = JobRecord(
         name=job.name,
         created_at=now,
@@ -208,7 +204,9 @@ def create_run(
         file=None if file is None else str(file.resolve()),
         file_sha256=None if file is None else digest_of(file),
     )
-    write_record(path, record)
+    with storage_errors(path), new_directory(path) as made:
+        (made / "tasks").mkdir()
+        write_record(made, record)
     return JobRun(path, job, base.resolve(), tasks, executor)
 
 

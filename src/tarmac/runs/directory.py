@@ -13,11 +13,10 @@ from tarmac.files import (
     append_lines,
     is_held,
     journal_text,
-    make_directories,
+    new_directory,
     open_lock,
     output_errors,
     read_lines,
-    sync_directory,
     write_json,
     write_text,
 )
@@ -118,19 +117,15 @@ class Run:
             judged_by=judged_by,
         )
         with output_errors("runs", output):
-            # What is there without a record is what a process that was killed had begun to make.
-            make_directories(output)
-            (path / "checkpoints").mkdir(parents=True, exist_ok=name is not None)
-            sync_directory(output)
-        run = cls(path, record)
-        try:
-            run._write()
-        except TarmacError:
-            with contextlib.suppress(OSError):
-                run.checkpoints.rmdir()
-                path.rmdir()
-            raise
-        return run
+            if name is not None and path.exists():
+                # Whoever gave the name has made it, and may keep other files there.
+                (path / "checkpoints").mkdir(exist_ok=True)
+                cls(path, record)._write()
+            else:
+                with new_directory(path) as made:
+                    (made / "checkpoints").mkdir()
+                    cls(made, record)._write()
+        return cls(path, record)
 
     @classmethod
     def open(cls, path: Path) -> Run:

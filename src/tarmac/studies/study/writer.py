@@ -15,10 +15,9 @@ from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
 from tarmac.files import (
     is_network,
-    make_directories,
+    new_directory,
     output_errors,
     storage_errors,
-    sync_directory,
     write_json,
 )
 from tarmac.masking import remember_environment, without_known
@@ -132,12 +131,9 @@ class StudyWriter(Study):
             locks=locks,
             versions=_versions(),
         )
-        with output_errors("studies", output):
-            make_directories(output)
-            path.mkdir()
-            sync_directory(output)
+        with output_errors("studies", output), new_directory(path) as made:
+            cls(made, record, url)._write()
         study = cls(path, record, url)
-        study._write()
         study._create()
         return study
 
