@@ -26,8 +26,8 @@ SEED = os.environ.get("TARMAC_CRASH_SEED", "0")
 NUM_SHARES = 4
 
 UNWORDED = re.compile(r"Traceback|Add --debug|Exception ignored|terminate called")
-# Hidden files that stay.
-LOCKS = (".lock", ".lock.lease")
+# Hidden files that stay: locks, and what says who has taken one over.
+LOCKS = (".lock", ".lock.lease", ".after")
 
 
 @pytest.fixture(scope="module")
