@@ -7,6 +7,7 @@ import os
 import selectors
 from typing import TYPE_CHECKING, Any
 
+from tarmac.files import remove_abandoned
 from tarmac.processes import LOOK_EVERY_S
 from tarmac.studies.evaluation.interface import Progress, Result
 from tarmac.studies.evaluation.workers import start_worker, was_asked_to_end
@@ -151,7 +152,12 @@ class ProcessEvaluator:
         if messages is None:
             if was_asked_to_end(worker):
                 return Result(number=candidate.number, stopped=True)
-            return Result(number=candidate.number, error=worker.why_ended())
+            why = worker.why_ended()
+            # Nobody else comes to a candidate's run again.
+            run = self._training.runs / f"{candidate.number:05d}"
+            for directory in (run, *run.glob("*/"), *run.glob("*/checkpoints/")):
+                remove_abandoned(directory)
+            return Result(number=candidate.number, error=why)
         for message in messages:
             if "epoch" in message:
                 progress = Progress(
