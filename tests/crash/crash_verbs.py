@@ -75,7 +75,7 @@ def new_runs(directory: Path) -> list[Path]:
     """Return the runs that a command has begun: directories that hold a record, in order."""
     return sorted(
         path
-        for path in (directory / "runs").iterdir()
+        for path in (directory / "runs").glob("[!.]*")
         if path.name not in (*GOOD, "trained") and any((path / name).exists() for name in RECORDS)
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from killed import killed_at
 from tarmac import RequestError, TarmacError, data
 from tarmac.cli import main
 from tarmac.data import TableColumns, Taking
-from tarmac.data.own.store import staging
+from tarmac.data.own.store import staging, write_column
+from tarmac.files import StorageError
 
 HOUSES = """\
 id,rooms,area,old,price
@@ -375,11 +377,39 @@ def test_what_a_killed_process_has_left_is_removed_wherever_it_was_killed(tmp_pa
     while killed_at(
         number := number + 1, lambda: data.take_over("kept", path, Taking(replace=True), root)
     ):
+        # Nobody has to add anything first.
+        assert "kept" in [status.name for status in data.describe(root)]
+        data.load("kept")
         data.take_over(f"new-{number}", path, Taking(), root)
         assert {child.name for child in root.iterdir()} == {"kept", f"new-{number}"}
         data.load("kept")
         shutil.rmtree(root / f"new-{number}")
     assert number > 10
+
+
+@pytest.mark.parametrize("end", [".old", "kept"])
+def test_a_replacement_that_the_disk_refuses_leaves_the_dataset(tmp_path, root, monkeypatch, end):
+    path = written(tmp_path / "houses.csv", HOUSES)
+    data.take_over("kept", path, Taking(), root)
+    real, failed = Path.replace, []
+
+    def fail(source, target):
+        if str(target).endswith(end) and not failed:
+            failed.append(target)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(target))
+        return real(source, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(TarmacError, match=r"cannot write .*kept: Input/output error"):
+        data.take_over("kept", path, Taking(replace=True), root)
+    assert [child.name for child in root.iterdir()] == ["kept"]
+    data.load("kept")
+
+
+def test_a_column_that_does_not_fit_at_its_files_close_is_refused_in_words(tmp_path):
+    full = Path("/dev/full")
+    with pytest.raises(StorageError, match="no space left to write /dev/full"):
+        write_column(full, (3,), np.dtype(np.float32), [np.zeros(3, np.float32)])
 
 
 def test_a_dataset_that_is_being_taken_over_is_left_alone(tmp_path, root):

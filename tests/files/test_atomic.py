@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tarmac.files import StorageError, atomic, atomic_writer, open_regular, write_bytes, write_json
+from tarmac.errors import RequestError
+from tarmac.files import (
+    StorageError,
+    atomic,
+    atomic_writer,
+    new_directory,
+    open_regular,
+    output_errors,
+    write_bytes,
+    write_json,
+)
 
 
 def test_a_file_and_its_directories_are_made(tmp_path):
@@ -132,3 +142,27 @@ def test_a_folder_in_place_of_a_file_leaves_no_descriptor_open(tmp_path):
             pass
     # Other threads open and close some meanwhile.
     assert len([*Path("/proc/self/fd").iterdir()]) < before + 90
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_disk_that_takes_no_run_is_no_fault_of_the_request(tmp_path, code):
+    with pytest.raises(StorageError) as caught, output_errors("runs", tmp_path):
+        raise OSError(code, os.strerror(code))
+    assert caught.value.exit_code == 1
+
+
+def test_a_place_where_no_run_can_be_is_a_fault_of_the_request(tmp_path):
+    with (
+        pytest.raises(RequestError, match="runs cannot be made in"),
+        output_errors("runs", tmp_path),
+    ):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def test_a_new_directory_has_its_name_once_it_is_whole_and_leaves_nothing(tmp_path):
+    with pytest.raises(KeyError), new_directory(tmp_path / "runs" / "a"):
+        raise KeyError
+    assert not [*(tmp_path / "runs").iterdir()]
+    with new_directory(tmp_path / "runs" / "a") as made:
+        (made / "file").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", "a", "file"]

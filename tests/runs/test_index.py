@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -203,9 +204,9 @@ def test_one_kind_alone_is_returned_and_the_others_stay_known(reading):
         b"\xff\xfe",
         b'{"version": 1}',
         b'{"version": 99, "output": "", "kinds": {}, "runs": []}',
-        b'{"version": 1, "output": "OUTPUT", "kinds": [], "runs": [[]]}',
-        b'{"version": 1, "output": "OUTPUT", "kinds": {"training": 3}, "runs": {}}',
-        b'{"version": 1, "output": "OUTPUT", "kinds": {}, '
+        b'{"version": 2, "output": "OUTPUT", "kinds": [], "runs": [[]]}',
+        b'{"version": 2, "output": "OUTPUT", "kinds": {"training": 3}, "runs": {}}',
+        b'{"version": 2, "output": "OUTPUT", "kinds": {}, '
         b'"runs": [["a", [null], "x", "y", "2026-01-01", 1, null, "", {}]]}',
     ],
 )
@@ -213,10 +214,21 @@ def test_a_damaged_index_is_made_anew(reading, content):
     training(reading.output, "a")
     age(reading.output)
     reading.store.parent.mkdir()
-    reading.store.write_bytes(content.replace(b"OUTPUT", str(reading.output).encode()))
+    content = content.replace(b"OUTPUT", str(reading.output).encode())
+    reading.store.write_bytes(b"%s\n%08x" % (content, zlib.crc32(content)))
     assert names(reading.open()) == ["a"]
     assert names(reading.open()) == ["a"]
     assert reading.read == []
+
+
+def test_no_flipped_bit_of_an_index_hides_a_run(reading):
+    training(reading.output, "a")
+    age(reading.output)
+    assert names(reading.open()) == ["a"]
+    content = bytearray(reading.store.read_bytes())
+    content[content.index(b"run.json")] ^= 1
+    reading.store.write_bytes(content)
+    assert names(reading.open()) == ["a"]
 
 
 def test_an_index_that_cannot_be_written_changes_nothing_but_the_time(reading):
