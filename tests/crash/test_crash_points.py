@@ -84,7 +84,9 @@ class Trial:
                 self._repeat()
             assert self.verb.made(self._directory) in (self._result, *self.verb.others)
             self._check_files()
-            assert not self._left_behind()
+            # What the disk has refused to remove once is removed by whoever comes again.
+            refused = crash.kind == "error" and ended.call.startswith(("unlink", "rmdir"))
+            assert refused or not self._left_behind()
         except BaseException as error:
             error.add_note(f"{crash}, at {ended.call or 'no call'}: {ended}")
             raise

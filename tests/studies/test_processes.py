@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import tarmac
+from damaged_records import make_training
 from forked import start_python
 from tarmac.machine import find_devices
 from tarmac.studies import Candidate, Silent, Study
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
 from tarmac.studies.evaluation.slots import Slot, slots_of
+from tarmac.studies.evaluation.worker import _gone_on_with
 from tarmac.studies.opening import prepare, request_of
 from tarmac.studies.verb import work_on
 
@@ -357,3 +359,9 @@ def test_a_finished_study_is_not_searched_again_unless_it_may_go_further(tmp_pat
     further = tarmac.search(resume=study.path, reporter=reporter, generations=2)
     assert reporter.seen == [3]
     assert further.record.why_ended == "2 generations are done"
+
+
+def test_a_run_that_a_killed_process_was_making_is_not_gone_on_with(tmp_path):
+    make_training(tmp_path, "part").rename(tmp_path / ".part")
+    job = {"output": str(tmp_path), "checkpoint_every": 1}
+    assert _gone_on_with(job, None) is None

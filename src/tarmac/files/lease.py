@@ -153,7 +153,9 @@ class Lease:
                 # Another one was faster; whether it lives is seen at the next look.
                 return "silent"
             finally:
-                draft.unlink(missing_ok=True)
+                # It stays where it cannot be removed, and whoever comes next tries again.
+                with contextlib.suppress(OSError):
+                    draft.unlink(missing_ok=True)
         self._begin(mine)
         return None
 

@@ -154,7 +154,7 @@ class Following(jobs.Silent):
 def _num_epochs_below(directory: Path) -> int:
     """Return how many epochs the trainings below a directory have written down."""
     count = 0
-    for path in directory.glob("*/metrics.jsonl"):
+    for path in directory.glob("[!.]*/metrics.jsonl"):
         with contextlib.suppress(OSError):
             count += path.read_bytes().count(b"\n")
     return count

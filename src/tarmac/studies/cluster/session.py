@@ -128,7 +128,7 @@ def _end_of(study: StudyWriter, *, is_stopped: bool) -> End | None:
 
 def _left_behind(study: StudyWriter, workers: Workers) -> JobRun | None:
     """Find the workers that an earlier session left with the cluster."""
-    for record in sorted((study.path / RUNS).glob("*/job-run.json"), reverse=True):
+    for record in sorted((study.path / RUNS).glob("[!.]*/job-run.json"), reverse=True):
         if jobs.read_status(record.parent).is_active:
             run = jobs.find_run(str(record.parent))
             if run.executor != workers.on:

@@ -98,7 +98,7 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     try:
         run = _gone_on_with(job, session)
         if run is None:
-            for record in Path(job["output"]).glob("*/run.json"):
+            for record in Path(job["output"]).glob("[!.]*/run.json"):
                 shutil.rmtree(record.parent, ignore_errors=True)
             if is_candidate:
                 # Only the winner's own training may see the test set.
@@ -127,7 +127,7 @@ def _gone_on_with(job: Mapping[str, Any], session: _Session) -> Run | None:
     """Go on with a training that was cut short; None where it is to be begun."""
     if "checkpoint_every" not in job:
         return None
-    for record in Path(job["output"]).glob("*/run.json"):
+    for record in Path(job["output"]).glob("[!.]*/run.json"):
         try:
             return resume(record.parent, reporter=session, stop=session.stop)
         except TarmacError:
