@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -385,25 +384,6 @@ def test_what_a_killed_process_has_left_is_removed_wherever_it_was_killed(tmp_pa
         data.load("kept")
         shutil.rmtree(root / f"new-{number}")
     assert number > 10
-
-
-@pytest.mark.parametrize("end", [".old", "kept"])
-def test_a_replacement_that_the_disk_refuses_leaves_the_dataset(tmp_path, root, monkeypatch, end):
-    path = written(tmp_path / "houses.csv", HOUSES)
-    data.take_over("kept", path, Taking(), root)
-    real, failed = Path.replace, []
-
-    def fail(source, target):
-        if str(target).endswith(end) and not failed:
-            failed.append(target)
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(target))
-        return real(source, target)
-
-    monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(TarmacError, match=r"cannot write .*kept: Input/output error"):
-        data.take_over("kept", path, Taking(replace=True), root)
-    assert [child.name for child in root.iterdir()] == ["kept"]
-    data.load("kept")
 
 
 def test_a_column_that_does_not_fit_at_its_files_close_is_refused_in_words(tmp_path):
