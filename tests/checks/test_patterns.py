@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from re import _parser as parser  # type: ignore[attr-defined] # typeshed has the old name alone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from recorded import RECORDED
+from work import adversarial_lines, num_steps
 
 from tarmac.checks.rules.catalogue import read_catalogue
+from tarmac.checks.rules.patterns import all_patterns
 from tarmac.checks.rules.wording import readable
 
 if TYPE_CHECKING:
@@ -17,14 +19,13 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Evidence
 
+PATTERNS = all_patterns()
 _PRINTED = [failure for failure in read_catalogue().values() if failure.text]
 
 each_failure = pytest.mark.parametrize("failure", _PRINTED, ids=lambda failure: failure.code)
 
 # Shorter ones stand in lines of all kinds, and cost a look each time.
 _LITERAL = 6
-
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 def _lines(evidence: Evidence) -> Iterator[str]:
@@ -34,18 +35,6 @@ def _lines(evidence: Evidence) -> Iterator[str]:
     texts += [probe.text for probe in evidence.probes]
     for text in texts:
         yield from text.splitlines()
-
-
-def _parts(parts: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all operations of a parsed pattern, those within others too."""
-    for operation, argument in parts:
-        yield str(operation), argument
-        for inner in argument if isinstance(argument, tuple | list) else (argument,):
-            if isinstance(inner, parser.SubPattern):
-                yield from _parts(inner)
-            elif isinstance(inner, list):
-                for way in inner:
-                    yield from _parts(way) if isinstance(way, parser.SubPattern) else ()
 
 
 @each_failure
@@ -71,19 +60,26 @@ def test_each_pattern_has_plain_characters_that_can_be_looked_for(failure):
         assert max(map(len, runs.split("\0"))) >= _LITERAL, pattern
 
 
-@each_failure
-def test_each_pattern_looks_at_a_character_a_few_times_at_most(failure):
-    # A repeat within a repeat tries exponentially many ways; two without an end, as many as the
-    # square of a line's length, but for those of digits, which stop at the next word.
-    for pattern in failure.text:
-        endless = 0
-        for operation, argument in _parts(parser.parse(pattern)):
-            if operation in _REPEATS:
-                inner = {name for name, _ in _parts(argument[2])}
-                assert argument[1] == 1 or not inner & set(_REPEATS), pattern
-                is_number = "CATEGORY_DIGIT" in str(argument[2])
-                endless += argument[1] is parser.MAXREPEAT and not is_number
-        assert endless <= 1, pattern
+def growth_of_steps(pattern: str, length: int) -> float:
+    """Return how many times as long a pattern takes, at worst, for a line twice as long."""
+    short, long = (
+        max(num_steps(pattern, line) for line in adversarial_lines(pattern, many))
+        for many in (length, 2 * length)
+    )
+    return long / short
+
+
+def test_each_pattern_takes_a_time_that_grows_with_a_lines_length_and_no_faster():
+    # It would grow fourfold where each place of a line looks at all that follows.
+    growth = {each.source: growth_of_steps(each.regex.pattern, 500) for each in PATTERNS}
+    assert {source: times for source, times in growth.items() if times > 2.7} == {}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["peer copy .* is wrong", r"[ \t]*\n[ \t]*no device", r"(\w+ )*="]
+)
+def test_a_pattern_that_looks_again_and_again_is_seen_by_its_steps(pattern):
+    assert growth_of_steps(pattern, 100) > 3.5
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,11 @@ def test_a_message_may_be_broken_between_two_lines(log):
     assert "CUDA out of memory" in finding.text
 
 
+def test_a_line_of_json_that_is_nested_deeply_is_read_as_it_stands():
+    line = f'{{"log": "RuntimeError: CUDA out of memory", "a": {"[" * 9_000}{"]" * 9_000}}}'
+    assert found(f"a\n{line}\n{TIMEOUT}\n") == {"oom": (2, 2, 1), "nccl-timeout": (3, 3, 1)}
+
+
 def test_words_of_two_lines_that_are_no_message_are_not_joined():
     assert found("NCCL WARN a\nb Connection refused\n") == {}
 

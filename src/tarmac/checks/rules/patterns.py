@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pattern", "all_patterns", "find_in"]
 
-# A space of a pattern, where a message may be broken between two lines.
-_SPACE = r"(?: |[ \t]*\n[ \t]*)"
+# A space of a pattern, where a message may be broken between two lines. Bounded, as a line of tabs
+# would else be looked at as often as it has tabs.
+_SPACE = r"(?: |[ \t]{0,40}\n[ \t]{0,40})"
 
 # A class, what is escaped, or a space: a space within one of the first two is no place to break.
 _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.| ")
