@@ -6,7 +6,10 @@ import re
 
 from tarmac.files import parse_json
 
-__all__ = ["bare", "unwrapped"]
+__all__ = ["FRAME", "bare", "unwrapped"]
+
+# What frames of Rich and others leave at the end of a line.
+FRAME = " \t│┃║"
 
 # Where a line of JSON has its message: Docker's files, loggers, journalctl.
 _MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE")
@@ -55,7 +58,7 @@ def unwrapped(line: str) -> str:
 def bare(line: str) -> str:
     """Return a line without prefixes of launchers and collectors, and without a frame."""
     start = 0
-    line = line.rstrip(" \t│┃║")
+    line = line.rstrip(FRAME)
     while match := _PREFIX.match(line, start):
         start = match.end()
         while line[start : start + 1] in (" ", "\t"):

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from tarmac.checks.reading.chunks import read_chunks
+from tarmac.checks.reading.manner import Manner
 from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.secrets import without_secrets
 from tarmac.checks.report.anonymous import text_cleaner
-from tarmac.checks.rules.catalogue import LEVELS, read_catalogue
+from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tarmac.checks.reading.scan import Sight
+    from tarmac.checks.reading.scan import Scanner, Seen
 
 __all__ = ["read_log"]
 
@@ -49,9 +50,9 @@ def read_log(
         >>> [(finding.code, finding.first_line) for finding in report.findings]
         [('oom', 2)]
     """
-    from tarmac.checks.reading.scan import Scanner  # noqa: PLC0415 - NumPy: a check needs none
+    from tarmac.checks.reading import scan  # noqa: PLC0415 - NumPy: a check needs none
 
-    scanner, is_whole = Scanner(), True
+    scanner, is_whole = scan.Scanner(), True
     with _opened(log) as (file, name):
         if tail_bytes is not None:
             file.seek(max(0, file.seek(0, os.SEEK_END) - tail_bytes))
@@ -65,7 +66,7 @@ def read_log(
         name=name,
         num_lines=scanner.num_lines,
         is_whole=is_whole,
-        findings=_conclude(scanner.seen, names=names),
+        findings=_conclude(scanner, names=names),
     )
 
 
@@ -89,16 +90,20 @@ def _opened(log: str | Path | BinaryIO) -> Iterator[tuple[BinaryIO, str]]:
         raise RequestError(f"{log} cannot be read: {error.strerror or error}") from None
 
 
-def _conclude(seen: Mapping[str, Sight], *, names: bool) -> tuple[LogFinding, ...]:
+def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
     """Return one finding for each cause, in the catalogue's order, failures first."""
     catalogue = read_catalogue()
-    hidden = {code for cause in seen for code in catalogue[cause].hides}
+    seen = {
+        code: sight
+        for code, sight in scanner.seen.items()
+        if scanner.ended.get(code, 0) <= sight.last
+    }
+    hidden = _hidden(seen)
     without_names = text_cleaner(os.environ)
     findings = [
         LogFinding(
             code=code,
-            # Nobody knows whether the machine of the log has a GPU, which these texts miss.
-            level="note" if failure.needs_gpu else failure.level,
+            level=_level(code, seen),
             title=failure.title,
             first_line=sight.first,
             last_line=sight.last,
@@ -113,3 +118,33 @@ def _conclude(seen: Mapping[str, Sight], *, names: bool) -> tuple[LogFinding, ..
         if code not in hidden and (sight := seen.get(code)) is not None
     ]
     return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
+
+
+def _hidden(seen: Mapping[str, Seen]) -> set[str]:
+    """Return what has its cause among what was seen, or tells the reason of what was not."""
+    catalogue = read_catalogue()
+    hidden = set()
+    for code in seen:
+        causes = {cause for cause in seen if code in catalogue[cause].hides}
+        beside = catalogue[code].beside
+        better = {cause for cause in seen if beside in catalogue[cause].hides} - {code}
+        if causes or (beside and (beside not in seen or better)):
+            hidden.add(code)
+    return hidden
+
+
+def _level(code: str, seen: Mapping[str, Seen]) -> Level:
+    """Return how bad a failure is: as bad as what follows from it, where that was seen too."""
+    catalogue = read_catalogue()
+    follows = [other for other in catalogue[code].hides if other in seen]
+    levels = [_own_level(catalogue[each], seen[each].manner) for each in (code, *follows)]
+    return min(levels, key=LEVELS.index)
+
+
+def _own_level(failure: Failure, manner: Manner) -> Level:
+    if failure.ended:
+        return "failure"
+    # A program that warns goes on; and nobody knows whether the machine of the log has a GPU, which
+    # some texts miss where they end no program.
+    is_sure = manner is Manner.RAISED or (manner > Manner.WARNED and not failure.needs_gpu)
+    return failure.level if is_sure or failure.level != "failure" else "note"

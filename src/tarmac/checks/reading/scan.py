@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from tarmac.checks.kernel_log import MARKS, read_event
 from tarmac.checks.reading.lines import bare, unwrapped
+from tarmac.checks.reading.manner import Manner, manner_of
 from tarmac.checks.reading.prefilter import Prefilter
-from tarmac.checks.rules.patterns import all_patterns
+from tarmac.checks.rules.patterns import all_patterns, without_generic
 
 if TYPE_CHECKING:
     import re
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tarmac.checks.rules.patterns import Pattern
 
-__all__ = ["Scanner", "Sight"]
+__all__ = ["Scanner", "Seen"]
 
 # What is seen of a line to each side of a literal: a longer line is a progress bar, or data.
 _REACH_BYTES = 2**14
@@ -37,11 +38,12 @@ _LONGEST_SHOWN = 300
 
 
 @dataclasses.dataclass
-class Sight:
+class Seen:
     """Where a failure was seen: the first and the last line, how often, and the first one's text.
 
     Attributes:
-        words: What the kernel's line says, in words; empty for other lines.
+        words: What a number or a name in the line says; empty for other lines.
+        manner: How the line tells of it that tells most surely.
     """
 
     first: int
@@ -49,6 +51,10 @@ class Sight:
     count: int
     text: str
     words: str = ""
+    manner: Manner = Manner.RAISED
+
+    def __post_init__(self) -> None:
+        self.text = self.text.strip()[:_LONGEST_SHOWN]
 
 
 class Scanner:
@@ -56,16 +62,21 @@ class Scanner:
 
     Attributes:
         seen: What was seen, by the failure's code.
+        ended: The last line that shows that a failure is over, by its code.
     """
 
     def __init__(self) -> None:
-        self.seen: dict[str, Sight] = {}
+        self.seen: dict[str, Seen] = {}
+        self.ended: dict[str, int] = {}
         # The window: lines that were looked at, as far back as patterns reach, and the rest.
         self._data = b""
         self._start = 0
         self._line_of_start = 1
         self._newlines = 0
         self._ends_line = True
+        # The lines beside the one that is looked at, joined with it.
+        self._pairs_of = -1
+        self._both: list[tuple[int, str]] = []
 
     @property
     def num_lines(self) -> int:
@@ -105,6 +116,7 @@ class Scanner:
                 end = _end_of_line(self._data, hit)
             wanted |= dict.fromkeys(by_literal[literal])
         self._judge(line, place, wanted)
+        self._pairs_of = -1
         self._line_of_start += self._data.count(b"\n", self._start, stop)
         cut = max(0, stop - _SPAN_BYTES)
         self._data, self._start = self._data[cut:], stop - cut
@@ -114,28 +126,36 @@ class Scanner:
         if not wanted:
             return
         here = _line_at(self._data, place)
-        pairs: list[tuple[int, str]] | None = None
+        found: dict[str, Seen] = {}
         for pattern in wanted:
             if pattern is None:
                 event = read_event(here)
-                if event is not None:
-                    self._note(event.code, line, here, event.words)
-            elif pattern.spans_lines:
-                before = self._data[max(0, place - _SPAN_BYTES) : place]
-                text = before[: before.rfind(b"\n") + 1].decode(errors="replace") + here
-                if pattern.search(text):
-                    self._note(pattern.code, line, here)
-            elif match := pattern.search(here):
-                self._note(pattern.code, line, _shown(here, match))
+                found |= {event.code: Seen(line, line, 1, here, event.words)} if event else {}
+            elif pattern.ends:
+                self.ended |= dict.fromkeys((sight.code for sight in pattern.sights(here)), line)
             else:
-                pairs = self._pairs(place, here) if pairs is None else pairs
-                for offset, both in pairs:
-                    match = pattern.search(both)
-                    if match:
-                        lines = _shown(both, match).splitlines()
-                        words = " ".join(part.strip() for part in lines)
-                        self._note(pattern.code, line + offset, words)
-                        break
+                found |= self._found(pattern, here, line, place)
+        for code, seen in without_generic(found).items():
+            if seen.manner is not Manner.SPOKEN:
+                self._note(code, seen)
+
+    def _found(self, pattern: Pattern, here: str, line: int, place: int) -> dict[str, Seen]:
+        """Return what a pattern finds in a line, or in it and one beside it, by the code."""
+        if pattern.spans_lines:
+            before = self._data[max(0, place - _SPAN_BYTES) : place]
+            text = before[: before.rfind(b"\n") + 1].decode(errors="replace") + here
+            return {
+                sight.code: Seen(
+                    *(line, line, 1, here, sight.words), manner_of(text, sight.match.end() - 1)
+                )
+                for sight in pattern.sights(text)
+            }
+        if in_line := _seen(pattern, here, line):
+            return in_line
+        if self._pairs_of != place:
+            self._pairs_of, self._both = place, self._pairs(place, here)
+        each = (_seen(pattern, both, line + offset) for offset, both in self._both)
+        return next(filter(None, each), {})
 
     def _pairs(self, place: int, here: str) -> list[tuple[int, str]]:
         """Return a line with the next, and with the one before: a message may be broken there.
@@ -151,13 +171,25 @@ class Scanner:
             pairs.append((-1, f"{bare(_line_at(self._data, start - 1))}\n{bare(here)}"))
         return pairs
 
-    def _note(self, code: str, line: int, text: str, words: str = "") -> None:
-        sight = self.seen.get(code)
-        if sight is None:
-            self.seen[code] = Sight(line, line, 1, text.strip()[:_LONGEST_SHOWN], words)
-        elif line > sight.last:
-            sight.last = line
-            sight.count += 1
+    def _note(self, code: str, new: Seen) -> None:
+        seen = self.seen.setdefault(code, new)
+        if new.first > seen.last:
+            seen.last = new.first
+            seen.count += 1
+            seen.manner = max(seen.manner, new.manner)
+
+
+def _seen(pattern: Pattern, text: str, line: int) -> dict[str, Seen]:
+    """Return what a line, or two that belong together, show, by the failure's code."""
+    return {
+        sight.code: Seen(
+            *(line, line, 1),
+            " ".join(part.strip() for part in _shown(text, sight.match).splitlines()),
+            sight.words,
+            manner_of(text, sight.match.start()),
+        )
+        for sight in pattern.sights(text)
+    }
 
 
 @functools.cache
