@@ -44,7 +44,7 @@ def render_page() -> str:
         if failure.in_container:
             lines = "\n".join(failure.general_fix_in_container)
             parts.append(f"In a container:\n\n```text\n{lines}\n```\n")
-        if failure.text:
+        if failure.is_printed:
             seen = ", ".join(f"`{message}`" for message in failure.messages)
             parts.append(f"Printed as: {seen}\n")
         if failure.rule:

@@ -16,7 +16,7 @@ def render_list() -> str:
     for failure in read_catalogue().values():
         link = f"[{failure.title}](failures.md#{failure.code})"
         printed += [(message, link) for message in failure.messages]
-        if not failure.text:
+        if not failure.is_printed:
             seen.append((failure.title, failure.code))
     lines = ["| what is printed | what it is |", "| --- | --- |"]
     lines += [

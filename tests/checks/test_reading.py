@@ -20,15 +20,14 @@ from recorded import RECORDED
 from tarmac.checks import LogReport, read_catalogue, read_log
 from tarmac.checks.kernel_log import MARKS
 from tarmac.checks.reading.prefilter import Prefilter
-from tarmac.checks.rules.patterns import all_patterns, find_in
+from tarmac.checks.rules.patterns import ErrorPattern, all_patterns, find_in
 from tarmac.errors import RequestError
 
 ROOT = Path(__file__).parents[2]
 CLEAN = Path(__file__).parent / "logs" / "clean"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 TIMEOUT = "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808"
-PATTERNS = all_patterns()
-NAMES = [f"{pattern.code}-{number}" for number, pattern in enumerate(PATTERNS)]
+PATTERNS = [pattern for pattern in all_patterns() if not isinstance(pattern, ErrorPattern)]
 
 
 def read(text: str | bytes):
@@ -75,21 +74,26 @@ def test_a_recorded_text_is_found_among_ten_thousand_lines_with_its_own_code(cod
 
 
 def test_every_failure_that_has_a_text_has_one_recorded():
-    with_text = {failure.code for failure in read_catalogue().values() if failure.text}
+    with_text = {failure.code for failure in read_catalogue().values() if failure.is_printed}
     assert with_text == {code for code, _ in recorded_texts()}
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
-def test_a_pattern_is_never_dropped_for_want_of_a_literal(pattern):
-    prefilter = Prefilter(literal for other in PATTERNS for literal in other.literals)
+@pytest.mark.parametrize("code", dict.fromkeys(pattern.code for pattern in PATTERNS))
+def test_a_pattern_is_never_dropped_for_want_of_a_literal(code):
+    for pattern in PATTERNS:
+        if pattern.code == code:
+            assert_literals_stand_where_it_matches(pattern)
 
-    @settings(max_examples=25, deadline=None, database=None, derandomize=True)
+
+def assert_literals_stand_where_it_matches(pattern):
+    prefilter = Prefilter(pattern.literals)
+
+    @settings(max_examples=9, deadline=None, database=None, derandomize=True)
     @given(st.from_regex(re.compile(pattern.source, re.ASCII)), st.integers(0, 9))
     def holds(text, shift):
-        assert pattern.search(text)
+        assert pattern.regex.search(text)
         data = b"x" * shift + text.encode()
-        stands = {literal for _, literal in prefilter.find(data, 0, len(data))}
-        assert stands & {*pattern.literals}
+        assert [*prefilter.find(data, 0, len(data))]
 
     holds()
 

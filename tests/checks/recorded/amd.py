@@ -50,6 +50,17 @@ RECORDED: dict[str, list[Evidence]] = {
     "amd-numa-balancing": [Evidence(inventory=amd(amd={"numa_balancing": True}))],
 }
 
+RECORDED["amd-arch"] += [
+    text(
+        "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek "
+        "for GPU arch : gfx1103"
+    ),
+    text("RuntimeError: HIP error: invalid device function"),
+    text('"hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"'),
+]
+
+RECORDED["amd-ecc"] += [text("HIP error: uncorrectable ECC error encountered")]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "amd-permission": [

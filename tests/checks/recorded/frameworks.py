@@ -18,7 +18,7 @@ from tarmac.checks.evidence import Driver, Evidence
 
 RECORDED: dict[str, list[Evidence]] = {
     "torch-cpu-build": [
-        said("torch", 'raise AssertionError("Torch not compiled with CUDA enabled")'),
+        said("torch", "AssertionError: Torch not compiled with CUDA enabled"),
         done("torch", build={"cuda": None, "hip": None}),
     ],
     "libcuda-missing": [
@@ -353,9 +353,11 @@ RECORDED: dict[str, list[Evidence]] = {
         said("torch", "RuntimeError: CUDA error: out of memory"),
         text("RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58"),
         text(
-            "Search for `cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda/cuda-runtime-"
-            "api/group__CUDART__TYPES.html for more information."
+            "torch.AcceleratorError: CUDA error: out of memory\nSearch for "
+            "`cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda/cuda-runtime-api/"
+            "group__CUDART__TYPES.html for more information."
         ),
+        text("torch.OutOfMemoryError: XPU out of memory. Tried to allocate 9.77 GiB."),
         text("NCCL WARN Cuda failure 2 'out of memory'"),
         text("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.31 GiB."),
         text(
@@ -458,6 +460,69 @@ RECORDED: dict[str, list[Evidence]] = {
 }
 
 _WORKS = {"build": {"cuda": "13.0", "hip": None, "architectures": ["sm_80", "sm_90"]}}
+
+RECORDED["no-gpu-seen"] += [
+    said("torch", "RuntimeError: No HIP GPUs are available"),
+    text("Couldn't init CUDA: No CUDA devices"),
+    text("MisconfigurationException: No supported gpu backend found!"),
+    said(
+        "torch",
+        "RuntimeError: Attempting to deserialize object on a CUDA device but "
+        "torch.cuda.is_available() is False.",
+    ),
+]
+RECORDED["driver-old"] += [
+    text("init.cc:96 NCCL WARN CUDA Driver version found is 11020. Minimum requirement is 12000")
+]
+RECORDED["cudnn-init"] += [
+    text(
+        "UnknownError: Failed to get convolution algorithm. This is probably because cuDNN failed "
+        "to initialize"
+    )
+]
+RECORDED["bad-ordinal"] += [
+    text("MisconfigurationException: You requested gpu: [0, 1]\\n But your machine only has: [0]")
+]
+RECORDED["illegal-access"] += [
+    text(
+        "Memory access fault by GPU node-1 (Agent handle: 0x5fa7) on address (nil). Reason: Page "
+        "not present or supervisor privilege."
+    )
+]
+# The frames that PyTorch and others print these in are tried in test_errors.py.
+RECORDED |= {
+    "cuda-stub": [text("failed call to cuInit: UNKNOWN ERROR (34)")],
+    "launch-size": [
+        text("RuntimeError: CUDA error: too many resources requested for launch"),
+        text(
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: "
+            "131072, Hardware limit: 101376. Reducing block sizes or `num_stages` may help."
+        ),
+    ],
+    "launch-timeout": [text("CUDA error: the launch timed out and was terminated")],
+    "graph-capture": [
+        text("RuntimeError: CUDA error: operation not permitted when stream is capturing"),
+        text("CUDA error: operation failed due to a previous error during capture"),
+    ],
+    "mps": [
+        text(
+            "RuntimeError: CUDA error: MPS client failed to connect to the MPS control daemon or "
+            "the MPS server"
+        )
+    ],
+    "cuda-error": [
+        text("RuntimeError: CUDA error: invalid argument"),
+        text("Error named symbol not found at line 529 in file /src/csrc/ops.cu"),
+    ],
+    "library-error": [
+        text("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+        text(
+            "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling "
+            "`cublasSgemm( handle, opa, opb, m, n, k)`"
+        ),
+        text("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR"),
+    ],
+}
 
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
@@ -615,6 +680,14 @@ CLOSE: dict[str, list[Evidence]] = {
         ),
     ],
     "libdevice": [text("Using libdevice at /usr/local/cuda/nvvm/libdevice/libdevice.10.bc")],
+    # An attempt with one choice of an autotuner, which takes another.
+    "launch-size": [text("Triton autotuning: 12 of 40 configs need more shared memory, left out")],
+    "cuda-error": [text("CUDA errors: 0, warnings: 0")],
+    "library-error": [text("I1 cudnn: CUDNN_STATUS_SUCCESS after 3 plans")],
+    "cuda-stub": [text("-L/usr/local/cuda/lib64/stubs -lcuda")],
+    "mps": [text("nvidia-cuda-mps-control started, 2 clients")],
+    "graph-capture": [text("Capturing CUDA graph shapes: 100%|##########| 35/35")],
+    "launch-timeout": [text("watchdog timeout for kernels: enabled")],
     "numpy-abi": [text("NumPy 2.1.0 is available"), text("NumPy is not available here")],
     "cublas-init": [text("CUBLAS_STATUS_SUCCESS")],
     "device-unavailable": [text("the server is busy or unavailable, please retry")],

@@ -119,6 +119,15 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
 }
 
+RECORDED["mem-held"] += [
+    text(
+        "ValueError: Free memory on device (31.2/79.1 GiB) on startup is less than desired GPU "
+        "memory utilization (0.9, 71.2 GiB)."
+    )
+]
+
+RECORDED["vgpu-unlicensed"] += [text("CUDA error: device doesn't have valid Grid license")]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "fell-off-bus": [

@@ -174,6 +174,10 @@ _READING = (
     log("[    3.2] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.126.20"),
 )
 
+RECORDED["xid-nvlink-fatal"] += [
+    text("CUDA error: uncorrectable NVLink error detected during the execution")
+]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "secure-boot": [

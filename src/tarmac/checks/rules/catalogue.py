@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.commands import general_commands
+from tarmac.checks.rules.errors import printed_forms
 from tarmac.checks.rules.wording import readable
 from tarmac.errors import unknown_name
 
@@ -57,10 +58,15 @@ class Failure(BaseModel):
         in_container: What to type, or whom to tell, in a container, which cannot mend its host;
             where it is empty, ``fix`` does.
         source: Who says so.
-        text: Patterns of what drivers and frameworks print.
+        text: Patterns of what drivers and frameworks print, without regard to case. What shows the
+            errors of CUDA and its like is in ``errors.toml``.
+        ends_by: Patterns of what shows that it is over, as a wait is.
         rule: Whether facts that are no text are looked at too.
         hides: Codes of consequences.
         own: Whether it is of one framework's installation, and hides only what that one suffers.
+        generic: Whether it says less than any other failure that the same text shows.
+        beside: The code of a failure beside which alone it counts: what tells that one's reason.
+        ended: Whether its texts tell that a program was ended, whatever its level on a machine.
         needs_gpu: Whether its texts say nothing where no GPU is: a framework that computes on the
             CPU there prints them too.
         formerly: Codes that it had.
@@ -76,9 +82,13 @@ class Failure(BaseModel):
     in_container: tuple[str, ...] = ()
     source: str
     text: tuple[str, ...] = ()
+    ends_by: tuple[str, ...] = ()
     rule: bool = False
     hides: tuple[str, ...] = ()
     own: bool = False
+    generic: bool = False
+    beside: str = ""
+    ended: bool = False
     needs_gpu: bool = False
     formerly: tuple[str, ...] = ()
 
@@ -88,9 +98,14 @@ class Failure(BaseModel):
         return self.cause.replace(": {evidence}", "").replace("{evidence}", "...")
 
     @property
+    def is_printed(self) -> bool:
+        """Whether a text shows it."""
+        return bool(self.messages)
+
+    @property
     def messages(self) -> tuple[str, ...]:
         """What is printed, as somebody meets it."""
-        return tuple(dict.fromkeys(map(readable, self.text)))
+        return tuple(dict.fromkeys([*map(readable, self.text), *printed_forms(self.code)]))
 
     @property
     def general_fix(self) -> tuple[str, ...]:

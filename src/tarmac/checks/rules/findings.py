@@ -110,7 +110,7 @@ def _is_explained(hit: _Hit, hits: Sequence[_Hit], labels: Sequence[str]) -> boo
         for other in hits
         if other[1] == where
         and other[0].code not in _FALLBACKS
-        and (other[0].level == "failure" or other[0].text)
+        and (other[0].level == "failure" or other[0].is_printed)
     ]
     return any(not _is_explained(other, hits, labels) for other in better)
 

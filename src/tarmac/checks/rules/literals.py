@@ -117,4 +117,10 @@ def _halves(cover: Sequence[str]) -> Iterator[str]:
 
 def _weight(cover: Sequence[str]) -> float:
     """Return how much the most usual of some literals says; rare letters count twice."""
-    return min((sum(2 - (letter in _COMMON) for letter in text) for text in cover), default=0.0)
+    return min(
+        (
+            sum(2 - (letter in _COMMON) for letter in text) * (len(text) >= SHORTEST)
+            for text in cover
+        ),
+        default=0.0,
+    )

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tarmac.checks.rules.catalogue import read_catalogue
+from tarmac.checks.rules.errors import forms_of, read_apis
 from tarmac.checks.rules.literals import required_literals, spans_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["Pattern", "all_patterns", "find_in"]
+    from tarmac.checks.rules.errors import ErrorForm
+
+__all__ = ["ErrorPattern", "Pattern", "Sight", "all_patterns", "find_in", "without_generic"]
+
+_T = TypeVar("_T")
+
+# Of one form, in one line: a line that repeats an error says no more by that.
+_MAX_ERRORS = 4
 
 # A space of a pattern, where a message may be broken between two lines. Bounded, as a line of tabs
 # would else be looked at as often as it has tabs.
@@ -22,17 +31,33 @@ _SPACE = r"(?: |[ \t]{0,40}\n[ \t]{0,40})"
 _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.| ")
 
 
+class Sight(NamedTuple):
+    """What a text shows.
+
+    Attributes:
+        code: The failure's, in the catalogue.
+        match: Where.
+        words: What it says, where a number or a name says it.
+    """
+
+    code: str
+    match: re.Match[str]
+    words: str = ""
+
+
 class Pattern:
     """A pattern of what drivers and frameworks print.
 
     Attributes:
         code: The failure that it shows.
         source: As it stands in the catalogue.
+        ends: Whether it shows that the failure is over.
     """
 
-    def __init__(self, code: str, source: str) -> None:
+    def __init__(self, code: str, source: str, *, ends: bool = False) -> None:
         self.code = code
         self.source = source
+        self.ends = ends
 
     @functools.cached_property
     def literals(self) -> tuple[str, ...]:
@@ -44,25 +69,52 @@ class Pattern:
         """Whether it joins what is many lines apart."""
         return spans_lines(self.source)
 
-    def search(self, text: str) -> re.Match[str] | None:
-        """Return the first match."""
-        return self.regex.search(text)
+    def sights(self, text: str) -> Iterator[Sight]:
+        """Yield what a text shows."""
+        match = self.regex.search(text)
+        if match:
+            yield Sight(self.code, match)
 
     @functools.cached_property
     def regex(self) -> re.Pattern[str]:
         """The pattern, whose spaces match a break between lines too."""
         broken = _TOKEN.sub(lambda token: _SPACE if token[0] == " " else token[0], self.source)
         # By ASCII: no other letter is one of these in lower case, as K (the unit kelvin) is k.
-        return re.compile(broken, re.ASCII)
+        return re.compile(broken, re.ASCII | re.IGNORECASE)
+
+
+class ErrorPattern(Pattern):
+    """A pattern of one form in which an API's errors are printed."""
+
+    def __init__(self, form: ErrorForm) -> None:
+        super().__init__("", form.source)
+        self._form = form
+
+    @functools.cached_property
+    def literals(self) -> tuple[str, ...]:
+        """Of these, in lower case, every match holds at least one."""
+        return required_literals(self._form.must_hold)
+
+    def sights(self, text: str) -> Iterator[Sight]:
+        """Yield the first errors that a text shows."""
+        for match in itertools.islice(self.regex.finditer(text), _MAX_ERRORS):
+            shown = self._form.shown_by(match)
+            if shown is not None:
+                yield Sight(shown[0], match, shown[1])
 
 
 @functools.cache
 def all_patterns() -> tuple[Pattern, ...]:
-    """Return the patterns of the whole catalogue, in its order."""
-    return tuple(
-        Pattern(failure.code, source)
-        for failure in read_catalogue().values()
-        for source in failure.text
+    """Return the patterns of the whole catalogue, in its order, and of the table of errors."""
+    catalogue = read_catalogue().values()
+    return (
+        *(Pattern(failure.code, source) for failure in catalogue for source in failure.text),
+        *(
+            Pattern(failure.code, source, ends=True)
+            for failure in catalogue
+            for source in failure.ends_by
+        ),
+        *(ErrorPattern(form) for api in read_apis().values() for form in forms_of(api)),
     )
 
 
@@ -71,11 +123,22 @@ def find_in(text: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     lower = text.lower()
     for pattern in all_patterns():
-        if pattern.code in found or not any(literal in lower for literal in pattern.literals):
+        if pattern.ends or pattern.code in found:
             continue
-        match = pattern.search(text)
-        if match:
-            start = text.rfind("\n", 0, match.end() - 1) + 1
-            stop = text.find("\n", match.end())
-            found[pattern.code] = text[start : None if stop < 0 else stop].strip()
-    return found
+        if any(literal in lower for literal in pattern.literals):
+            for sight in pattern.sights(text):
+                found.setdefault(sight.code, _line_of(text, sight.match))
+    return without_generic(found)
+
+
+def without_generic(found: Mapping[str, _T]) -> Mapping[str, _T]:
+    """Return what was found, without what says less than something else that was."""
+    catalogue = read_catalogue()
+    better = {code: value for code, value in found.items() if not catalogue[code].generic}
+    return better or found
+
+
+def _line_of(text: str, match: re.Match[str]) -> str:
+    start = text.rfind("\n", 0, match.end() - 1) + 1
+    stop = text.find("\n", match.end())
+    return text[start : None if stop < 0 else stop].strip()
