@@ -41,7 +41,7 @@ def _lines(evidence: Evidence) -> Iterator[str]:
 def test_each_pattern_matches_a_line_of_a_recorded_text(failure):
     lines = [line for evidence in RECORDED[failure.code] for line in _lines(evidence)]
     for pattern in failure.text:
-        assert any(re.search(pattern, line) for line in lines), pattern
+        assert any(re.search(pattern, line, re.IGNORECASE) for line in lines), pattern
 
 
 @each_failure

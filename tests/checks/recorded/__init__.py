@@ -17,8 +17,10 @@ from recorded import (
     driver,
     frameworks,
     hardware,
+    jobs,
     kernel,
     links,
+    programs,
     ranks,
     results,
     soak,
@@ -27,6 +29,8 @@ from recorded import (
 
 RECORDED = {
     **driver.RECORDED,
+    **jobs.RECORDED,
+    **programs.RECORDED,
     **kernel.RECORDED,
     **hardware.RECORDED,
     **links.RECORDED,

@@ -160,6 +160,14 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
 }
 
+RECORDED["port-in-use"] += [text("OSError: [Errno 98] Address already in use")]
+RECORDED["nccl-timeout"] += [
+    text(
+        "Some NCCL operations have failed or timed out. Due to the asynchronous nature "
+        "of CUDA kernels"
+    )
+]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "shm-small": [

@@ -73,6 +73,31 @@ RECORDED: dict[str, list[Evidence]] = {
     "cgroup-cpu": [Evidence(inventory=with_gpu(limits=Limits(cpus=1.0)))],
 }
 
+RECORDED["wsl-libcuda"] += [
+    text("Failed to initialize NVML: GPU access blocked by the operating system")
+]
+RECORDED["toolkit-missing"] += [
+    text("Error response from daemon: unknown or invalid runtime name: nvidia"),
+    text("docker: Error response from daemon: Unknown runtime specified nvidia."),
+    text('exec: "nvidia-container-runtime": executable file not found in $PATH'),
+]
+RECORDED["k8s-no-plugin"] += [text("0/3 nodes are available: 3 Insufficient amd.com/gpu.")]
+
+RECORDED |= {
+    "container-devices": [
+        text(
+            "nvidia-container-cli: mount error: failed to add device rules: unable to find any "
+            "existing device filters attached to the cgroup: operation not permitted: unknown."
+        )
+    ],
+    "container-toolkit": [
+        text("nvidia-container-cli: device error: 1: unknown device: unknown"),
+        text("nvidia-ctk: generating the CDI specification failed"),
+        text("error running prestart hook #0: exit status 1, stderr: nvidia-container-runtime"),
+    ],
+    "nvml-error": [text("Failed to initialize NVML: Timeout")],
+}
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "no-gpus-flag": [

@@ -153,6 +153,13 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
 }
 
+RECORDED["driver-mismatch"] += [
+    text(
+        "nvidia-container-cli: initialization error: nvml error: driver/library "
+        "version mismatch: unknown"
+    )
+]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "no-driver": [

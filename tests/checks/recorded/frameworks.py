@@ -489,6 +489,7 @@ RECORDED["illegal-access"] += [
         "not present or supervisor privilege."
     )
 ]
+RECORDED["numpy-abi"] += [text("AttributeError: module 'numpy' has no attribute 'bool'.")]
 # The frames that PyTorch and others print these in are tried in test_errors.py.
 RECORDED |= {
     "cuda-stub": [text("failed call to cuInit: UNKNOWN ERROR (34)")],
@@ -521,8 +522,18 @@ RECORDED |= {
             "`cublasSgemm( handle, opa, opb, m, n, k)`"
         ),
         text("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR"),
+        text("F cuda_dnn.cc:516] Check failed: f(handle) == CUDNN_STATUS_SUCCESS (3 vs. 0)"),
+        text("XlaRuntimeError: INTERNAL: cuSolver internal error"),
+        text("XlaRuntimeError: INTERNAL: cuSparse execution failed"),
     ],
 }
+
+RECORDED["numpy-abi"] += [
+    text(
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. "
+        "Expected 96 from C header, got 88"
+    )
+]
 
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {

@@ -128,6 +128,14 @@ RECORDED["mem-held"] += [
 
 RECORDED["vgpu-unlicensed"] += [text("CUDA error: device doesn't have valid Grid license")]
 
+RECORDED["mig-empty"] += [
+    text(
+        "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at "
+        '"CUDAContext.cpp":49, please report a bug to PyTorch.'
+    ),
+    text("No MIG devices found."),
+]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "fell-off-bus": [

@@ -178,6 +178,25 @@ RECORDED["xid-nvlink-fatal"] += [
     text("CUDA error: uncorrectable NVLink error detected during the execution")
 ]
 
+RECORDED["oom-killed"] += [
+    text(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=123.0. Some of the "
+        "step tasks have been OOM Killed."
+    ),
+    text("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=14.batch cgroup."),
+    text("srun: error: o0616: task 0: Out Of Memory"),
+    text("RuntimeError: DataLoader worker (pid 2155) is killed by signal: Killed. "),
+    text("      Reason:       OOMKilled"),
+    text("slurmstepd: error: Exceeded job memory limit"),
+    text("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+    text("slurmstepd: error: One or more tasks have been OOM Killed."),
+]
+RECORDED["xid-reset"] += [
+    text("[9.1] NVRM: GPU6 _kgspIsHeartbeatTimedOut: Heartbeat timed out"),
+    text("[9.1] NVRM: _kgspLogRpcTimeout: ********* GSP Timeout *********"),
+    text("NVRM: GSP RM heartbeat timed out"),
+]
+
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
     "secure-boot": [

@@ -90,7 +90,8 @@ _GREP = re.compile(
 _DOCUMENT = re.compile(r"^[\w./@~+-]{1,200}\.(?:md|rst|html?|toml|ya?ml)[:-]\d{1,7}[:-]")
 
 _CODE = re.compile(
-    r"^[-+]?\s{0,80}(?:raise |throw |return [frbu]?[\"']|assert |except |elif |if [\w\"'(]|def "
+    r"^[-+]?\s{0,80}(?:raise |throw |return (?:[frbu]?[\"']|$)|case $|>>> |\.\.\. "
+    r"|assert |except |elif |if [\w\"'(]|def "
     r"|print\w?\("
     r"|f?printf\(|puts|log(?:g(?:er|ing))?\.\w{1,20}\(|warnings\.warn\(|self\.|pytest\."
     r"|std::"
@@ -102,6 +103,15 @@ _COMMAND = re.compile(
     r"^(?:\++ |[\w.-]{1,60}@[\w.-]{1,60}:[^ ]{0,80}[$#] |[$%❯] )\w"  # noqa: RUF001 - a prompt
     r"|^(?:echo|[ef]?grep|rg|printf|sed|awk) +(?:-\w|[\"'])"
 )
+# A string of a source file by itself, but for a key of JSON with its value; a row of a table.
+_STRING = re.compile(
+    r"^(?![\s{]{0,80}[\"'][\w .-]{1,60}[\"']\s?:)"
+    r"(?:\s{1,80}[rbfu]?[\"'].{0,2000}[\"'][,)\]]{0,3}|[\"'].{0,2000}[\"'],)$"
+    r"|^\s{0,20}\|.{0,4000}\|$"
+)
+_BOLD = re.compile(r"(?<!\*)\*\*(?!\*)")
+# The text that a call is given; an exception's name stands before none of these.
+_CALLED = re.compile(r"\b[a-z_][\w.]{0,60}\((?:\w{1,30}=)?[rbfu]?[\"']")
 # A text among others of a list, or the value of a setting that looks for texts.
 _LISTED = re.compile(r"(?:[\[({,]\s{0,20}|^\s{1,80})[rbfu]?[\"']$|\b(?:in|if|==)\s{1,4}[\"']?$")
 _SETTING = re.compile(
@@ -142,7 +152,9 @@ def _is_spoken(message: str, lead: str) -> bool:
     rest = lead[found.end() :] if found else lead
     return bool(
         _DOCUMENT.match(message)
+        or _STRING.match(message[found.end() :] if found else message)
         or (rest.strip() and any(form.match(rest) for form in (_CODE, _COMMAND, _HISTORY)))
-        or any(form.search(rest) for form in (_LISTED, _PROSE, _SETTING))
+        or any(form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING))
         or rest.count("`") % 2
+        or len(_BOLD.findall(rest)) % 2
     )

@@ -129,8 +129,12 @@ class Scanner:
         found: dict[str, Seen] = {}
         for pattern in wanted:
             if pattern is None:
-                event = read_event(here)
-                found |= {event.code: Seen(line, line, 1, here, event.words)} if event else {}
+                if event := read_event(here):
+                    place_of_mark = min(here.find(mark) for mark in MARKS if mark in here)
+                    manner = manner_of(here, place_of_mark)
+                    # The kernel's log has no levels that a program would go on after.
+                    sure = Manner.RAISED if manner else manner
+                    found[event.code] = Seen(line, line, 1, here, event.words, sure)
             elif pattern.ends:
                 self.ended |= dict.fromkeys((sight.code for sight in pattern.sights(here)), line)
             else:

@@ -29,7 +29,7 @@ Level = Literal["failure", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("failure", "warning", "note")
 
 # From the machine to what runs on it, as findings are shown. A failure's rule is in the module of
-# the same name.
+# the same name, where one has a rule.
 _FILES = (
     "driver",
     "kernel",
@@ -43,6 +43,8 @@ _FILES = (
     "containers",
     "cluster",
     "ranks",
+    "jobs",
+    "programs",
 )
 
 

@@ -96,6 +96,8 @@ def find(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Finding, ..
 def _is_explained(hit: _Hit, hits: Sequence[_Hit], labels: Sequence[str]) -> bool:
     failure, where, _ = hit
     framework = _framework(where, labels)
+    if failure.beside and failure.beside not in {other.code for other, _, _ in hits}:
+        return True
     causes = [
         cause
         for cause, there, _ in hits

@@ -1,0 +1,114 @@
+"""How a line tells of a failure: raised, warned of, or only spoken of; and waits that ended."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tarmac.checks import read_log
+
+LOGS = Path(__file__).parent / "logs"
+WARNED = (
+    "/venv/torch/cuda/__init__.py:118: UserWarning: CUDA initialization: Unexpected error from "
+    "cudaGetDeviceCount(). Error 802: system not yet initialized"
+)
+
+
+def levels(log: str) -> dict[str, str]:
+    return {f.code: f.level for f in read_log(io.BytesIO(log.encode())).findings}
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        ("RuntimeError: No CUDA GPUs are available", {"no-gpu-seen": "failure"}),
+        (
+            "Traceback (most recent call last):\n  File a\nImportError: libcudnn.so.9: cannot open "
+            "shared object file: No such file or directory",
+            {"library-missing": "failure"},
+        ),
+        (
+            "[9.1] Memory cgroup out of memory: Killed process 4321 (python3) total-vm:1kB",
+            {"oom-killed": "failure"},
+        ),
+        (
+            "W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; "
+            "dlerror: libcudart.so.11.0: cannot open shared object file",
+            {"tf-dlopen": "note"},
+        ),
+        (
+            "WARNING:jax._src.xla_bridge:791: An NVIDIA GPU may be present on this machine, but a "
+            "CUDA-enabled jaxlib is not installed. Falling back to cpu.",
+            {"jax-cpu": "note"},
+        ),
+        (WARNED, {"fabric-manager": "note"}),
+        ("Skipping batch 7: CUDA out of memory. Tried 2 GiB", {"oom": "note"}),
+        (f"{WARNED}\nRuntimeError: No CUDA GPUs are available", {"fabric-manager": "failure"}),
+        ("  | RuntimeError: CUDA out of memory.", {"oom": "failure"}),
+        ("RuntimeError('CUDA out of memory')", {"oom": "failure"}),
+        ('time="2026-05-01" level=error msg="CUDA error: out of memory"', {"oom": "failure"}),
+    ],
+)
+def test_what_is_raised_is_a_failure_and_what_is_warned_of_a_note(log, found):
+    assert levels(log) == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '* 0000001 Fix "RuntimeError: CUDA out of memory" in eval loop (#1)',
+        "a1b2c3d (HEAD -> main) Retry on CUDA error: an illegal memory access was encountered",
+        "- fix(loader): CUDA out of memory with large batches",
+        "retry_on: ['CUDA error: device-side assert triggered', 'CUDA out of memory']",
+        'INFO retry_on=["NCCL WARN Call to recv from 10.0.0.1 failed : Broken pipe"]',
+        '# FAQ: If you see "CUDA out of memory", lower the batch size.',
+        "This can raise CUDA out of memory on small cards.",
+        "README.md:12:RuntimeError: CUDA out of memory",
+        'train.py:88:    raise RuntimeError("CUDA out of memory")',
+        '    if "CUDA out of memory" in str(error):',
+        '>>> line = "RuntimeError: CUDA out of memory"',
+        '        text("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x38:629)"),',
+        "+ grep -q 'CUDA out of memory' train.log",
+        "me@host:~/run$ grep 'CUDA out of memory' train.log",
+        'echo "CUDA error: device-side assert triggered"',
+        "| `CUDA out of memory` | [out of GPU memory](failures.md#oom) |",
+        "| fell-off-bus | GPU is lost, NVML error 15 |",
+        "**A GPU has fallen off the bus** (does not work).",
+    ],
+)
+def test_a_text_that_only_speaks_of_a_failure_is_none(line):
+    assert levels(f"a\n{line}\nb\n") == {}
+
+
+def test_a_wait_that_a_later_line_ends_is_none():
+    waits = (
+        "Warning  FailedScheduling  2m  default-scheduler  0/1 nodes are available: 1 Insufficient "
+        "nvidia.com/gpu.\n"
+    )
+    scheduled = "Normal  Scheduled  1m  default-scheduler  Successfully assigned a/b to n1\n"
+    assert levels(waits) == {"k8s-no-plugin": "failure"}
+    assert levels(waits + scheduled) == {}
+    assert levels(scheduled + waits) == {"k8s-no-plugin": "failure"}
+
+
+def test_where_nccl_tells_the_reason_it_is_shown_with_its_line():
+    reason = "n1:9:9 [0] init.cc:1 NCCL WARN Attempt to use communicator too early\n"
+    generic = "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO)\n"
+    (finding,) = read_log(io.BytesIO((reason + generic).encode())).findings
+    assert (finding.code, finding.first_line) == ("nccl-warn", 1)
+    assert levels(generic) == {"nccl-generic": "failure"}
+    assert levels(reason) == {}
+    nvls = "n1:9:9 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'\n"
+    assert levels(nvls + generic) == {"nccl-nvls": "failure"}
+
+
+def test_an_error_that_says_little_gives_way_to_one_that_says_more_in_the_same_line():
+    assert levels("RuntimeError: CUDA error: invalid argument") == {"cuda-error": "failure"}
+    assert levels("CUDA_ERROR_INVALID_VALUE: CUDA out of memory") == {"oom": "failure"}
+
+
+def test_a_crash_of_a_real_run_is_found():
+    report = read_log(LOGS / "torchrun-crash.log")
+    assert [(f.code, f.level) for f in report.findings] == [("crashed", "failure")]
