@@ -134,8 +134,9 @@ def find_in(text: str) -> Mapping[str, str]:
 def without_generic(found: Mapping[str, _T]) -> Mapping[str, _T]:
     """Return what was found, without what says less than something else that was."""
     catalogue = read_catalogue()
-    better = {code: value for code, value in found.items() if not catalogue[code].generic}
-    return better or found
+    if not any(not catalogue[code].generic and not catalogue[code].beside for code in found):
+        return found
+    return {code: value for code, value in found.items() if not catalogue[code].generic}
 
 
 def _line_of(text: str, match: re.Match[str]) -> str:
