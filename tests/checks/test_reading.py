@@ -184,6 +184,11 @@ def test_a_message_may_be_broken_between_two_lines(log):
     assert "CUDA out of memory" in finding.text
 
 
+def test_a_message_below_a_line_that_begins_as_it_does_is_found_in_its_own_line():
+    fault = "Memory access fault by GPU node-1 (Agent handle: 0x5fa7) on address (nil)."
+    assert found(f"memory 8.2 GiB\n{fault}\nmemory 8.2 GiB\n") == {"illegal-access": (2, 2, 1)}
+
+
 def test_a_line_of_json_that_is_nested_deeply_is_read_as_it_stands():
     line = f'{{"log": "RuntimeError: CUDA out of memory", "a": {"[" * 9_000}{"]" * 9_000}}}'
     assert found(f"a\n{line}\n{TIMEOUT}\n") == {"oom": (2, 2, 1), "nccl-timeout": (3, 3, 1)}

@@ -13,7 +13,7 @@ from tarmac.checks.reading.manner import Manner
 from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.secrets import without_secrets
 from tarmac.checks.report.anonymous import text_cleaner
-from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue
+from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue, tells_reason
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -123,14 +123,8 @@ def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
 def _hidden(seen: Mapping[str, Seen]) -> set[str]:
     """Return what has its cause among what was seen, or tells the reason of what was not."""
     catalogue = read_catalogue()
-    hidden = set()
-    for code in seen:
-        causes = {cause for cause in seen if code in catalogue[cause].hides}
-        beside = catalogue[code].beside
-        better = {cause for cause in seen if beside in catalogue[cause].hides} - {code}
-        if causes or (beside and (beside not in seen or better)):
-            hidden.add(code)
-    return hidden
+    followed = {code for cause in seen for code in catalogue[cause].hides}
+    return {code for code in seen if code in followed or not tells_reason(catalogue[code], seen)}
 
 
 def _level(code: str, seen: Mapping[str, Seen]) -> Level:

@@ -138,7 +138,9 @@ class Scanner:
             elif pattern.ends:
                 self.ended |= dict.fromkeys((sight.code for sight in pattern.sights(here)), line)
             else:
-                found |= self._found(pattern, here, line, place)
+                for code, sight in self._found(pattern, here, line, place).items():
+                    if code not in found or found[code].manner < sight.manner:
+                        found[code] = sight
         for code, seen in without_generic(found).items():
             if seen.manner is not Manner.SPOKEN:
                 self._note(code, seen)
@@ -158,7 +160,7 @@ class Scanner:
             return in_line
         if self._pairs_of != place:
             self._pairs_of, self._both = place, self._pairs(place, here)
-        each = (_seen(pattern, both, line + offset) for offset, both in self._both)
+        each = (_seen(pattern, both, line + offset, across=True) for offset, both in self._both)
         return next(filter(None, each), {})
 
     def _pairs(self, place: int, here: str) -> list[tuple[int, str]]:
@@ -183,8 +185,16 @@ class Scanner:
             seen.manner = max(seen.manner, new.manner)
 
 
-def _seen(pattern: Pattern, text: str, line: int) -> dict[str, Seen]:
-    """Return what a line, or two that belong together, show, by the failure's code."""
+def _seen(pattern: Pattern, text: str, line: int, *, across: bool = False) -> dict[str, Seen]:
+    """Return what a line, or two that belong together, show, by the failure's code.
+
+    Args:
+        pattern: To try.
+        text: The line, or both.
+        line: The first one's number.
+        across: Leave out what stands in one of two lines alone, which is looked at by itself.
+    """
+    end = text.find("\n") if across else -1
     return {
         sight.code: Seen(
             *(line, line, 1),
@@ -193,6 +203,7 @@ def _seen(pattern: Pattern, text: str, line: int) -> dict[str, Seen]:
             manner_of(text, sight.match.start()),
         )
         for sight in pattern.sights(text)
+        if not across or sight.match.start() <= end < sight.match.end()
     }
 
 

@@ -19,9 +19,9 @@ from tarmac.checks.rules.wording import readable
 from tarmac.errors import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-__all__ = ["LEVELS", "Failure", "Level", "find_failure", "read_catalogue"]
+__all__ = ["LEVELS", "Failure", "Level", "find_failure", "read_catalogue", "tells_reason"]
 
 Level = Literal["failure", "warning", "note"]
 
@@ -130,6 +130,18 @@ def read_catalogue() -> Mapping[str, Failure]:
         for text in texts
         for code, fields in tomllib.loads(text).items()
     }
+
+
+def tells_reason(failure: Failure, codes: Collection[str]) -> bool:
+    """Tell whether a failure counts that tells another one's reason: the other lacks a better one.
+
+    Args:
+        failure: Any; where it has no ``beside``, it counts.
+        codes: Of all failures that were seen.
+    """
+    causes = (code for code in codes if failure.beside in read_catalogue()[code].hides)
+    is_seen = failure.beside in codes
+    return not failure.beside or (is_seen and all(code == failure.code for code in causes))
 
 
 def find_failure(code: str) -> Failure:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue
+from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue, tells_reason
 from tarmac.checks.rules.commands import commands_for
 from tarmac.checks.rules.kernel import lines_without_event
 from tarmac.checks.rules.patterns import find_in
@@ -96,7 +96,7 @@ def find(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Finding, ..
 def _is_explained(hit: _Hit, hits: Sequence[_Hit], labels: Sequence[str]) -> bool:
     failure, where, _ = hit
     framework = _framework(where, labels)
-    if failure.beside and failure.beside not in {other.code for other, _, _ in hits}:
+    if not tells_reason(failure, {other.code for other, _, _ in hits}):
         return True
     causes = [
         cause
