@@ -39,7 +39,7 @@ _RAISED = re.compile(
     r"(?:\b[A-Za-z_]\w{0,60}\.){0,8}"
     r"\b[A-Z]\w{0,60}(?:Error|Exception|Exit|Interrupt|Failure|OutOfResources)\b(?=[:(\s])"
     r"|\bwhat\(\): |\bterminate called|\bAborted\b"
-    r"|(?<![A-Za-z])(?:ERROR|FATAL|CRITICAL|[Ff]atal|panic|[Ee]rror)\b(?=[:\]| ])"
+    r"|(?<![A-Za-z])(?:ERROR|FATAL|CRITICAL|[Ff]atal|panic|[Ee]rror)\b(?=[:\]| ])(?! =)"
 )
 
 # A category of Python's, or a level of a log as a word or a letter. Kubernetes calls an event
@@ -65,9 +65,9 @@ _PROSE = re.compile(
     r"(?i)\b(?:if|when|whenever|once|unless|in case)"
     r" (?:you|it|there|an?|the|this|that|your|we|users?)\b"
     r"|\b(?:to (?:avoid|prevent|fix|cause)|(?:avoid|prevent|cause|lead to|mean)s|errors? like"
-    r"|such as|looks? like|similar to|e\.g\.|i\.e\.|for example|faq|todo|how to"
+    r"|such as|looks? like|similar to|for example|faq|todo|how to|causing"
     r"|what is|why do(?:es)?|workaround for|search(?:ing)? for"
-    r"|looking for|printed as)\b"
+    r"|looking for|printed as)\b|\b(?:e\.g\.|i\.e\.)"
     r"|\b(?:can|may|might|could|would|should)"
     r" (?:raise|throw|see|get|hit|show|print|cause|lead to)\b"
 )
@@ -91,33 +91,61 @@ _DOCUMENT = re.compile(r"^[\w./@~+-]{1,200}\.(?:md|rst|html?|toml|ya?ml)[:-]\d{1
 
 _CODE = re.compile(
     r"^[-+]?\s{0,80}(?:raise |throw |return (?:[frbu]?[\"']|$)|case $|>>> |\.\.\. "
-    r"|assert |except |elif |if [\w\"'(]|def "
+    r"|assert |except |elif |(?:if|or|and) [\"'(]|if \w|def |class |import \w|from (?:[\w.]|$)"
+    r"|with [\w.]{1,60}\(|[=!]= "
     r"|print\w?\("
     r"|f?printf\(|puts|log(?:g(?:er|ing))?\.\w{1,20}\(|warnings\.warn\(|self\.|pytest\."
     r"|std::"
     r"|const |static |TORCH_\w{1,40}\(|AT_\w{1,40}\(|#(?!\d)|//|/\*|\*(?= )|<!--|\"\"\"|\'\'\'"
     r"|- \[[ x]\]"
-    r"|[\w.\]\[\"']{1,60} (?:[:+]?=|:) [\[({]?\s?[rbfu]?[\"'\[({])"
+    r"|[\w.\]\[\"']{1,60} (?:[:+=!]?=|:) (?:[\w.]{1,60}\(|[\[({]?\s?[rbfu]{0,2}[\"'\[({])"
+    r"|\{\w{1,30} = |\w{1,40}=[\w.]{1,60}\()"
 )
 _COMMAND = re.compile(
     r"^(?:\++ |[\w.-]{1,60}@[\w.-]{1,60}:[^ ]{0,80}[$#] |[$%❯] )\w"  # noqa: RUF001 - a prompt
     r"|^(?:echo|[ef]?grep|rg|printf|sed|awk) +(?:-\w|[\"'])"
 )
-# A string of a source file by itself, but for a key of JSON with its value; a row of a table.
-_STRING = re.compile(
-    r"^(?![\s{]{0,80}[\"'][\w .-]{1,60}[\"']\s?:)"
-    r"(?:\s{1,80}[rbfu]?[\"'].{0,2000}[\"'][,)\]]{0,3}|[\"'].{0,2000}[\"'],)$"
-    r"|^\s{0,20}\|.{0,4000}\|$"
+# A line of a source file, or of a change to one: a string by itself, but for a key of JSON with its
+# value; a name in a list; a key with a call or a list; a statement of C; a row of a table.
+_SOURCE = re.compile(
+    r"^[-+]?(?![\s{]{0,80}[\"'][\w .-]{1,60}[\"']\s?:)"
+    r"(?:\s{1,80}[rbfu]{0,2}[\"'].{0,2000}[\"'][,)\]]{0,3}|[\"'].{0,2000}[\"'],)$"
+    r"|^[-+]?\s{0,80}(?:[\w.]{1,80},|\(.{0,2000}\),|[A-Za-z_][\w.]{0,60}\(\w{1,40}=.{0,2000}\),)$"
+    r"|^[-+]?\s{1,80}[\w.]{1,80}:$"
+    r"|^[-+]?\s{0,80}[\"'][\w .-]{1,60}[\"']: (?:[\w.]{1,60}\(|[\[({]).{0,2000}[\])}],$"
+    r"|^[-+]?\s{1,80}\w{1,40}=[rbfu]{0,2}[\"'\[({].{0,2000}[,)]$"
+    r"|^[-+]?\s{0,80}[\w:.]{1,60}\([^\"']{0,400}\);$"
+    r"|^[-+]?(?:\d{1,7}[:-])?\s{0,20}\|.{0,4000}\|$"
+)
+# A string among the arguments of a call or the values of a tuple, before its end; but for an
+# exception, which its program shows so.
+_ARGUMENT = re.compile(
+    r"^[-+]?\s{0,80}[*(]{0,3}(?!\w{0,60}(?:Error|Exception|Failed|Response))[\w.]{0,60}\("
+    r"(?=[^)]{0,400}(?<=[(\[{,=:\s])[rbfu]{0,2}([\"'])(?:(?!\1|\)).){0,400}$)"
 )
 _BOLD = re.compile(r"(?<!\*)\*\*(?!\*)")
 # The text that a call is given; an exception's name stands before none of these.
 _CALLED = re.compile(r"\b[a-z_][\w.]{0,60}\((?:\w{1,30}=)?[rbfu]?[\"']")
 # A text among others of a list, or the value of a setting that looks for texts.
-_LISTED = re.compile(r"(?:[\[({,]\s{0,20}|^\s{1,80})[rbfu]?[\"']$|\b(?:in|if|==)\s{1,4}[\"']?$")
+_LISTED = re.compile(
+    r"(?:[\[({,]\s{0,20}|^\s{1,80})[rbfu]{0,2}[\"']$|\b(?:in|if|==)\s{1,4}[\"']?$"
+    r"|\becho\s{1,4}(?:[\"'][^|;&\"']{0,60})?$|https?://[^\s\"'<>]{0,300}$"
+)
+# A number and a name before a text, as in a table of errors.
+_ENTRY = re.compile(r"^\s{0,20}E[A-Z0-9]{2,14}(?:\s{2,40}| \d{1,3} )$")
+# A template; GNU's quotes, which are none of Markdown's.
+_TEMPLATE = re.compile(r"^\{\} |\w\{\}|%[sd]\b")
+_QUOTED = re.compile(r"`[^`'\s]{1,80}'")
+# A constant of a module, where it is no error that was printed; a word in a list; a word defined.
+_MEMBER = re.compile(r"(?<=[a-z_]\.)[A-Z][A-Z0-9_]{3,60}\b(?![:>])")
+_AMONG = re.compile(r"(?<=, )\w{4,40},|[\w']{4,60} (?:means|stands for)\b")
 _SETTING = re.compile(
     r"(?i)\b\w{0,30}(?:retry|ignore|skip|match|pattern|regex|filter|grep|search|query|expect|title"
     r"|hint|alert|rule|keyword)\w{0,30}[\"']?\s{0,4}[:=]"
 )
+
+
+_BEGINNINGS = (_CODE, _COMMAND, _HISTORY, _ARGUMENT, _ENTRY)
 
 
 def manner_of(line: str, place: int) -> Manner:
@@ -135,7 +163,8 @@ def manner_of(line: str, place: int) -> Manner:
     before = message[max(0, end - _REACH) : end]
     raised = _RAISED.search(before)
     at_once = raised or _RAISED.match(message, end)
-    if _is_spoken(message, before[: raised.start()] if raised else before):
+    stop = end - len(before) + raised.start() if raised else end
+    if _is_spoken(message, message[:stop], end):
         return Manner.SPOKEN
     if _WARNED.search(before):
         return Manner.WARNED
@@ -146,15 +175,19 @@ def manner_of(line: str, place: int) -> Manner:
     return Manner.PRINTED
 
 
-def _is_spoken(message: str, lead: str) -> bool:
+def _is_spoken(message: str, lead: str, place: int) -> bool:
     """Tell whether what stands before an error's words, or its exception's name, speaks of it."""
-    found = _GREP.match(message)
-    rest = lead[found.end() :] if found else lead
+    grep = _GREP.match(message)
+    skipped = grep.end() if grep else 0
+    quoted = _QUOTED.sub("", message[:place].replace("``", "`")).count("`") % 2
+    rest = lead[max(skipped, len(lead) - _REACH) :]
+    begins = rest.strip() and len(lead) - skipped <= _REACH
     return bool(
-        _DOCUMENT.match(message)
-        or _STRING.match(message[found.end() :] if found else message)
-        or (rest.strip() and any(form.match(rest) for form in (_CODE, _COMMAND, _HISTORY)))
-        or any(form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING))
-        or rest.count("`") % 2
+        quoted
+        or _DOCUMENT.match(message)
+        or _SOURCE.match(message[skipped:])
+        or (begins and any(form.match(rest) for form in _BEGINNINGS))
+        or any(form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING, _TEMPLATE))
         or len(_BOLD.findall(rest)) % 2
+        or any(form.match(message, place) for form in (_MEMBER, _AMONG))
     )
