@@ -194,6 +194,17 @@ def test_a_line_of_json_that_is_nested_deeply_is_read_as_it_stands():
     assert found(f"a\n{line}\n{TIMEOUT}\n") == {"oom": (2, 2, 1), "nccl-timeout": (3, 3, 1)}
 
 
+def test_an_error_beside_the_message_of_a_line_of_json_is_read():
+    missing = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
+    line = json.dumps({"level": "error", "msg": "failed to start", "error": missing})
+    assert found(f"a\n{line}\n") == {"toolkit-missing": (2, 2, 1)}
+
+
+@pytest.mark.parametrize("before", ["", "[rank3]: ", "2026-05-01 12:00:00 ERROR loop: "])
+def test_an_exception_without_words_is_found_behind_any_prefix(before):
+    assert found(f"a\n{before}MemoryError\n") == {"host-memory": (2, 2, 1)}
+
+
 def test_words_of_two_lines_that_are_no_message_are_not_joined():
     assert found("NCCL WARN a\nb Connection refused\n") == {}
 

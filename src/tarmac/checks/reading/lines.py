@@ -13,6 +13,8 @@ FRAME = " \t│┃║"
 
 # Where a line of JSON has its message: Docker's files, loggers, journalctl.
 _MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE")
+# And the error that the message speaks of: logrus, zap and others.
+_ERROR_KEYS = ("error", "err", "exception")
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?"
 
@@ -44,15 +46,19 @@ _PREFIX = re.compile(
 
 
 def unwrapped(line: str) -> str:
-    """Return the message of a line of JSON, and any other line as it is."""
+    """Return the message of a line of JSON with its error, and any other line as it is."""
     if not line.startswith("{"):
         return line
     try:
         values = parse_json(line)
     except ValueError:
         return line
-    message = next((values[key] for key in _MESSAGE_KEYS if key in values), None)
-    return message.rstrip("\n") if isinstance(message, str) else line
+    both = [
+        next((values[key] for key in keys if key in values), None)
+        for keys in (_MESSAGE_KEYS, _ERROR_KEYS)
+    ]
+    texts = [text.rstrip("\n") for text in both if isinstance(text, str)]
+    return ": ".join(texts) if texts else line
 
 
 def bare(line: str) -> str:
