@@ -490,7 +490,7 @@ RECORDED["illegal-access"] += [
     )
 ]
 RECORDED["numpy-abi"] += [text("AttributeError: module 'numpy' has no attribute 'bool'.")]
-# The frames that PyTorch and others print these in are tried in test_errors.py.
+# The frames that PyTorch and others print these in are tried in test_error_tables.py.
 RECORDED |= {
     "cuda-stub": [text("failed call to cuInit: UNKNOWN ERROR (34)")],
     "launch-size": [
