@@ -153,7 +153,7 @@ def hints() -> Iterator[Documented]:
 _OTHERS = re.compile(
     r"\b(?:pip|uv|docker|podman|apptainer|srun|sbatch|salloc|scancel|squeue|sinfo|torchrun|mpirun|"
     r"kubectl|nvidia-smi|mokutil|wsl|sky|ray (?:start|stop)|ssh|mlflow|check-jsonschema|sudo|curl|"
-    r"exec|trap|dcgm-exporter|"
+    r"exec|trap|dcgm-exporter|vllm|sglang|"
     r"long option of)\b"
 )
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")

@@ -55,7 +55,7 @@ _SHOW_GPUS: Mapping[str | None, Sequence[str]] = {
     "other": ["# the scheduler hides what the job has not asked for: ask it for GPUs"],
 }
 
-_PIP = re.compile(r"(?<![\w/-])pip (install|uninstall|list)\b")
+_PIP = re.compile(r"(?<![\w/-])(?:python -m )?pip (install|uninstall|list|check)\b")
 
 # Of uv's own names.
 _UV = {
