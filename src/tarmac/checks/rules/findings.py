@@ -125,14 +125,23 @@ def _framework(where: str, labels: Sequence[str]) -> str | None:
 
 def _in_texts(evidence: Evidence) -> Mapping[str, Mapping[str, str]]:
     """Return where texts show a failure, and the line that does, by the failure's code."""
-    texts = [("machine", text) for text in (evidence.inventory.driver.nvml_error, *evidence.texts)]
+    inventory = evidence.inventory
+    answers = [("machine", inventory.driver.nvml_error)]
+    answers += [(gpu.label, gpu.error) for gpu in inventory.gpus]
+    # An error of NVML's without a cause of its own is shown as a GPU that did not answer.
+    hits = [
+        (where, code, line)
+        for where, text in answers
+        for code, line in find_in(text or "").items()
+        if not read_catalogue()[code].generic
+    ]
+    texts = [("machine", text) for text in evidence.texts]
     texts += [("machine", "\n".join(lines_without_event(evidence)))]
-    texts += [(gpu.label, gpu.error) for gpu in evidence.inventory.gpus]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
+    hits += [(where, *hit) for where, text in texts for hit in find_in(text).items()]
     found: dict[str, dict[str, str]] = {}
-    for where, text in texts:
-        for code, line in find_in(text or "").items():
-            found.setdefault(code, {})[where] = line
+    for where, code, line in hits:
+        found.setdefault(code, {})[where] = line
     return found
 
 
