@@ -200,6 +200,23 @@ def test_an_error_beside_the_message_of_a_line_of_json_is_read():
     assert found(f"a\n{line}\n") == {"toolkit-missing": (2, 2, 1)}
 
 
+@pytest.mark.parametrize(
+    ("fields", "level"),
+    [
+        ({"level": "warning", "msg": "CUDA out of memory"}, "note"),
+        ({"levelname": "WARNING", "message": "RuntimeError: CUDA out of memory"}, "note"),
+        ({"severity": "Warn", "message": "CUDA out of memory"}, "note"),
+        ({"log": json.dumps({"level": "warn", "msg": "CUDA out of memory"}) + "\n"}, "note"),
+        ({"level": "info", "msg": "CUDA out of memory"}, "failure"),
+        ({"level": "error", "msg": "CUDA out of memory"}, "failure"),
+        ({"level": "error", "msg": "No CUDA GPUs are available"}, "failure"),
+        ({"level": 40, "msg": "CUDA out of memory"}, "failure"),
+    ],
+)
+def test_a_warning_in_a_line_of_json_is_a_note(fields, level):
+    assert [finding.level for finding in read(json.dumps(fields)).findings] == [level]
+
+
 @pytest.mark.parametrize("before", ["", "[rank3]: ", "2026-05-01 12:00:00 ERROR loop: "])
 def test_an_exception_without_words_is_found_behind_any_prefix(before):
     assert found(f"a\n{before}MemoryError\n") == {"host-memory": (2, 2, 1)}

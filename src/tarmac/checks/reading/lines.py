@@ -15,6 +15,13 @@ FRAME = " \t│┃║"
 _MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE")
 # And the error that the message speaks of: logrus, zap and others.
 _ERROR_KEYS = ("error", "err", "exception")
+# Its level, of loggers that say it in words. Collectors take any line of an output for information,
+# so that lower levels say nothing of a failure.
+_LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level")
+_LEVELS = {
+    **dict.fromkeys(("warn", "warning"), "WARNING"),
+    **dict.fromkeys(("error", "err", "critical", "fatal", "panic", "emergency"), "ERROR"),
+}
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?"
 
@@ -46,19 +53,24 @@ _PREFIX = re.compile(
 
 
 def unwrapped(line: str) -> str:
-    """Return the message of a line of JSON with its error, and any other line as it is."""
+    """Return the message of a line of JSON with its level and error, any other line as it is."""
     if not line.startswith("{"):
         return line
     try:
         values = parse_json(line)
     except ValueError:
         return line
-    both = [
+    level, *both = (
         next((values[key] for key in keys if key in values), None)
-        for keys in (_MESSAGE_KEYS, _ERROR_KEYS)
-    ]
+        for keys in (_LEVEL_KEYS, _MESSAGE_KEYS, _ERROR_KEYS)
+    )
     texts = [text.rstrip("\n") for text in both if isinstance(text, str)]
-    return ": ".join(texts) if texts else line
+    if not texts:
+        return line
+    # Docker writes a line of JSON for each, also where a program's own is one.
+    texts = [unwrapped(text) for text in texts]
+    word = _LEVELS.get(level.lower()) if isinstance(level, str) else None
+    return ": ".join([word, *texts] if word else texts)
 
 
 def bare(line: str) -> str:
