@@ -217,6 +217,14 @@ def test_a_warning_in_a_line_of_json_is_a_note(fields, level):
     assert [finding.level for finding in read(json.dumps(fields)).findings] == [level]
 
 
+def test_the_end_of_a_process_is_a_failure_where_no_other_is_found():
+    ended = "RuntimeError: Engine core initialization failed. See root cause above."
+    assert found(f"a\n{ended}\n") == {"process-lost": (2, 2, 1)}
+    assert found(f"{OOM}\n{ended}\n") == {"oom": (1, 1, 1)}
+    warned = "WARNING: CUDA out of memory, retrying with a smaller batch"
+    assert found(f"{warned}\n{ended}\n") == {"oom": (1, 1, 1), "process-lost": (2, 2, 1)}
+
+
 @pytest.mark.parametrize("before", ["", "[rank3]: ", "2026-05-01 12:00:00 ERROR loop: "])
 def test_an_exception_without_words_is_found_behind_any_prefix(before):
     assert found(f"a\n{before}MemoryError\n") == {"host-memory": (2, 2, 1)}

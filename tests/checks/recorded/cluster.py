@@ -31,6 +31,10 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "memlock": [
         text(
+            "ib_md.c:325 UCX ERROR ibv_reg_mr(address=0x7f0, length=9) failed: Cannot allocate "
+            "memory"
+        ),
+        text(
             "misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot "
             "allocate memory"
         ),

@@ -36,10 +36,11 @@ RECORDED: dict[str, list[Evidence]] = {
         )
     ],
     "host-driver-missing": [
+        text("INFO:    Could not find any nv files on this host!"),
         text(
             "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: "
             "cannot open shared object file: no such file or directory: unknown"
-        )
+        ),
     ],
     "nvml-unknown": [
         Evidence(

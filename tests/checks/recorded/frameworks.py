@@ -347,7 +347,35 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
         text("failed to enqueue: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"),
     ],
-    "device-assert": [said("torch", "RuntimeError: CUDA error: device-side assert triggered")],
+    "device-assert": [
+        said("torch", "RuntimeError: CUDA error: device-side assert triggered"),
+        text(
+            "Indexing.cu:1515: indexSelectSmallIndex: block: [15,0,0], thread: [49,0,0] Assertion "
+            "`srcIndex < srcSelectDimSize` failed."
+        ),
+    ],
+    "peer-access": [
+        text(
+            "Failed: Cuda error /w/csrc/custom_all_reduce.cuh:307 'peer access is not supported "
+            "between these two devices'"
+        ),
+        text("CUDART error: peer access is not supported between these two devices"),
+        text("RuntimeError: Can't enable access between nodes 0 and 1"),
+    ],
+    "xpu-error": [
+        text(
+            "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"
+        ),
+        text("RuntimeError: Native API failed. Native API returns: -999 (Unknown PI error)"),
+    ],
+    "xla-compile": [
+        text(
+            "jax.errors.JaxRuntimeError: INTERNAL: Autotuning failed for HLO: %input_reduce_fusion "
+            "= pred[] fusion(...) with error: NOT_FOUND: No valid config found!"
+        ),
+        text("XlaRuntimeError: INTERNAL: No valid engine configs for Matmul_MUL_GEN_INDEX_"),
+        text("nvptx_compiler.cc:614] Check failed: options.is_autotuning_compilation "),
+    ],
     "oom": [
         said("torch", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
         said("torch", "RuntimeError: CUDA error: out of memory"),

@@ -41,6 +41,7 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "node-lost": [
         text("srun: error: Node failure on n1"),
+        text("Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed."),
         text(
             "slurmstepd: error: *** JOB 9 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO "
             "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
@@ -48,6 +49,10 @@ RECORDED: dict[str, list[Evidence]] = {
         text("Warning  NodeNotReady  pod/a  Node is not ready"),
     ],
     "slurm-request": [
+        text(
+            "srun: error: Unable to create step for job 9: Memory required by task is not available"
+        ),
+        text("srun: error: Step requested GRES (gpu:(null)) not found in the job"),
         text(
             "sbatch: error: Batch job submission failed: Invalid generic resource (gres) "
             "specification"
@@ -167,6 +172,11 @@ RECORDED: dict[str, list[Evidence]] = {
         text("proxy.cc:1 NCCL WARN Message truncated : received 8 bytes instead of 4"),
     ],
     "ib-broken": [
+        text("NCCL WARN NET/IB : Got async event : port error"),
+        text(
+            "transport/net_ib.cc:101 NCCL WARN NET/IB : mlx5_0:1 Got async event : local access "
+            "violation work queue error"
+        ),
         text(
             "n1:9:9 [4] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from "
             "peer 10.0.0.2<54862> with status=12 opcode=0 len=0 vendor err 129 (Recv)"
@@ -215,6 +225,16 @@ RECORDED: dict[str, list[Evidence]] = {
         text("Failed to initialize NVML: Insufficient Permissions"),
         text("nvidia-modprobe: /dev/nvidia0: Operation not permitted"),
         text("open(/dev/nvidiactl) failed: Permission denied"),
+    ],
+    "slurm-node-gpus": [
+        text(
+            "slurmd: error: Waiting for gres.conf file /dev/nvidia0\n"
+            "slurmd: fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"
+        ),
+        text(
+            "error: _slurm_rpc_node_registration node=n1: gres/gpu count reported lower than "
+            "configured (7 < 8)"
+        ),
     ],
     "ray-no-gpu": [
         text(

@@ -309,6 +309,28 @@ RECORDED: dict[str, list[Evidence]] = {
         text("torch._inductor.exc.InductorError: LoweringException"),
         text("torch._dynamo.exc.BackendCompilerFailed: backend=inductor raised:"),
     ],
+    "extension-build": [text("RuntimeError: Error building extension 'cpu_adam'")],
+    "process-lost": [
+        text(
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core "
+            "proc(s): {}"
+        ),
+        text(
+            "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."
+        ),
+        text(
+            "The actor is dead because its worker process has died. Worker exit detail: Worker "
+            "unexpectedly exits with a connection error code 2. There are some potential root "
+            "causes. (3) The worker is crashed unexpectedly due to SIGSEGV or other unexpected "
+            "errors."
+        ),
+        text("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
+        text("Aborted (core dumped)"),
+        text("srun: error: n1: task 0: Exited with exit code 1"),
+        text(
+            "mpirun noticed that process rank 1 with PID 0 on node n1 exited on signal 6 (Aborted)."
+        ),
+    ],
     "killed": [
         text("  exitcode  : -9 (pid: 14677)"),
         text("  traceback : Signal 9 (SIGKILL) received by PID 14677"),

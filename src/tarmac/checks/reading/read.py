@@ -124,7 +124,14 @@ def _hidden(seen: Mapping[str, Seen]) -> set[str]:
     """Return what has its cause among what was seen, or tells the reason of what was not."""
     catalogue = read_catalogue()
     followed = {code for cause in seen for code in catalogue[cause].hides}
+    if any(_is_cause(catalogue[code], sight) for code, sight in seen.items()):
+        followed |= {code for code in seen if catalogue[code].consequence}
     return {code for code in seen if code in followed or not tells_reason(catalogue[code], seen)}
+
+
+def _is_cause(failure: Failure, seen: Seen) -> bool:
+    """Tell whether a failure may have ended the process of which another tells the end."""
+    return not failure.consequence and _own_level(failure, seen.manner) == "failure"
 
 
 def _level(code: str, seen: Mapping[str, Seen]) -> Level:

@@ -67,6 +67,8 @@ class Failure(BaseModel):
         hides: Codes of consequences.
         own: Whether it is of one framework's installation, and hides only what that one suffers.
         generic: Whether it says less than any other failure that the same text shows.
+        consequence: Whether it only tells that another failure ended a process: left out where that
+            one was found.
         beside: The code of a failure beside which alone it counts: what tells that one's reason.
         ended: Whether its texts tell that a program was ended, whatever its level on a machine.
         needs_gpu: Whether its texts say nothing where no GPU is: a framework that computes on the
@@ -89,6 +91,7 @@ class Failure(BaseModel):
     hides: tuple[str, ...] = ()
     own: bool = False
     generic: bool = False
+    consequence: bool = False
     beside: str = ""
     ended: bool = False
     needs_gpu: bool = False
