@@ -41,6 +41,10 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "node-lost": [
         text("srun: error: Node failure on n1"),
+        text(
+            "The node with node id: 9f2c and address: 10.0.0.2 and node name: 10.0.0.2 has been "
+            "marked dead because the detector has missed too many heartbeats from it."
+        ),
         text("Owner worker exit type: SYSTEM_ERROR Worker exit detail: Owner's node has crashed."),
         text(
             "slurmstepd: error: *** JOB 9 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO "

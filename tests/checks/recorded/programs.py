@@ -309,7 +309,10 @@ RECORDED: dict[str, list[Evidence]] = {
         text("torch._inductor.exc.InductorError: LoweringException"),
         text("torch._dynamo.exc.BackendCompilerFailed: backend=inductor raised:"),
     ],
-    "extension-build": [text("RuntimeError: Error building extension 'cpu_adam'")],
+    "extension-build": [
+        text("RuntimeError: Error building extension 'cpu_adam'"),
+        text("RuntimeError: Error compiling objects for extension"),
+    ],
     "process-lost": [
         text(
             "RuntimeError: Engine core initialization failed. See root cause above. Failed core "
@@ -325,6 +328,9 @@ RECORDED: dict[str, list[Evidence]] = {
             "errors."
         ),
         text("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
+        text("vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."),
+        text("[2025-02-21 22:59:28] Rank 0 scheduler is dead. Please check if there are any."),
+        text("A worker died or was killed while executing a task by an unexpected system error."),
         text("Aborted (core dumped)"),
         text("srun: error: n1: task 0: Exited with exit code 1"),
         text(

@@ -90,7 +90,7 @@ _GREP = re.compile(
 _DOCUMENT = re.compile(r"^[\w./@~+-]{1,200}\.(?:md|rst|html?|toml|ya?ml)[:-]\d{1,7}[:-]")
 
 _CODE = re.compile(
-    r"^[-+]?\s{0,80}(?:raise |throw |return (?:[frbu]?[\"']|$)|case $|>>> |\.\.\. "
+    r"^[-+]?\s{0,80}(?:\}? ?catch \(|raise |throw |return (?:[frbu]?[\"']|$)|case $|>>> |\.\.\. "
     r"|assert |except |elif |(?:if|or|and) [\"'(]|if \w|def |class |import \w|from (?:[\w.]|$)"
     r"|with [\w.]{1,60}\(|[=!]= "
     r"|print\w?\("
@@ -106,10 +106,16 @@ _COMMAND = re.compile(
     r"|^(?:echo|[ef]?grep|rg|printf|sed|awk) +(?:-\w|[\"'])"
 )
 # A line of a source file, or of a change to one: a string by itself, but for a key of JSON with its
-# value; a name in a list; a key with a call or a list; a statement of C; a row of a table.
+# value; a name in a list; a name and its number or text; a key with a call or a list; a statement
+# of C; a row of a table.
 _SOURCE = re.compile(
     r"^[-+]?(?![\s{]{0,80}[\"'][\w .-]{1,60}[\"']\s?:)"
     r"(?:\s{1,80}[rbfu]{0,2}[\"'].{0,2000}[\"'][,)\]]{0,3}|[\"'].{0,2000}[\"'],)$"
+    r"|^[-+]?\s{0,80}[\w.]{1,80},\s{0,20}#.{0,200}$"
+    r"|^[-+]?\s{1,80}[A-Z]\w{3,60}:\s{1,40}"
+    r"(?:[rbfu]{0,2}[\"'].{0,400}[\"']|lambda .{0,200}|\w{1,60}),$"
+    r"|^[-+]?\s{0,80}[A-Za-z_]\w{3,60}\s{1,40}=\s{1,40}-?\d\w{0,12}[,;]?"
+    r"\s{0,40}(?:(?:#|/[/*]).{0,400})?$"
     r"|^[-+]?\s{0,80}(?:[\w.]{1,80},|\(.{0,2000}\),|[A-Za-z_][\w.]{0,60}\(\w{1,40}=.{0,2000}\),)$"
     r"|^[-+]?\s{1,80}[\w.]{1,80}:$"
     r"|^[-+]?\s{0,80}[\"'][\w .-]{1,60}[\"']: (?:[\w.]{1,60}\(|[\[({]).{0,2000}[\])}],$"

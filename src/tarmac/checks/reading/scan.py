@@ -28,6 +28,9 @@ __all__ = ["Scanner", "Seen"]
 # What is seen of a line to each side of a literal: a longer line is a progress bar, or data.
 _REACH_BYTES = 2**14
 
+# What is seen of two lines to each side of the break between them: no message is longer.
+_BREAK_REACH = 2**8
+
 # How far back a pattern that spans lines looks: a traceback, with what its program said before.
 _SPAN_BYTES = 2**14
 
@@ -172,9 +175,9 @@ class Scanner:
         stop = self._data.find(b"\n", place)
         pairs = []
         if 0 <= stop < len(self._data) - 1:
-            pairs.append((0, f"{bare(here)}\n{bare(_line_at(self._data, stop + 1))}"))
+            pairs.append((0, _broken(here, _line_at(self._data, stop + 1))))
         if start > 0:
-            pairs.append((-1, f"{bare(_line_at(self._data, start - 1))}\n{bare(here)}"))
+            pairs.append((-1, _broken(_line_at(self._data, start - 1), here)))
         return pairs
 
     def _note(self, code: str, new: Seen) -> None:
@@ -183,6 +186,11 @@ class Scanner:
             seen.last = new.first
             seen.count += 1
             seen.manner = max(seen.manner, new.manner)
+
+
+def _broken(first: str, second: str) -> str:
+    """Return two lines as one message, of long ones what is near the break."""
+    return f"{bare(first)[-_BREAK_REACH:]}\n{bare(second[: 2 * _BREAK_REACH])[:_BREAK_REACH]}"
 
 
 def _seen(pattern: Pattern, text: str, line: int, *, across: bool = False) -> dict[str, Seen]:
