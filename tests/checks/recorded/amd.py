@@ -36,6 +36,11 @@ RECORDED: dict[str, list[Evidence]] = {
         )
     ],
     "amd-arch": [
+        text(
+            ":0:rocdevice.cpp:2875: Callback: Queue 0x7f80b4a00000 aborting with error : "
+            "HSA_STATUS_ERROR_INVALID_ISA: The instruction set architecture is invalid. code: "
+            "0x100f"
+        ),
         said(
             "torch",
             '"hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"',
@@ -45,6 +50,14 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "amd-ecc": [
         Evidence(inventory=amd(gpu=MI300X.model_copy(update={"uncorrected_errors": 2}))),
+    ],
+    "amd-hang": [
+        text(
+            "[9.1] [drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring page1 timeout, signaled "
+            "seq=2216, emitted seq=2218"
+        ),
+        text("HW Exception by GPU node-3 (Agent handle: 0x55dd6c8a7c00) reason :GPU Hang"),
+        text("[9.2] [drm] VRAM is lost due to GPU reset!"),
     ],
     "amd-override": [Evidence(inventory=amd(gpu=RX_6600, environment=_OVERRIDE))],
     "amd-numa-balancing": [Evidence(inventory=amd(amd={"numa_balancing": True}))],

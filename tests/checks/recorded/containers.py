@@ -92,6 +92,10 @@ RECORDED |= {
         )
     ],
     "container-toolkit": [
+        text(
+            'Error: OCI runtime error: crun: {"msg":"error executing hook '
+            '`/usr/bin/nvidia-cdi-hook` (exit code: 1)","level":"error"}'
+        ),
         text("nvidia-container-cli: device error: 1: unknown device: unknown"),
         text("nvidia-ctk: generating the CDI specification failed"),
         text("error running prestart hook #0: exit status 1, stderr: nvidia-container-runtime"),

@@ -544,6 +544,7 @@ RECORDED |= {
         text("Error named symbol not found at line 529 in file /src/csrc/ops.cu"),
     ],
     "library-error": [
+        text("cuDNN Frontend error: [cudnn_frontend] Error: No valid execution plans built."),
         text("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
         text(
             "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling "
