@@ -116,6 +116,7 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "k8s-refused": [
+        text("Warning  FailedScheduling  volcano  queue resource quota insufficient"),
         text(
             'Error creating: pods "a" is forbidden: exceeded quota: gpu, requested: '
             "requests.nvidia.com/gpu=8"
@@ -144,6 +145,7 @@ RECORDED: dict[str, list[Evidence]] = {
             "600000ms while trying to connect to (10.0.0.1, 29500)."
         ),
         text("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
+        text("torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection"),
         text(
             "[Rank 0]: Rank 1 successfully reached monitoredBarrier, but received errors "
             "while waiting for send/recv from rank 0."

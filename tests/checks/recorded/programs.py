@@ -115,6 +115,7 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "protobuf": [text("TypeError: Descriptors cannot be created directly.")],
     "chip-too-old": [
+        text("ptxas /tmp/tmp.ptx, line 90; error   : Feature '.bf16' requires .target sm_80"),
         text("RuntimeError: FlashAttention only supports Ampere GPUs or newer."),
         text(
             "ValueError: Bfloat16 is only supported on GPUs with compute capability of at "
@@ -308,10 +309,13 @@ RECORDED: dict[str, list[Evidence]] = {
         text("torch._dynamo.exc.Unsupported: call_function BuiltinVariable(print)"),
         text("torch._inductor.exc.InductorError: LoweringException"),
         text("torch._dynamo.exc.BackendCompilerFailed: backend=inductor raised:"),
+        text("RuntimeError: PassManager::run failed"),
     ],
     "extension-build": [
         text("RuntimeError: Error building extension 'cpu_adam'"),
         text("RuntimeError: Error compiling objects for extension"),
+        text("ninja: build stopped: subcommand failed."),
+        text("      error: command '/opt/conda/bin/nvcc' failed with exit code 255"),
     ],
     "process-lost": [
         text(
@@ -332,6 +336,10 @@ RECORDED: dict[str, list[Evidence]] = {
         text("[2025-02-21 22:59:28] Rank 0 scheduler is dead. Please check if there are any."),
         text("A worker died or was killed while executing a task by an unexpected system error."),
         text("Aborted (core dumped)"),
+        text(
+            "torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: -6) "
+            "local_rank: 0 (pid: 223) of binary: /usr/bin/python3"
+        ),
         text("srun: error: n1: task 0: Exited with exit code 1"),
         text(
             "mpirun noticed that process rank 1 with PID 0 on node n1 exited on signal 6 (Aborted)."
