@@ -82,6 +82,8 @@ def test_what_is_raised_is_a_failure_and_what_is_warned_of_a_note(log, found):
         "    cudaErrorSystemNotReady               =     802,",
         "    HIPBLAS_STATUS_ARCH_MISMATCH     = 8, /**< architecture mismatch */",
         "    SIGSEGV = 11",
+        "MAX_JOBS=4 pip install flash-attn  # else ninja: build stopped: subcommand failed",
+        "INFO: will restart workers on ChildFailedError up to 3 times (max_restarts=3)",
         '    NVML_ERROR_DRIVER_NOT_LOADED:   "Driver Not Loaded",',
         "    GatedRepoError: lambda error: str(error),",
         "    GatedRepoError,  # noqa: F401",

@@ -145,6 +145,8 @@ _QUOTED = re.compile(r"`[^`'\s]{1,80}'")
 # A constant of a module, where it is no error that was printed; a word in a list; a word defined.
 _MEMBER = re.compile(r"(?<=[a-z_]\.)[A-Z][A-Z0-9_]{3,60}\b(?![:>])")
 _AMONG = re.compile(r"(?<=, )\w{4,40},|[\w']{4,60} (?:means|stands for)\b")
+# What follows a command or a setting on its line.
+_REMARK = re.compile(r"\S\s{1,8}# \w")
 _SETTING = re.compile(
     r"(?i)\b\w{0,30}(?:retry|ignore|skip|match|pattern|regex|filter|grep|search|query|expect|title"
     r"|hint|alert|rule|keyword)\w{0,30}[\"']?\s{0,4}[:=]"
@@ -193,7 +195,9 @@ def _is_spoken(message: str, lead: str, place: int) -> bool:
         or _DOCUMENT.match(message)
         or _SOURCE.match(message[skipped:])
         or (begins and any(form.match(rest) for form in _BEGINNINGS))
-        or any(form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING, _TEMPLATE))
+        or any(
+            form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING, _TEMPLATE, _REMARK)
+        )
         or len(_BOLD.findall(rest)) % 2
         or any(form.match(message, place) for form in (_MEMBER, _AMONG))
     )
