@@ -183,7 +183,7 @@ VERBS: Mapping[str, Verb] = {
         _models,
         _resumed("train"),
         num_sampled=3,
-        kinds_per_call=2,
+        kinds_per_call=1,
     ),
     "search": Verb(
         (
@@ -212,6 +212,7 @@ VERBS: Mapping[str, Verb] = {
         _resumed("run"),
         prepare=_write("job.yaml", _JOB),
         num_sampled=5,
+        kinds_per_call=3,
     ),
     "data add": Verb(
         ("data", "add", "mine", "--from", "new.csv", "--target", "label", "--replace"),
