@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from tarmac.machine import peers
 from tarmac.machine.peers import lists_peers, owner_of_peer
 
 
@@ -37,6 +38,12 @@ def test_an_own_connection_by_ipv6_is_this_users():
             assert owner_of_peer(peer[:2], server.getsockname()[:2]) == os.geteuid()
             return
     pytest.skip("this machine has no IPv6")
+
+
+def test_a_line_that_the_kernel_left_out_once_is_looked_for_again(monkeypatch):
+    texts = iter(["", "", "0: 0200007F:0002 0100007F:0001 01 0:0 00:0 00 1234 0 56\n"])
+    monkeypatch.setattr(peers, "_read", lambda table: next(texts))
+    assert owner_of_peer(("127.0.0.2", 2), ("127.0.0.1", 1)) == 1234
 
 
 def test_a_socket_of_ipv6_that_reaches_an_address_of_ipv4_has_an_owner_too():

@@ -22,6 +22,9 @@ _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 # Columns: number, local address, remote address, state, queues, timers, retransmits, user.
 _USER = 7
 
+# The kernel writes its list in parts, and may leave a line out while other connections come and go.
+_MAX_LOOKS = 5
+
 
 def owner_of_peer(
     peer: tuple[str, int], own: tuple[str, int], tables: Sequence[Path] = _TABLES
@@ -43,7 +46,7 @@ def owner_of_peer(
             ends.append((_hexadecimal(*_mapped(*peer)), _hexadecimal(*_mapped(*own))))
     except OSError:
         return None
-    for table in tables:
+    for table in (*tables,) * _MAX_LOOKS:
         text = _read(table) or ""
         for local, remote in ends:
             place = text.find(f" {local} {remote} ")
