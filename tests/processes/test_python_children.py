@@ -21,6 +21,7 @@ _MAY = {
     "checks/probes/harness.py": "names the interpreter in a report",
     "checks/probes/horovod_probe.py": "may be of Python 3.7; starts -m in the probes' own folder",
     "checks/probes/soak_probe.py": "its ranks are a file, whose folder comes first",
+    "checks/rules/commands.py": "reads what a user is to type",
     "checks/targets.py": "-I, as the interpreter may be of Python 3.7; probes are files",
     "cli/nodes_check.py": "names an interpreter that nodes are asked for",
     "environments/installer.py": "-I, as the interpreter may be of Python 3.7",
