@@ -1,14 +1,14 @@
 """The screen in a browser: who gets in, and who does not."""
 
-import contextlib
 import re
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
+
+from listening import listening_at
 
 pytest.importorskip("textual_serve", reason="needs pip install 'tarmac-gpu[watch]'")
 
@@ -107,7 +107,5 @@ def test_a_port_that_is_taken_is_named(address):
 
 
 def test_it_listens_on_this_machine_alone(address):
-    with contextlib.suppress(OSError), Path("/proc/net/tcp").open() as table:
-        port = f"{int(address.split(':')[2].split('/')[0]):04X}"
-        listening = [line.split()[1] for line in table if line.split()[3] == "0A"]
-        assert [name for name in listening if name.endswith(f":{port}")] == [f"0100007F:{port}"]
+    port = int(address.split(":")[2].split("/")[0])
+    assert listening_at(port) == {f"0100007F:{port:04X}"}

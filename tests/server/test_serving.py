@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from serving_process import ask, request
 
+from listening import listening_at
 from tarmac.cli.commands.serve import command
 from tarmac.errors import RequestError
 
@@ -61,13 +62,7 @@ def test_another_users_process_gets_nothing_even_with_the_token(served, second_u
 
 def test_it_listens_on_this_machine_alone(served):
     server = served()
-    listening = {
-        columns[1]
-        for table in ("tcp", "tcp6")
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        if (columns := line.split())[3] == "0A" and columns[1].endswith(f":{server.port:04X}")
-    }
-    assert listening == {f"0100007F:{server.port:04X}"}
+    assert listening_at(server.port) == {f"0100007F:{server.port:04X}"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
