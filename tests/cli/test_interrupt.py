@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from forked import ForkedProcess, run_python, start_python
+from waiting import limit_s
 
 SAMPLE = Path(__file__).parents[1] / "runs" / "samples" / "run-schema-1.json"
 
@@ -83,7 +85,12 @@ def test_a_question_that_is_not_answered_with_yes_removes_nothing(tmp_path, answ
         seen = b""
         while b"old" not in seen:
             seen += os.read(leader, 4096)
-        os.write(leader, answer)
+        # Python loses a Ctrl-C that comes just as it begins to read the line: who sees that nothing
+        # happens presses it again.
+        while asking.returncode is None:
+            os.write(leader, answer)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                asking.wait(limit_s(5))
         err = asking.stderr.read()
     os.close(leader)
     assert (asking.returncode, said in err) == (code, True), err
