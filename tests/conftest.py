@@ -32,7 +32,7 @@ from hypothesis import HealthCheck, settings
 
 import skips
 from busybox import make_busybox_image, remove_busybox
-from forked import forked_interpreter
+from forked import FAILURES, forked_interpreter
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.masking import values as masking_values
 from tarmac.slurm import OneMachineSlurm
@@ -68,6 +68,18 @@ if (_owner := Path(__file__).stat().st_uid) not in (0, os.geteuid()):
 # inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_program(
+    program: subprocess.Popen[Any], kind: type[BaseException] | None, *rest: Any
+) -> None:
+    if kind is not None and issubclass(kind, FAILURES):
+        program.kill()
+    _leave(program, kind, *rest)
+
+
+_leave = subprocess.Popen.__exit__
+subprocess.Popen.__exit__ = _end_program  # type: ignore[method-assign]
 
 # Tests run in parallel on few cores: how long a draw takes says nothing of it.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

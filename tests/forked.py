@@ -32,6 +32,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import pytest
+
 import fork_server
 import forked_client
 from waiting import wait_until
@@ -41,6 +43,10 @@ _READ_AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "ATEN_", "MKL_CBWR", "ON
 
 # These a fork heeds as well.
 _HEEDED = ("PYTHONDONTWRITEBYTECODE", "PYTHONSAFEPATH", "PYTHONUNBUFFERED")
+
+# What fails a test, as at its time limit. Its program is then killed: whoever waited for its end
+# might wait for ever.
+FAILURES = (AssertionError, pytest.fail.Exception)
 
 
 class ForkedProcess:
@@ -67,7 +73,9 @@ class ForkedProcess:
     def __enter__(self) -> ForkedProcess:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, FAILURES):
+            self.kill()
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream:
                 stream.close()

@@ -160,3 +160,21 @@ def test_output_that_cannot_be_written_fails_at_the_end_where_it_was_kept(variab
 def test_a_fork_has_the_parent_of_the_process_that_stands_for_it(interpreter):
     words = [interpreter, "-c", "import os; print(os.getppid())"]
     assert int(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout) == os.getpid()
+
+
+SLEEP = "import time; time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: start_python("-c", SLEEP),
+        lambda: subprocess.Popen([sys.executable, "-c", SLEEP]),
+    ],
+    ids=["fork", "process"],
+)
+@pytest.mark.parametrize("failure", [AssertionError, pytest.fail.Exception])
+def test_a_failed_test_does_not_wait_for_its_program(start, failure):
+    with pytest.raises(failure), start() as program:
+        raise failure("at its time limit")
+    assert program.returncode == -signal.SIGKILL
