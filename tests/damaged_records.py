@@ -11,9 +11,29 @@ from random import Random
 from typing import Any
 
 from tarmac.files import append_lines
-from tarmac.jobs import Job, create_run, plan_tasks
+from tarmac.jobs import JOB, Job, create_run, plan_tasks
 from tarmac.jobs.record import read_record, write_record
-from tarmac.runs import Best, Predictions, Replica, Run, Session
+from tarmac.runs import TRAINING, Best, Predictions, Replica, Run, Session
+from tarmac.studies import SEARCH
+
+KINDS = {"training": TRAINING, "job": JOB, "pipeline": JOB, "study": SEARCH}
+BY_NAME = {kind.name: kind for kind in KINDS.values()}
+
+# What readers of runs read, by the kind of run.
+FILES = (
+    ("training", "run.json"),
+    ("training", "metrics.jsonl"),
+    ("training", "samples.jsonl"),
+    ("training", "predictions.json"),
+    ("job", "job-run.json"),
+    ("job", "journal.jsonl"),
+    ("job", "runner.json"),
+    ("job", "tasks/000002-train_seed=2_/attempt-1.json"),
+    ("pipeline", "job-run.json"),
+    ("pipeline", "journal.jsonl"),
+    ("study", "study.json"),
+    ("study", "journal.log"),
+)
 
 _OLD_STUDY = Path(__file__).parent / "studies" / "old" / "completed"
 

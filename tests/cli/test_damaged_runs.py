@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from damaged_records import MAKERS, UNREADABLE, damaged, records
+from damaged_records import BY_NAME, FILES, KINDS, MAKERS, UNREADABLE, damaged, records
 from tarmac.cli import main
 from tarmac.errors import TarmacError
 from tarmac.files import Readings
@@ -23,27 +23,9 @@ from tarmac.pages import page_of, render_page
 from tarmac.runs import TRAINING, Catalogue, RunIndex, list_runs
 from tarmac.server.listing import RunLister
 from tarmac.server.site import Address, NoSuchPageError, Site
-from tarmac.studies import SEARCH, list_studies
-
-KINDS = {"training": TRAINING, "job": JOB, "pipeline": JOB, "study": SEARCH}
-BY_NAME = {kind.name: kind for kind in KINDS.values()}
+from tarmac.studies import list_studies
 
 RECORDS = {"training": "run.json", "job": "job-run.json", "study": "study.json"}
-
-FILES = [
-    ("training", "run.json"),
-    ("training", "metrics.jsonl"),
-    ("training", "samples.jsonl"),
-    ("training", "predictions.json"),
-    ("job", "job-run.json"),
-    ("job", "journal.jsonl"),
-    ("job", "runner.json"),
-    ("job", "tasks/000002-train_seed=2_/attempt-1.json"),
-    ("pipeline", "job-run.json"),
-    ("pipeline", "journal.jsonl"),
-    ("study", "study.json"),
-    ("study", "journal.log"),
-]
 
 # Of each file, with seeds of their own; hundreds find no more.
 TRIES = 4

@@ -12,44 +12,25 @@ from pathlib import Path
 
 from fuzzed_readers import Reader, Samples, of_file
 
-from damaged_records import MAKERS
+from damaged_records import BY_NAME, FILES, KINDS, MAKERS
 from tarmac.checks import probe_result
 from tarmac.checks.report.stored import SCHEMA_VERSION, read_report
 from tarmac.errors import TarmacError
 from tarmac.files import Readings, parse_line, read_lease, read_lines
 from tarmac.hkube.clusters.errands import Errand
 from tarmac.hkube.values import pack, unpack
-from tarmac.jobs import JOB
 from tarmac.jobs.history import read_history
 from tarmac.jobs.record import read_record as read_job_record
 from tarmac.jobs.status import read_status
 from tarmac.monitor.plain import from_json
 from tarmac.monitor.recording import ReplayFeed
 from tarmac.node.records import parse_attempt
-from tarmac.runs import TRAINING, Run, RunIndex, read_predictions
+from tarmac.runs import Run, RunIndex, read_predictions
 from tarmac.runs.record import read_record
 from tarmac.runs.samples import read_samples
-from tarmac.studies import SEARCH
 from tarmac.studies.study.record import read_study_record
 
 _TESTS = Path(__file__).parents[1]
-_KINDS = {"training": TRAINING, "job": JOB, "pipeline": JOB, "study": SEARCH}
-_BY_NAME = {kind.name: kind for kind in _KINDS.values()}
-
-_FILES = (
-    ("training", "run.json"),
-    ("training", "metrics.jsonl"),
-    ("training", "samples.jsonl"),
-    ("training", "predictions.json"),
-    ("job", "job-run.json"),
-    ("job", "journal.jsonl"),
-    ("job", "runner.json"),
-    ("job", "tasks/000002-train_seed=2_/attempt-1.json"),
-    ("pipeline", "job-run.json"),
-    ("pipeline", "journal.jsonl"),
-    ("study", "study.json"),
-    ("study", "journal.log"),
-)
 _ATTEMPT = {
     "schema": 1,
     "nonce": "1",
@@ -80,7 +61,7 @@ def _samples_of(folder: str, pattern: str) -> Callable[[], Samples]:
 
 def _look(kind: str, run: Path) -> None:
     """Look at a run as lists, `ps`, `top` and `--resume` do."""
-    looks: list[Callable[[], object]] = [lambda: _KINDS[kind].summarize(run)]
+    looks: list[Callable[[], object]] = [lambda: KINDS[kind].summarize(run)]
     if kind == "training":
         looks += [
             lambda: Run.open(run).history,
@@ -92,7 +73,7 @@ def _look(kind: str, run: Path) -> None:
     for look in looks:
         with contextlib.suppress(TarmacError):
             look()
-    _KINDS[kind].glance(run, Readings())
+    KINDS[kind].glance(run, Readings())
 
 
 def _of_run(kind: str, file: str) -> Callable[[bytes, Path], object]:
@@ -108,12 +89,12 @@ def _of_run(kind: str, file: str) -> Callable[[bytes, Path], object]:
 
 def _index() -> Samples:
     store = _made_runs() / ".index.json"
-    RunIndex(tuple(_BY_NAME), _BY_NAME.__getitem__, _made_runs(), store).summaries()
+    RunIndex(tuple(BY_NAME), BY_NAME.__getitem__, _made_runs(), store).summaries()
     return {"index.json": store.read_bytes()}
 
 
 def _read_index(path: Path) -> None:
-    index = RunIndex(tuple(_BY_NAME), _BY_NAME.__getitem__, _made_runs(), path)
+    index = RunIndex(tuple(BY_NAME), BY_NAME.__getitem__, _made_runs(), path)
     summaries, broken = index.summaries()
     assert {run.path.name for run in summaries} == set(MAKERS), broken
 
@@ -149,7 +130,7 @@ READERS = {
             _of_run(kind, file),
             share=1,
         )
-        for kind, file in _FILES
+        for kind, file in FILES
     },
     "run.json": Reader(
         _samples_of("runs/samples", "run-schema-*.json"), of_file("run.json", read_record), share=2

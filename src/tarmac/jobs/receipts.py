@@ -65,8 +65,8 @@ class Receipt:
         if content is None:
             return False
         try:
-            found = parse_json(content)
-            return bool((found["run"], found["task"]) == (self.run, self.task))
+            receipt = parse_json(content)
+            return bool((receipt["run"], receipt["task"]) == (self.run, self.task))
         except (ValueError, TypeError, KeyError):
             return False
 

@@ -236,18 +236,18 @@ def read_answer(node: ClusterNode, message: str) -> ClusterFindings:
         message: The pod's termination message, as `tarmac.checks.pod_look` writes it.
     """
     try:
-        said = parse_json(message)
-        words, unseen = [*said["failures"]], [*said["unseen"], *_not_looked_at(node)]
+        report = parse_json(message)
+        words, unseen = [*report["failures"]], [*report["unseen"], *_not_looked_at(node)]
         return ClusterFindings(
             name=node.name,
             node=node,
             state="unseen" if unseen and not words else "looked",
             words=words,
             unseen=unseen,
-            python=said["python"],
-            tarmac=said["tarmac"],
-            driver=said["driver"],
-            gpus=said["gpus"],
+            python=report["python"],
+            tarmac=report["tarmac"],
+            driver=report["driver"],
+            gpus=report["gpus"],
         )
     except (ValueError, TypeError, KeyError):
         words = [f"its check ended with 0, and its answer is not understood: {message[:80]!r}"]

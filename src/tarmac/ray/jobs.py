@@ -198,10 +198,10 @@ class RayJobs:
             return Silence(f"{self.address}: {_shortened(str(error)) or type(error).__name__}")
         if answer.is_success:
             try:
-                found = parse_json(answer.content)
+                body = parse_json(answer.content)
             except ValueError:
-                found = None
-            return found if isinstance(found, dict) else self._unlike("JSON")
+                body = None
+            return body if isinstance(body, dict) else self._unlike("JSON")
         return self._failure(answer, knows_token=bool(self.__headers))
 
     def _failure(self, answer: httpx.Response, *, knows_token: bool) -> Refused | Silence:

@@ -140,7 +140,7 @@ def tells_reason(failure: Failure, codes: Collection[str]) -> bool:
 
     Args:
         failure: Any; where it has no ``beside``, it counts.
-        codes: Of all failures that were seen.
+        codes: All failures that were seen.
     """
     causes = (code for code in codes if failure.beside in read_catalogue()[code].hides)
     is_seen = failure.beside in codes

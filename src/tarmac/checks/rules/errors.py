@@ -37,7 +37,7 @@ class ApiError(BaseModel):
 
     Attributes:
         number: The API's; None where several stand together.
-        names: Of the runtime and the driver, or of errors that mean the same.
+        names: What the runtime and the driver call it, and errors that mean the same.
         words: What the API's own function returns for it.
         code: The failure of the catalogue that it shows; the API's where it is empty.
         bare: Whether its words say enough without a frame.

@@ -55,7 +55,7 @@ class Unit:
         run: By which all of the run is found.
         nonce: The submission's.
         size: How many attempts.
-        command: Of each pod.
+        command: What each pod runs.
         nodes: So many pods do one attempt together; `size` is 1 then.
         is_set: Whether a JobSet makes the Job.
         label: The name of the job file's job, for people who look for its pods.
