@@ -101,6 +101,9 @@ _CANARY = "CANARY7abcdEFGH1234"
         "mysqldump -u root -pCANARY7abcdEFGH1234 db",
         "docker login -u me -p CANARY7abcdEFGH1234 host",
         "redis-cli -a CANARY7abcdEFGH1234",
+        "python x.py --db-pass CANARY7abcdEFGH1234",
+        "helm upgrade --set secret.key=CANARY7abcdEFGH1234 x",
+        "env https_proxy=me:CANARY7abcdEFGH1234@proxy:3128 python x.py",
         # Keys, also where one end is cut off, or it is in one line.
         "a\n-----BEGIN RSA PRIVATE KEY-----\nCANARY7abcdEFGH1234\n-----END RSA PRIVATE KEY-----\n",
         "-----BEGIN OPENSSH PRIVATE KEY-----\nCANARY7abcdEFGH1234\nCANARY7abcdEFGH1234",
@@ -119,6 +122,28 @@ def test_a_secret_is_known_by_what_scanners_know_it_by(text):
     "line",
     [
         "/usr/bin/curl -u {} x",
+        "curl -u {}: https://api.stripe.com",
+        "curl -x me:{}@proxy:3128 x",
+        "curl --proxy-user=me:{} x",
+        "pip install --proxy me:{}@proxy:3128 x",
+        "env https_proxy=me:{}@proxy:3128 python x.py",
+        "sudo docker login -u me -p {} host",
+        "skopeo copy --src-creds me:{} docker://a dir:b",
+        "podman pull --creds=me:{} x",
+        "crane auth login host -u me -p {}",
+        "apptainer exec --env A=1,HF_TOKEN={} image x",
+        "srun --export=ALL,WANDB_API_KEY={} x",
+        "kubectl create secret generic x --from-literal=db={}",
+        "aws configure set aws_secret_access_key {}",
+        "npm config set //host/:_authToken {}",
+        "mc alias set s3 https://h me {}",
+        "twine upload -u __token__ -p {} dist/*",
+        "openssl enc -pass pass:{} -in x",
+        "unzip -P {} data.zip",
+        "7z x -p{} data.7z",
+        "smbclient -U me%{} //h/data",
+        "ldapsearch -w {} -D cn=x",
+        "mongodump -p {} --username me",
         "sshpass -p {} ssh h",
         "mysql -u root -p{} db",
         "docker login -p {} h",
@@ -127,7 +152,15 @@ def test_a_secret_is_known_by_what_scanners_know_it_by(text):
     ],
 )
 def test_a_secret_among_arguments_is_hidden(line):
-    assert _CANARY not in " ".join(masked_command(line.format(_CANARY).split()))
+    line = line.format(_CANARY)
+    for shown in (masked_text(line), " ".join(masked_command(line.split()))):
+        assert _CANARY not in shown
+        assert shown.split()[0] == line.split()[0]
+
+
+def test_a_secret_of_several_words_is_hidden_whole_among_arguments():
+    shown = masked_command(["unzip", "-P", "a 'b'\n\xa0c", "two words.zip", "", "d"])
+    assert shown == ["unzip", "-P", "(hidden)", "two words.zip", "", "d"]
 
 
 @pytest.mark.parametrize("value", ["a", "pw1", "pw12", "p-123"])
@@ -148,6 +181,9 @@ def test_a_named_password_is_hidden_however_short(value):
         "Authorization: denied for user x",
         "git clone ssh://git@host/x",
         "docker run -u 1000:1000 image; curl http://h/x",
+        "docker run -p 27017:27017 mongo:7@sha256:3f2a9c0d",
+        "ssh login -p 2222; curl -sU x; pip install --proxy proxy:3128 x",
+        "docker run --user root image curl x",
         "killed by sig=9; PASS=3 FAIL=0",
         "http://h/page?2 and s3://bucket/key#1",
         "f(signature=(a, b)), sort_key=name, monkey=x",
@@ -176,6 +212,7 @@ _WORDS = """
     y token token= ://a: hf_ bearer ://a@ ://? ? eyJ- eyJ. eyJ.eyJ. sk- _pwd secret- secret" apikey-
     SG.aaaaaaaaaaaaaaaaaaaaaa -----BEGIN~PRIVATE~KEY----- -----END~PRIVATE~KEY-----^ password:
     Private-Lines:~ curl~-u~ curl docker~login~ sshpass~-p~ login~ login~a~password~ authorization
+    @proxy= mc~alias~set~a~ config~set config~set~_token- kubectl~--from-literal=a openssl~-k 7z~-p
     authorization:~ sig= signature= aaaaaaaaaaaaaa.atlasv1. AAAAAAAAAAAAAAAAAAAAAA^ 12345678:AA
     cookie: hooks.slack.com/services/ 0123456789abcdef0123456789abcdef --token~ secret\\
 """

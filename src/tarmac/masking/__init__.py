@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tarmac.masking.forms import HIDDEN, hide_forms, hide_urls, is_count
+from tarmac.masking.programs import hide_in_arguments, hide_in_lines
 from tarmac.masking.values import (
     fingerprints,
     learn,
@@ -44,21 +45,8 @@ __all__ = [
 # A shorter value of a variable may stand in many texts.
 _MIN_VALUE = 8
 
-# Programs of which a password follows an option that does not say so.
-_PASSWORD_OPTIONS = {
-    "curl": ("-u", "-U", "--user", "--proxy-user"),
-    "http": ("-a", "--auth"),
-    "https": ("-a", "--auth"),
-    "sshpass": ("-p",),
-    "redis-cli": ("-a",),
-    "docker": ("-p",),
-    "podman": ("-p",),
-}
-# Of these -p is a port everywhere else.
-_ONLY_AT_LOGIN = ("docker", "podman")
-
 _SECRET_NAME = re.compile(
-    r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|[_-])(?:PASS|PWD|AUTH)(?:$|[_-])",
+    r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|[_-])(?:PASS|PW|PWD|AUTH)(?:$|[_-])",
     re.IGNORECASE,
 )
 # Names that only look like it: where a key lies, what sorts, what cuts a text into tokens.
@@ -75,7 +63,7 @@ def is_secret_name(name: str) -> bool:
 
 def masked_text(text: str) -> str:
     """Return a text without what is a secret by its form, or by its value one that is known."""
-    return hide_forms(without_known(text))
+    return hide_in_lines(hide_forms(without_known(text)))
 
 
 def masked_environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -103,24 +91,15 @@ def masked_command(arguments: Iterable[str]) -> list[str]:
     Both ``--token VALUE`` and ``--token=VALUE`` are known, and ``NAME=VALUE`` of a variable.
     """
     masked: list[str] = []
-    option, program = "", ""
-    for argument in arguments:
-        program = program or argument.rpartition("/")[2]
-        is_login = program not in _ONLY_AT_LOGIN or "login" in masked
-        if is_login and masked and masked[-1] in _PASSWORD_OPTIONS.get(program, ()):
-            user, colon, _ = argument.partition(":")
-            masked.append(f"{user}{colon}{HIDDEN}" if colon else HIDDEN)
-            option = ""
-            continue
+    option = ""
+    for argument in hide_in_arguments(arguments):
         if option and not argument.startswith("-"):
             masked.append(HIDDEN if _holds_secret(option, argument) else argument)
             option = ""
             continue
         name, is_joined, value = argument.partition("=")
         is_named = not any(c.isspace() for c in name) and is_secret_name(name.lstrip("-"))
-        if program.startswith("mysql") and argument.startswith("-p") and argument != "-p":
-            masked.append(f"-p{HIDDEN}")
-        elif is_named and is_joined and value and _holds_secret(name, value):
+        if is_named and is_joined and value and _holds_secret(name, value):
             masked.append(f"{name}={HIDDEN}")
         else:
             masked.append(masked_text(argument))

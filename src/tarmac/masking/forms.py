@@ -10,8 +10,8 @@ Each pattern takes a time that grows with the text's length and no more: a repet
 what it takes is never looked at again.
 
 Example:
-    >>> hide_forms("curl -u ann:pw https://host/x?sig=abc")
-    'curl -u ann:(hidden) https://host/x?(hidden)'
+    >>> hide_forms("curl --token abc https://host/x?sig=abc")
+    'curl --token (hidden) https://host/x?(hidden)'
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEYS = (
     r"(?:api|access|account|private|encryption|signing|storage|shared|ssh|master|auth|client)"
     r"[_-]?key"
 )
-_SPEAKING = rf"(?:{_CERTAIN}|{_KEYS}|token(?!i[sz]))[\w-]{{0,100}}"
+_SPEAKING = rf"(?:{_CERTAIN}|{_KEYS}|token(?!i[sz]))[\w.-]{{0,100}}"
 _WORD = r"(?!(?:none|null|true|false)\b)(?:[^\s\"',;&\\]|\\(?!n)){1,8192}"
 # How what is wrong with a secret is told after its name.
 _NO_PROSE = r"(?!(?:an?|the|it|is|no|not|nothing|expected|invalid|missing|must|should)\s)"
@@ -59,7 +59,8 @@ _ASSIGNED = (
 # --token VALUE and --token=VALUE, in a line that a shell reads.
 _OPTION = re.compile(
     r"(?i)(?<!\S)(--"
-    r"(?=[\w-]{0,60}(?:token(?!i[sz])|key(?!board)|secret|passw(?:or)?d|passphrase|credential))"
+    r"(?=[\w-]{0,60}(?:token(?!i[sz])|key(?!board)|secret|passw(?:or)?d|passphrase|credential"
+    r"|(?<![a-z])(?:pass|pw|auth)(?![a-z])))"
     r"[\w-]{1,80}(?:[ \t]+|=))"
     # What is hidden already keeps the quotes with which it can be typed.
     r"(?![\"']\(hidden\))"
@@ -88,21 +89,6 @@ _HEADERS = (
     (re.compile(r"(?i)\b(bearer|basic) [\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
     # .netrc
     (re.compile(r"(?i)(\blogin[ \t]\S{1,100}\s{1,8}password[ \t])(\S{1,1000})"), rf"\1{HIDDEN}"),
-)
-
-# Options of programs that take a password under a name that does not say so.
-_PROGRAMS = (
-    (
-        "curl",
-        re.compile(r"((?<!\S)(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{0,200}:)[^\s\"']+"),
-    ),
-    ("http", re.compile(r"((?<!\S)(?:-a|--auth)[ =][\"']?[^\s:\"']{0,200}:)[^\s\"']+")),
-    ("docker", re.compile(r"(\blogin\b[^\n]{0,200}?\s-p[ =]?[\"']?)[^\s\"']+")),
-    ("podman", re.compile(r"(\blogin\b[^\n]{0,200}?\s-p[ =]?[\"']?)[^\s\"']+")),
-    ("mysql", re.compile(r"((?<!\S)-p)[^\s\"']+")),
-    ("sshpass", re.compile(r"((?<!\S)-p[ =]?[\"']?)[^\s\"']+")),
-    ("redis-cli", re.compile(r"((?<!\S)-a[ =]?[\"']?)[^\s\"']+")),
-    ("wandb", re.compile(r"(\blogin[ \t]+[\"']?)[\w-]{32,}")),
 )
 
 # Tokens that tell by how they begin whose they are.
@@ -160,12 +146,6 @@ def hide_forms(text: str) -> str:
     for assigned in _ASSIGNED:
         text = assigned.sub(_hide, text)
     text = _OPTION.sub(_hide, text)
-    for program, option in _PROGRAMS:
-        if program in text:
-            text = "\n".join(
-                option.sub(_hide_option, line) if program in line else line
-                for line in text.split("\n")
-            )
     text = _TOKEN.sub(HIDDEN, text)
     return _WEBHOOK.sub(rf"\1{HIDDEN}", _JWT.sub(HIDDEN, text))
 
@@ -203,12 +183,6 @@ def _hide(match: re.Match[str]) -> str:
     name, value = match.groups()
     is_hidden = value.strip("'\"") == HIDDEN
     return match.group() if is_hidden or is_count(name, value) else f"{name}{HIDDEN}"
-
-
-def _hide_option(match: re.Match[str]) -> str:
-    # Two numbers are a user's and a group's.
-    is_ids = re.fullmatch(r".*[ =][\"']?[0-9]+:[0-9]+", match.group()) is not None
-    return match.group() if is_ids else f"{match[1]}{HIDDEN}"
 
 
 def _hide_keys(text: str) -> str:
