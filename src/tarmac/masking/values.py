@@ -117,8 +117,8 @@ def encodings_of(value: str) -> Iterator[str]:
     """Yield a secret as texts may have it, of 6 characters and more: as it is, and encoded.
 
     For URLs, JSON (also JSON in JSON), Python, HTML and shells, as hexadecimal digits, and in
-    base64 at each of the three offsets that it can have there. Each line of one with several lines
-    counts, as logs have prefixes and JSON Lines break.
+    base64 at each of the three offsets that it can have there, also over several lines. Each line
+    of one with several lines counts, as logs have prefixes and JSON Lines break.
     """
     parts = [value, value.strip()]
     lines = [line.strip() for line in value.splitlines()]
@@ -180,7 +180,11 @@ def _in_base64(value: bytes) -> Iterator[str]:
         start = -(-before * 8 // 6)
         end = (before + len(value)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            yield encode(b"\0" * before + value).decode()[start:end]
+            text = encode(b"\0" * before + value).decode()[start:end]
+            yield text
+            # Each line of one that begins a file of lines, as base64 and openssl write it.
+            for width in () if before else (76, 64):
+                yield from (text[at : at + width] for at in range(0, len(text), width))
 
 
 def _fingerprint(secret: bytes, key: bytes) -> str:
