@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import html
+import re
 import signal
 import socket
 import stat
@@ -12,9 +14,11 @@ import pytest
 from click.testing import CliRunner
 from serving_process import ask, request
 
+import tarmac
 from listening import listening_at
 from tarmac.cli.commands.serve import command
 from tarmac.errors import RequestError
+from tarmac.jobs import JobFailed
 
 pytest.importorskip("uvicorn", reason="needs pip install 'tarmac-gpu[watch]'")
 
@@ -92,6 +96,33 @@ def test_the_token_is_printed_once_and_never_again(served, training, drawing):
         connection.recv(65536)
     _, printed = server.end()
     assert server.token not in printed
+
+
+def test_no_page_shows_a_secret_that_a_task_has_printed(served, output, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("BIRD", "kanarienvogel 7")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        """
+name: canary
+secrets: {WORD: {env: BIRD}}
+tasks:
+  - {name: a, command: [sh, -c, 'echo it is $WORD; curl -x me:pw12@proxy:1 $WORD; exit 3']}
+"""
+    )
+    with pytest.raises(JobFailed):
+        tarmac.run(job, output=output)
+    server = served()
+    left, seen = ["/"], {}
+    while left:
+        address = left.pop()
+        seen[address] = server.ask(address, token=server.token)
+        links = {html.unescape(link) for link in re.findall(r'href="(/[^"#]*)', seen[address])}
+        left += sorted(links - seen.keys() - {*left})
+    assert any("it is (hidden)" in page for address, page in seen.items() if "/log?" in address)
+    for address, page in seen.items():
+        assert "kanarienvogel" not in page, address
+        assert "pw12" not in page, address
 
 
 def test_requests_that_are_none_disturb_nobody(served):
