@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import subprocess
@@ -15,15 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forked import process_behind, start_python
 from tarmac import RequestError
 from tarmac.checks.network import Port, read_network
 from tarmac.checks.ranks.place import find_place, first_host, host_name
 from tarmac.checks.ranks.rounds import pair_up
+from waiting import limit_s, wait_until
 
 pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from forked import ForkedProcess
 
 SLURM = {
     "SLURM_JOB_ID": "77",
@@ -149,34 +154,49 @@ def test_ports_and_interfaces_are_read_from_the_kernels_files(tmp_path):
 
 
 class Launch:
-    """Four ranks of ``tarmac check --ranks all``, each on a host of its own, says Slurm."""
+    """Four ranks of ``tarmac check --ranks all``, each on a host of its own, says Slurm.
 
-    def __init__(self, *arguments: str, without: int | None = None) -> None:
+    Args:
+        arguments: Of the command.
+        without: A rank that is not started.
+        importing: A rank that imports PyTorch for seconds, in which it meets no other.
+    """
+
+    def __init__(
+        self, *arguments: str, without: int | None = None, importing: int | None = None
+    ) -> None:
         job = secrets.token_hex(8)
-        self.ranks = {
-            rank: subprocess.Popen(
-                [sys.executable, "-m", "tarmac", "check", "--ranks", "all", "--json", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=os.environ
-                | SLURM
-                | {"SLURM_JOB_ID": job, "SLURM_PROCID": str(rank), "SLURM_NTASKS": "4"}
-                | {"SLURMD_NODENAME": f"node{rank}", "OMP_NUM_THREADS": "1"},
-            )
-            for rank in range(4)
-            if rank != without
-        }
+        words = ("-m", "tarmac", "check", "--ranks", "all", "--json", *arguments)
+        self.ranks: dict[int, ForkedProcess | subprocess.Popen[str]] = {}
+        for rank in {*range(4)} - {without}:
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            variables = {
+                **os.environ,
+                **SLURM,
+                "SLURM_JOB_ID": job,
+                "SLURM_PROCID": str(rank),
+                "SLURM_NTASKS": "4",
+                "SLURMD_NODENAME": f"node{rank}",
+                "OMP_NUM_THREADS": "1",
+            }
+            if rank == importing:
+                command = [sys.executable, *words]
+                self.ranks[rank] = subprocess.Popen(command, env=variables, **streams)
+            else:
+                self.ranks[rank] = start_python(*words, env=variables, **streams)
 
-    def worker(self, rank: int) -> psutil.Process:
-        """Wait for the process of a rank that computes, and return it."""
-        while True:
-            for child in psutil.Process(self.ranks[rank].pid).children():
-                with contextlib.suppress(psutil.Error):
-                    if any(word.endswith("ranks_probe.py") for word in child.cmdline()):
-                        return child
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.ranks[rank].wait(timeout=0.05)
+    def probe(self, rank: int) -> psutil.Process:
+        """Wait for the process that a rank has compute, and return it."""
+        return wait_until(
+            lambda: self._probe(rank), f"the probe of rank {rank}", unless=self.ranks[rank].poll
+        )
+
+    def _probe(self, rank: int) -> psutil.Process | None:
+        for child in psutil.Process(self.ranks[rank].pid).children():
+            with contextlib.suppress(psutil.Error):
+                if any(word.endswith("ranks_probe.py") for word in child.cmdline()):
+                    return child
+        return None
 
     def end(self) -> tuple[dict[str, object], list[int], str]:
         """Wait for all; return rank 0's report, the exit codes, and what the others printed."""
@@ -195,8 +215,8 @@ class Launch:
 def launch() -> Iterator[Callable[..., Launch]]:
     with contextlib.ExitStack() as started:
 
-        def start(*arguments: str, without: int | None = None) -> Launch:
-            made = Launch(*arguments, without=without)
+        def start(*arguments: str, **ranks: int) -> Launch:
+            made = Launch(*arguments, **ranks)
             started.callback(made.close)
             return made
 
@@ -222,17 +242,18 @@ def test_sound_hosts_agree_and_rank_0_alone_says_so(launch):
 
 
 def test_a_rank_that_never_comes_is_named_and_the_others_are_still_compared(launch):
-    report, codes, others = launch("--timeout", "40", without=3).end()
+    limit = math.ceil(limit_s(10))
+    report, codes, others = launch("--timeout", str(limit), without=3).end()
     assert codes == [1, 1, 1]
     assert others == ""
     missing = found(report)["rank-missing"]
-    assert (missing["where"], missing["evidence"]) == (["rank 3"], "did not come within 40 s")
+    assert (missing["where"], missing["evidence"]) == (["rank 3"], f"did not come within {limit} s")
     assert len([pair for pair in report["ranks"]["pairs"] if pair["seconds"]]) == 3
 
 
 def test_a_host_that_dies_is_named(launch):
-    running = launch()
-    running.worker(2)
+    running = launch(importing=2)
+    running.probe(2)
     running.ranks[2].kill()
     report, codes, others = running.end()
     assert codes == [1, 1, -9, 1]
@@ -243,8 +264,8 @@ def test_a_host_that_dies_is_named(launch):
 
 
 def test_a_host_that_hangs_is_named_and_its_partners_are_not(launch):
-    running = launch("--timeout", "40")
-    running.worker(1).suspend()
+    running = launch("--timeout", str(math.ceil(limit_s(10))), importing=1)
+    running.probe(1).suspend()
     report, codes, _ = running.end()
     assert codes == [1, 1, 1, 1]
     lost = found(report)["rank-lost"]
@@ -255,11 +276,7 @@ def test_a_host_that_hangs_is_named_and_its_partners_are_not(launch):
 def test_a_host_that_is_slow_with_every_partner_is_named(limited_group, launch):
     slow = limited_group("cpu", {"cpu.max": "5000 100000"})
     running = launch()
-    worker = running.worker(3)
-    # Once it has imported PyTorch, which would take a minute so.
-    while not any("libtorch_python" in part.path for part in worker.memory_maps()):
-        running.ranks[3].poll()
-    (slow / "cgroup.procs").write_text(str(worker.pid))
+    (slow / "cgroup.procs").write_text(str(process_behind(running.probe(3).pid)))
     report, codes, _ = running.end()
     assert codes == [1, 1, 1, 1]
     assert found(report)["host-slow"]["where"] == ["node3"]
