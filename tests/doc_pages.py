@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def links(page: Path) -> list[str]:
     return _LINK.findall(_ANY_FENCE.sub("", page.read_text()))
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub and the site make them."""
     found: set[str] = set()
