@@ -23,36 +23,51 @@ _QUOTE = r"[\"']?"
 _USER = r"[^\s:\"'@]{0,200}:"
 
 
-def _after(option: str, kept: str = "") -> re.Pattern[str]:
+def _after(option: str, *, kept: str = "", joined: str = "[ =]?") -> re.Pattern[str]:
     """Return what finds a value: ``-o VALUE``, ``-oVALUE``, ``--option=VALUE``.
 
     Args:
         option: A pattern of its names.
         kept: A pattern of how the value begins that is shown, as a user's name.
+        joined: A pattern of what stands between the option and its value.
     """
-    return re.compile(rf"((?<!\S)(?:{option})[ =]?{_QUOTE}{kept})[^\s\"']+")
+    return re.compile(rf"((?<!\S)(?:{option}){joined}{_QUOTE}{kept})[^\s\"']+")
 
 
-_JOINED = re.compile(r"((?<!\S)-p)[^\s\"']+")
-_REGISTRY = r"\b(?:docker|podman|nerdctl|buildah|skopeo|crane|helm|oras)\b[^\n]{0,60}?\blogin\b"
-# Each for the lines that hold a word.
+# By how a program's name begins: options that stand behind it on its line.
 _PROGRAMS = (
     ("curl", _after("-u|-U|--user|--proxy-user", kept=_USER)),
-    # A token in place of a user; -u of another program on the line says who runs a container.
+    # A token in place of a user; -u of another program says who runs a container.
     (
         "curl",
         re.compile(
             rf"(\bcurl\b[^\n|;&]{{0,200}}?[ ](?:-u|--user)[ =]?{_QUOTE})[^\s\"':]+:?(?![^\s\"'])"
         ),
     ),
-    # Passwords of URLs are known without the program. A proxy's may have no scheme.
-    ("@", re.compile(rf"(?i)((?:proxy|(?<!\S)-x)[ =]{_QUOTE}{_USER})[^\s\"'@/]{{1,200}}(?=@)")),
     ("http", _after("-a|--auth", kept=_USER)),
-    ("login", re.compile(rf"({_REGISTRY}[^\n]{{0,200}}?\s-p[ =]?{_QUOTE})[^\s\"']+")),
-    ("creds", _after("--(?:src-|dest-)?creds", kept=_USER)),
     ("twine", _after("-p")),
     ("wandb", re.compile(rf"(\blogin[ \t]+{_QUOTE})[\w-]{{32,}}")),
-    ("kubectl", re.compile(rf"((?<!\S)--from-literal[ =]{_QUOTE}[\w.-]{{1,200}}=)[^\s\"']+")),
+    ("kubectl", _after("--from-literal", kept=r"[\w.-]{1,200}=")),
+    ("mc", re.compile(r"(\bmc alias set(?: [^\s]{1,300}){3} )\S+")),
+    ("mysql", _after("-p", joined="")),
+    ("mariadb", _after("-p", joined="")),
+    ("mongo", _after("-p")),
+    ("redis-cli", _after("-a")),
+    ("ldap", _after("-w")),
+    ("smbclient", _after("-U|--user", kept=r"[^\s%\"']{0,200}%")),
+    ("sshpass", _after("-p")),
+    ("zip", _after("-P")),
+    ("unzip", _after("-P")),
+    ("7z", _after("-p", joined="")),
+    ("openssl", _after("-k|-K|-pass(?:in|out)?", kept="(?:pass:)?", joined=" ")),
+)
+_REGISTRY = r"\b(?:docker|podman|nerdctl|buildah|skopeo|crane|helm|oras)\b[^\n]{0,60}?\blogin\b"
+# For lines that hold a word, wherever it is.
+_ANYWHERE = (
+    # Passwords of URLs are known without the program. A proxy's may have no scheme.
+    ("@", re.compile(rf"(?i)((?:proxy|(?<!\S)-x)[ =]{_QUOTE}{_USER})[^\s\"'@/]{{1,200}}(?=@)")),
+    ("login", re.compile(rf"({_REGISTRY}[^\n]{{0,200}}?\s-p[ =]?{_QUOTE})[^\s\"']+")),
+    ("creds", _after("--(?:src-|dest-)?creds", kept=_USER)),
     # aws configure set aws_secret_access_key X, npm config set //host/:_authToken X
     (
         "config",
@@ -61,16 +76,6 @@ _PROGRAMS = (
             rf"(?i:_(?:auth_?token|token|key|password))[ \t]{_QUOTE})[^\s\"']+"
         ),
     ),
-    ("mc", re.compile(r"(\bmc alias set(?: [^\s]{1,300}){3} )\S+")),
-    ("mysql", _JOINED),
-    ("mongo", _after("-p")),
-    ("redis-cli", _after("-a")),
-    ("ldap", _after("-w")),
-    ("smbclient", _after("-U|--user", kept=r"[^\s%\"']{0,200}%")),
-    ("sshpass", _after("-p")),
-    ("zip", _after("-P")),
-    ("7z", _JOINED),
-    ("openssl", _after("-k|-K|-pass(?:in|out)?", kept="(?:pass:)?")),
 )
 # Two numbers are a user's and a group's, or ports.
 _NUMBERS = re.compile(r"(?:.*[ =])?(?:-p)?[\"']?[0-9]+:[0-9]+", re.DOTALL)
@@ -81,7 +86,10 @@ _ENDS, _PRIVATE = re.compile(r"[\s\"']"), re.compile("[\U000f0000-\U000fffff]")
 
 def hide_in_lines(text: str) -> str:
     """Return a text of lines that a shell may read with ``(hidden)`` for such passwords."""
-    for word, pattern in _PROGRAMS:
+    for program, pattern in _PROGRAMS:
+        if program in text:
+            text = "\n".join(_hide_behind(program, pattern, line) for line in text.split("\n"))
+    for word, pattern in _ANYWHERE:
         if word in text:
             text = "\n".join(
                 pattern.sub(_hide, line) if word in line else line for line in text.split("\n")
@@ -94,6 +102,13 @@ def hide_in_arguments(arguments: Iterable[str]) -> list[str]:
     one_word = [_ENDS.sub(lambda end: chr(0xF0000 + ord(end[0])), word) for word in arguments]
     shown = hide_in_lines(" ".join(one_word)).split(" ")
     return [_PRIVATE.sub(lambda end: chr(ord(end[0]) - 0xF0000), word) for word in shown]
+
+
+def _hide_behind(program: str, pattern: re.Pattern[str], line: str) -> str:
+    name = re.search(rf"(?<![\w.-]){program}", line)
+    if name is None:
+        return line
+    return line[: name.start()] + pattern.sub(_hide, line[name.start() :])
 
 
 def _hide(match: re.Match[str]) -> str:
