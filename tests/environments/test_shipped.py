@@ -60,6 +60,13 @@ def test_an_installer_whose_cache_cannot_be_written_works_without(spec, tmp_path
     assert printed(made / "bin/tool") == str(made)
 
 
+def test_an_installer_that_hangs_is_named(spec, tmp_path, monkeypatch):
+    (tmp_path / "programs/uv").write_text("#!/bin/sh\nexec sleep 600\n")
+    monkeypatch.setattr("tarmac.environments.installer._ANSWER_S", 0.1)
+    with pytest.raises(TarmacError, match=r"programs/uv cache dir does not answer in 0\.1 s"):
+        shipped_venv(spec, tmp_path, tmp_path / "store", tmp_path / "n1")
+
+
 # Of a node with an older C library, and one with another processor.
 @pytest.mark.parametrize(
     ("says", "answer"),

@@ -13,6 +13,7 @@ from tarmac.cli.job_files import secret_places
 from tarmac.cli.options import count_option, option, output_option, pairs_option
 from tarmac.cli.places import place_options
 from tarmac.errors import RequestError
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,7 +112,7 @@ def checked_secrets(
         raise RequestError(f"jobs is {jobs}, expected at least 1")
     if fake_gpus and not quiet:
         click.secho(
-            f"{fake_gpus} GPUs are PRETENDED (--fake-gpus): programs will find none",
+            f"{counted(fake_gpus, 'GPU')} PRETENDED (--fake-gpus): programs will find none",
             fg="yellow",
             err=True,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -124,7 +125,12 @@ def requirement_files(requirements: Requirements) -> Iterator[list[str]]:
 def _without_cache(uv: str) -> dict[str, str]:
     """Return what tells uv to do without its cache where it cannot write there; pip does so."""
     command = [uv, "cache", "dir"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_ANSWER_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TarmacError(f"{shlex.join(command)} does not answer in {_ANSWER_S} s") from error
     cache = Path(done.stdout.strip())
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)

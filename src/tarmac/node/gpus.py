@@ -90,7 +90,7 @@ def choose_gpus(
     if is_pretending and not present:
         return [*wanted]
     if present is None:
-        raise GpuError(f"{giver} gave {asked} GPUs on {host}, but no NVIDIA driver is there")
+        raise GpuError(f"{giver} gave {_gpus(asked)} on {host}, but no NVIDIA driver is there")
     return [
         _named(name, present, memory_bytes, f"{giver} gave GPU {name} on {host}") for name in wanted
     ]
@@ -131,8 +131,12 @@ def _named(name: str, present: Sequence[Gpu], memory_bytes: int | None, words: s
     if found is None and lost and not name.isdigit():
         raise BrokenGpu(f"{words}, and one there does not answer: {lost[0]}")
     if found is None:
-        raise GpuError(f"{words}, but its driver shows {len(present)} GPUs, not that")
+        raise GpuError(f"{words}, but its driver shows {_gpus(len(present))}, not that")
     if memory_bytes is not None and found.memory_bytes < memory_bytes:
         have, need = found.memory_bytes / 2**30, memory_bytes / 2**30
         raise GpuError(f"{words}, which has {have:.1f} GiB of memory; {need:.1f} GiB were asked")
     return found.uuid
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"

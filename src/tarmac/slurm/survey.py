@@ -18,6 +18,7 @@ from tarmac.slurm.interface import SILENCE_HINT, Silence, Submitted
 from tarmac.slurm.script import Request, Shape, write_script
 from tarmac.slurm.site import gpus_of
 from tarmac.slurm.words import explain_reason, explain_refusal
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -308,7 +309,7 @@ def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
     given = gpus_of(node) - parts
     if num_gpus < given:
         have = ", ".join(f"{maker}'s driver has {count}" for maker, count in makers.items())
-        words.append(f"Slurm gives {given} GPUs there; {have or 'no driver has any'}")
+        words.append(f"Slurm gives {counted(given, 'GPU')} there; {have or 'no driver has any'}")
     for maker in _TOOLS.keys() & makers.keys() if given else ():
         words.append(f"its GPUs are {maker}'s: tasks that ask for GPUs begin on NVIDIA's alone")
         if tools.isdisjoint(_TOOLS[maker]):

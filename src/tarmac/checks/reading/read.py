@@ -14,7 +14,7 @@ from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.secrets import without_secrets
 from tarmac.checks.report.anonymous import text_cleaner
 from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue, tells_reason
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,7 +81,8 @@ def _opened(log: str | Path | BinaryIO) -> Iterator[tuple[BinaryIO, str]]:
     path = Path(log)
     if path.is_dir():
         raise RequestError(
-            f"{log} is a directory", hint=f"Name a file in it: tarmac check --read {log}/FILE"
+            f"{log} is a directory",
+            hint=f"Name a file in it: tarmac check --read {quoted(log)}/FILE",
         )
     try:
         with path.open("rb") as file:

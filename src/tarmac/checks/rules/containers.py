@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tarmac.wording import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -41,7 +43,7 @@ def _wsl_libcuda(evidence: Evidence) -> Hits:
 def _cgroup_cpu(evidence: Evidence) -> Hits:
     cpus, gpus = evidence.inventory.limits.cpus, evidence.inventory.gpus
     if gpus and cpus is not None and cpus < 2 * len(gpus):
-        yield "machine", f"{cpus:g} CPUs for {len(gpus)} GPUs"
+        yield "machine", f"{counted(cpus, 'CPU')} for {counted(len(gpus), 'GPU')}"
 
 
 RULES: Mapping[str, Rule] = {
