@@ -22,6 +22,10 @@ FILES = {
     "src/tarmac/jobs/order.py": "def in_order(): ...\n",
     "src/tarmac/jobs/samples.py": "",
     "src/tarmac/jobs/words/rules.toml": "",
+    "src/tarmac/masking/__init__.py": (
+        "from tarmac.masking.forms import hide\ndef masked(text): return hide(text)\n"
+    ),
+    "src/tarmac/masking/forms.py": "def hide(text): ...\n",
     "src/tarmac/cli/__init__.py": "from tarmac.cli.entry import main\n",
     "src/tarmac/cli/entry.py": "COMMANDS = {'Jobs': {'run': 'run:command', 'ps': 'jobs:ps'}}\n",
     "src/tarmac/cli/commands/__init__.py": "",
@@ -38,6 +42,7 @@ FILES = {
     "tests/jobs/test_plan.py": "from tarmac.jobs import plan_tasks\nfrom hostile import NAMES\n",
     "tests/jobs/test_order.py": "from tarmac import jobs\njobs.in_order()\n",
     "tests/jobs/test_worker.py": "WORKER = 'tarmac.worker:main'\n",
+    "tests/test_masked.py": "from tarmac.masking import masked\n",
     "tests/docs/test_docs.py": "import pytest\nmarks = pytest.mark.docs\n",
     "tests/slurm/test_slurm.py": (
         "import pytest\nfrom tarmac.jobs.order import in_order\npytestmark = pytest.mark.slurm\n"
@@ -85,6 +90,8 @@ def selected(script, root):
             ["cli/test_ps.py", "cli/test_run.py", "docs/test_docs.py"],
         ),
         ("src/tarmac/worker.py", ["jobs/test_worker.py"]),
+        # Functions of a face itself need what they call.
+        ("src/tarmac/masking/forms.py", ["test_masked.py"]),
         ("tests/hostile.py", ["jobs/test_plan.py"]),
         ("tests/cli/test_ps.py", ["cli/test_ps.py"]),
         ("tests/cli/conftest.py", ["cli/test_ps.py", "cli/test_run.py"]),
