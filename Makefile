@@ -18,8 +18,8 @@ GROUPS := slurm ray kubernetes frameworks hkube containers docs cuda_stand_in cr
 LEFT_OUT := $(subst $() $(), or ,$(GROUPS))
 # Of `make test-all`.
 ALL := test $(GROUPS:%=test-%) test-oldest-torch test-lowest
-# Many tests wait, for Slurm, a limit or a second process: one worker more than cores keeps these busy.
-WORKERS = $(shell expr $$(nproc) + 1)
+# Many tests wait, for Slurm, a limit or a second process: two workers more than cores keep these busy.
+WORKERS = $(shell expr $$(nproc) + 2)
 # Some tests need uv, which is beside the other tools. Where no process kept what it has compiled, each worker
 # would compile all tests again, some 10 s.
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS)
