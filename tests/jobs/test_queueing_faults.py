@@ -17,6 +17,7 @@ from tarmac.jobs.executors.events import Began, Queued, Requeued
 from tarmac.jobs.executors.queueing import (
     Accepted,
     ClusterId,
+    Ending,
     Full,
     Patience,
     QueueingExecutor,
@@ -337,6 +338,24 @@ def test_a_host_that_starts_nothing_gets_nothing_of_later_submissions(queue, tmp
     assert queue.engine.excluded == [set(), {"h1"}]
     queue.executor.stop()
     queue.wait_until(lambda: not queue.executor._ledger.flights)
+
+
+@pytest.mark.parametrize(
+    ("starting", "cause", "blamed"), [((), "start", {}), (("a1",), "node", {"n1": 1})]
+)
+def test_what_its_job_ends_before_any_turn_fails_as_it_does_alone(queue, starting, cause, blamed):
+    engine, hosts = queue.engine, queue.executor._ledger.hosts
+    engine.terms, engine.shown = lambda task: Terms(per_unit=3), {}
+    engine.endings = lambda units: {
+        UnitName(chunk.number, unit): Ending("start", "setup failed", "n1") for chunk, unit in units
+    }
+    for host in starting:
+        hosts.note_start(host, queue.attempts[0].task.spec)
+    queue.executor.start(queue.attempts)
+    ends = queue.finished()
+    assert {end.cause for end in ends} == {cause}
+    assert {end.reason.partition(";")[0] for end in ends} == {"setup failed"}
+    assert hosts._blamed == blamed
 
 
 def test_two_that_believe_to_be_a_runs_runner_share_no_chunk(queue, tmp_path):

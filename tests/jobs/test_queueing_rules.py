@@ -68,10 +68,26 @@ def said(cause, words="so", near_limit=None) -> Ending:
         ),
         pytest.param(missing(ending=said("cancelled")), 0, ("failed", "cancelled"), id="cancelled"),
         pytest.param(
-            missing(ending=said("timeout"), shares_unit=True),
+            missing(ending=said("timeout"), shares_unit=True, follows=True, first=Evidence(BEGAN)),
             30,
             ("failed", "evicted"),
             id="its turn in the job never came",
+        ),
+        pytest.param(
+            missing(ending=said("start"), shares_unit=True, follows=True),
+            30,
+            ("failed", "evicted"),
+            id="nor where its first one ended before this session",
+        ),
+        *(
+            pytest.param(
+                missing(ending=said(cause), shares_unit=True, follows=follows, first=first),
+                30,
+                ("failed", cause),
+                id=f"its job ended before any turn by {cause}, {follows}",
+            )
+            for cause in ("start", "timeout", "memory")
+            for follows, first in ((False, None), (True, Evidence()))
         ),
         pytest.param(Evidence(record=STOPPED), 0, Next.WAIT, id="the engine may begin it again"),
         pytest.param(missing(STOPPED), 0, Next.ASK, id="ended from outside, by whom"),

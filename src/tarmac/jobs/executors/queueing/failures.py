@@ -153,14 +153,19 @@ class Hosts:
             return "host"
         return None if may_tell and not others else "task"
 
-    def charge(self, task: int, host: str) -> str:
+    def charge(self, task: int, host: str, *, is_counted: bool = True) -> str:
         """Charge a host with a task that it has not started.
+
+        Args:
+            task: Its number.
+            host: Where it was not started.
+            is_counted: Whether it is another failure of the host.
 
         Returns:
             What follows, in words.
         """
         self._tried[task].add(host)
-        self._blamed[host] += 1
+        self._blamed[host] += is_counted
         words = f"other hosts start such tasks, so this spends no retry and {host} is at fault"
         is_known = host in self.excluded
         if self._blamed[host] < _MAX_ON_A_HOST or is_known:

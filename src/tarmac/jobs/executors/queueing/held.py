@@ -89,6 +89,10 @@ class HeldChunk:
         for index in self.flights:
             self._unclaimed.setdefault(index // self.record.per_unit, {})[index] = None
         self._claimed: set[int] = set()
+        for index, flight in self.flights.items():
+            first = self.flights.get(index // self.record.per_unit * self.record.per_unit)
+            if flight.evidence.follows and first is not None:
+                flight.evidence.first = first.evidence
 
     @property
     def is_submitted(self) -> bool:

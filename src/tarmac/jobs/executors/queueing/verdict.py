@@ -100,6 +100,7 @@ class Evidence:
         ended_at: When it said so.
         shares_unit: Whether its unit takes other attempts too.
         follows: Whether its unit takes other attempts before it.
+        first: Evidence on the first attempt of its unit, where it follows one that is in hand.
         asked: Why it was asked to end, in words; empty while it was not.
         suspected_at: Since when it is over without having been started, which may be its host's
             fault; None where that is not so.
@@ -115,6 +116,7 @@ class Evidence:
     ended_at: float = 0.0
     shares_unit: bool = False
     follows: bool = False
+    first: Evidence | None = None
     asked: str = ""
     suspected_at: float | None = None
 
@@ -122,6 +124,17 @@ class Evidence:
     def has_begun(self) -> bool:
         """Whether anybody has seen it at work."""
         return self.has_run or self.record is not None
+
+    @property
+    def is_unit_unbegun(self) -> bool:
+        """Whether no attempt of its unit has begun, as far as their records say."""
+        first = self.first if self.follows else self
+        return first is not None and first.record is None
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether a start that failed is one more, and not that of its unit's first attempt."""
+        return self.record is not None or not self.follows
 
     @property
     def host(self) -> str:
@@ -242,7 +255,7 @@ class Judge:
         self, evidence: Evidence, cause: Cause, words: str, *, is_given_up: bool = False
     ) -> Over:
         """Return that an attempt has failed for what the engine did to its unit."""
-        if cause == "timeout" and evidence.follows:
+        if cause == "timeout" and evidence.follows and not evidence.is_unit_unbegun:
             cause, words = "evicted", f"the tasks before it have used up {words}"
         is_limit = cause == "timeout"
         return Over("failed", cause, words, evidence.host, is_given_up, is_limit)
@@ -294,7 +307,9 @@ class Judge:
         is_sure = cause == "cancelled" and not evidence.has_begun
         if not is_sure and now - evidence.ended_at < self.patience.record_s:
             return Next.WAIT
-        if evidence.record is None and evidence.shares_unit and cause in _ENDED_EARLY:
+        is_early = evidence.record is None and evidence.shares_unit and cause in _ENDED_EARLY
+        # What ends a unit before its agent begins, such as `setup`, is the same for all in it.
+        if is_early and not evidence.is_unit_unbegun:
             reason = f"its job ended before its turn had come: {ending.words}"
             return Over("failed", "evicted", reason, evidence.host, is_given_up=True)
         if evidence.record is not None and cause in _OF_AGENTS and not ending.is_own_limit:

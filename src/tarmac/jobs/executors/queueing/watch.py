@@ -202,7 +202,9 @@ class Watch:
                 return
             if blame == "host":
                 is_charged = True
-                charged = self._ledger.hosts.charge(flight.attempt.task.index, over.host)
+                charged = self._ledger.hosts.charge(
+                    flight.attempt.task.index, over.host, is_counted=evidence.counts_alone
+                )
                 over = dataclasses.replace(over, cause="node", reason=f"{over.reason}; {charged}")
         record = evidence.record
         terms = self._engine.terms(flight.attempt.task)
@@ -241,7 +243,9 @@ class Watch:
         spec = task.spec if evidence.record is not None else ""
         if evidence.suspected_at is None:
             evidence.suspected_at = now
-            hosts.note_failed_start(host, spec)
+            # A unit that was not started is one failure, however many attempts it has.
+            if evidence.counts_alone:
+                hosts.note_failed_start(host, spec)
         is_late = now - evidence.suspected_at >= self._judge.patience.others_s
         may_tell = not is_late and self._ledger.may_others_tell(flight, spec)
         return hosts.blame(task.index, host, spec, may_tell=may_tell)
