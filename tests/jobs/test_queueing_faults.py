@@ -54,14 +54,15 @@ class Scripted:
         self.answers = [Accepted("80")]
         self.shown: dict[UnitName, Shown] | Silent = {}
         self.found = None
-        self.cluster_name = "s1"
+        self.cluster_name, self.address = "s1", ""
         self.excluded: list[set[str]] = []
         self.cancelled: list[tuple[str, int]] = []
         self.changed: list[str] = []
         self.chunks = []
 
     def cluster(self):
-        return ClusterId(self.cluster_name, way="CONF=s1")
+        uid = f"{self.cluster_name}@{self.address}" if self.address else ""
+        return ClusterId(self.cluster_name, uid, way="CONF=s1")
 
     def shape(self, task):
         return {}
@@ -419,6 +420,20 @@ def test_what_is_left_on_a_cluster_is_neither_taken_up_nor_ended_on_another_one(
     assert "CONF=s1 tarmac run --resume" in refused.value.hint
     assert "CONF=s1 tarmac cancel" in refused.value.hint
     assert not left.engine.cancelled
+
+
+def test_what_is_left_on_a_cluster_is_taken_up_on_none_of_the_same_name(queue):
+    queue.engine.address = "head1:6817"
+    queue.executor.start(queue.attempts)
+    queue.wait_until(lambda: queue.engine.chunks)
+    queue.executor.detach()
+    queue.engine.address = "head2:6817"
+    is_elsewhere = r"Engine cluster s1 \(head1:6817\), and this is s1 \(head2:6817\)"
+    with pytest.raises(RequestError, match=is_elsewhere):
+        attach(queue)
+    # Its controller has moved, with its jobs.
+    queue.engine.found = Accepted("80")
+    assert len(attach(queue)) == 3
 
 
 def test_what_ends_with_its_runner_may_go_on_on_another_cluster(left):

@@ -124,6 +124,21 @@ def test_a_cancelled_runner_ends_its_tasks_and_itself(tarmac):
     )
 
 
+def test_a_run_with_tasks_on_another_cluster_is_not_handed_to_a_runner_here(tarmac):
+    tarmac.job.write_text("{name: x, command: 'true'}")
+    assert tarmac("submit", str(tarmac.job), "--on", "kubernetes").returncode == 0
+    (run,) = (tarmac.shared / "all").iterdir()
+    wait_for(lambda: state_of(tarmac) == "succeeded", "the end of the run")
+    (chunk,) = (run / "chunks").glob("*.json")
+    record = json.loads(chunk.read_text())
+    record["cluster"]["uid"] = "another"
+    chunk.write_text(json.dumps({**record, "state": "submitted"}))
+    handed = tarmac("run", "--resume", str(run), "--runner", "engine")
+    assert handed.returncode == 2, handed.stdout
+    expected = f"are on the Kubernetes cluster another, and this is {tarmac.cluster.url}"
+    assert expected in handed.stderr
+
+
 def test_why_a_runner_has_not_begun_is_said(tarmac):
     text = tarmac.settings.read_text()
     tarmac.settings.write_text(

@@ -306,6 +306,16 @@ def test_limits_are_read_only_from_an_answer():
     assert read_limits("MaxArraySize = 11\n") is None
 
 
+def test_a_cluster_is_known_by_its_name_and_its_first_controller():
+    said = (
+        "SLURM_VERSION = 24.05.1\nClusterName = c\nSlurmctldPort = 6817\n"
+        "SlurmctldHost[0] = head(10.0.0.1)\nSlurmctldHost[1] = backup\n"
+    )
+    limits = read_limits(said)
+    assert (limits.cluster, limits.controller) == ("c", "head:6817")
+    assert read_limits("SLURM_VERSION = 17.11\nClusterName = c\n").controller == ""
+
+
 def test_nodes_are_read_with_their_gpus_and_the_reason_why_one_is_down():
     said = (
         "tarmac|NODELIST|PARTITION|STATE|CPUS|MEMORY|TIMELIMIT|AVAIL_FEATURES|GRES|REASON\n"

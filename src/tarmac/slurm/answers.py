@@ -89,7 +89,14 @@ def read_limits(text: str) -> Limits | None:
         requeues=found.get("JobRequeue") != "0",
         preemption=found.get("PreemptMode", default.preemption),
         cluster=found.get("ClusterName", default.cluster),
+        controller=_controller(found),
     )
+
+
+def _controller(found: Mapping[str, str]) -> str:
+    """Return the address of the first controller, which stays the first where another is active."""
+    host, port = found.get("SlurmctldHost[0]", ""), found.get("SlurmctldPort", "")
+    return f"{host.partition('(')[0]}:{port}" if host else ""
 
 
 def read_hostnames(text: str) -> Sequence[str] | None:

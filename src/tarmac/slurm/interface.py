@@ -170,6 +170,7 @@ class Limits:
         requeues: Whether jobs are begun again unless they say otherwise.
         preemption: ``PreemptMode``, in Slurm's words.
         cluster: ``ClusterName``; empty where it is not shown.
+        controller: Address of the first controller: ``head:6817``; empty where it is not shown.
     """
 
     version: str
@@ -180,6 +181,7 @@ class Limits:
     requeues: bool = True
     preemption: str = "OFF"
     cluster: str = ""
+    controller: str = ""
 
 
 class Slurm(Protocol):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import tarmac
 from tarmac.cli.commands import jobs as commands
 from tarmac.errors import RequestError
-from tarmac.jobs import Silent, attach, find_run, parse_job, read_journal, work_on
+from tarmac.jobs import Silent, attach, find_run, parse_job, read_journal, submit_runner, work_on
 from waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -118,7 +118,9 @@ def test_its_tasks_end_without_it_and_are_recorded_once_by_whoever_goes_on(kille
 def test_on_another_cluster_what_is_left_is_neither_ended_nor_taken_up(killed, cluster, wrapped):
     handle = killed("{name: x, command: 'echo; exec sleep 600'}")
     path = wrapped("scontrol", '"$REAL" "$@" | sed "/^ClusterName/s/tarmac/other/"').parent
-    for act in (handle.cancel, lambda: work_on(find_run(str(handle.path)), Silent())):
+    run = find_run(str(handle.path))
+    acts = (handle.cancel, lambda: work_on(run, Silent()), lambda: submit_runner(run, []))
+    for act in acts:
         with pytest.raises(RequestError, match="on the Slurm cluster tarmac, and this is other"):
             act()
     assert cluster.run("squeue", "-h", "-o", "%T").split() == ["RUNNING"]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.kubernetes import Cluster
 
-__all__ = ["MOST_UNITS", "KubernetesEngine"]
+__all__ = ["MOST_UNITS", "KubernetesEngine", "cluster_of"]
 
 MOST_UNITS = 1000
 
@@ -56,6 +56,18 @@ _SAYS_NO_REASON: frozenset[Cause | None] = frozenset({None, "exit", "signal", "s
 
 # The first list comes within this, or its silence is told.
 _NOT_YET_S = 20.0
+
+
+def cluster_of(cluster: Cluster) -> ClusterId | None:
+    """Return a cluster by the uid of its first namespace, and its address; None if it is silent."""
+    found = cluster.get("Namespace", "kube-system")
+    if isinstance(found, Silence):
+        return None
+    # Whoever may see one namespace alone gets a refusal.
+    uid = str(found["metadata"]["uid"]) if isinstance(found, dict) else ""
+    context = shlex.quote(cluster.context) if cluster.context else ""
+    way = f"kubectl config use-context {context} &&" if context else ""
+    return ClusterId(cluster.server, uid, way)
 
 
 class KubernetesEngine:
@@ -122,14 +134,7 @@ class KubernetesEngine:
     def cluster(self) -> ClusterId | None:
         """Return the cluster by the uid of its first namespace, and its address; see `Engine`."""
         if self._cluster_id is None:
-            found = self._cluster.get("Namespace", "kube-system")
-            if isinstance(found, Silence):
-                return None
-            # Whoever may see one namespace alone gets a refusal.
-            uid = str(found["metadata"]["uid"]) if isinstance(found, dict) else ""
-            context = shlex.quote(self._cluster.context) if self._cluster.context else ""
-            way = f"kubectl config use-context {context} &&" if context else ""
-            self._cluster_id = ClusterId(self._cluster.server, uid, way)
+            self._cluster_id = cluster_of(self._cluster)
         return self._cluster_id
 
     def shape(self, task: Task) -> Mapping[str, Any]:

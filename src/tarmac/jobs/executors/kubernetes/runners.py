@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import parse_json, read_errors, write_json
+from tarmac.jobs.executors.kubernetes.engine import cluster_of
 from tarmac.jobs.executors.kubernetes.manifests import (
     BEGUN_AGAIN,
     CONTAINER,
@@ -27,7 +28,12 @@ from tarmac.jobs.executors.kubernetes.manifests import (
 from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
 from tarmac.jobs.executors.kubernetes.overlay import overlaid
 from tarmac.jobs.executors.kubernetes.place import connect_to
-from tarmac.jobs.executors.queueing import job_label, run_code
+from tarmac.jobs.executors.queueing import (
+    ChunkFiles,
+    job_label,
+    refuse_other_cluster,
+    run_code,
+)
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.kubernetes import (
     Refused,
@@ -79,7 +85,11 @@ class KubernetesRunners:
         _refuse_unknown(job, options)
         write_json(job.run / _PLACE, options.model_dump(include={*_PLACED_BY}))
         manifest = _manifest(job, options)
+        left = ChunkFiles(job.run).left()
         with _connect(job.run) as cluster:
+            if left:
+                here = cluster_of(cluster)
+                refuse_other_cluster(job.run, "Kubernetes", left, here, has=lambda _: False)
             made = _insist(cluster, manifest)
             if job.secrets:
                 values = {name: os.fsencode(value) for name, value in job.secrets.items()}

@@ -5,7 +5,7 @@ commands.
 """
 
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, job_label, run_code
-from tarmac.jobs.executors.queueing.clusters import ClusterId
+from tarmac.jobs.executors.queueing.clusters import ClusterId, refuse_other_cluster
 from tarmac.jobs.executors.queueing.engine import (
     Accepted,
     Ending,
@@ -40,5 +40,6 @@ __all__ = [
     "UnitName",
     "chunk_size",
     "job_label",
+    "refuse_other_cluster",
     "run_code",
 ]

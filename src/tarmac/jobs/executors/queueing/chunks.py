@@ -120,6 +120,10 @@ class ChunkFiles:
         paths = sorted(self.directory.glob("*.json"), key=lambda path: int(path.stem))
         return [read_versioned(path, ChunkRecord, _SCHEMA_VERSION, "run") for path in paths]
 
+    def left(self) -> list[ChunkRecord]:
+        """Return the chunks that are not over; see `read`."""
+        return [record for record in self.read() if record.state != "over"]
+
     def make(
         self, shape: dict[str, Any], attempts: Sequence[tuple[int, int]], per_unit: int
     ) -> ChunkRecord:

@@ -16,6 +16,7 @@ from tarmac.jobs.executors.queueing.calls import Calls
 from tarmac.jobs.executors.queueing.cancellations import Cancellations
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles
 from tarmac.jobs.executors.queueing.clusters import refuse_other_cluster
+from tarmac.jobs.executors.queueing.engine import Accepted
 from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
 from tarmac.jobs.executors.queueing.submissions import GATHER_S, MOST_HELD, Submissions
@@ -70,7 +71,7 @@ class QueueingExecutor:
         self._calls = Calls()
         self._run = site.run
         self._title, self._keeps_units = engine.title, engine.keeps_units
-        self._ask_for_cluster = engine.cluster
+        self._ask_for_cluster, self._find = engine.cluster, engine.find
         self._ledger = Ledger(ChunkFiles(site.run), engine.title, keep_going=site.keep_going)
         self._cancellations = Cancellations(self._ledger, engine)
         self._submissions = Submissions(
@@ -136,7 +137,7 @@ class QueueingExecutor:
         Raises:
             RequestError: It is on another cluster.
         """
-        left = [record for record in self._ledger.files.read() if record.state != "over"]
+        left = self._ledger.files.left()
         self._refuse_other_cluster(left)
         found: list[Queued | Began] = []
         for record in left:
@@ -150,11 +151,12 @@ class QueueingExecutor:
         return self._ask_for_cluster()
 
     def _refuse_other_cluster(self, left: Sequence[ChunkRecord]) -> None:
-        recorded = [record.cluster for record in left if record.cluster is not None]
-        here = self.cluster if recorded and self._keeps_units else None
-        if here is not None:
-            for cluster in recorded:
-                refuse_other_cluster(self._run, self._title, cluster, here)
+        recorded = [record for record in left if record.cluster is not None]
+        if recorded and self._keeps_units:
+            refuse_other_cluster(self._run, self._title, recorded, self.cluster, self._has)
+
+    def _has(self, chunk: ChunkRecord) -> bool:
+        return isinstance(self._find(chunk), Accepted)
 
     def detach(self) -> None:
         """Hand over what is in hand as far as it is taken, and let go; see `Executor`."""

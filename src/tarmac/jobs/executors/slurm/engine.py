@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.jobs.plan import Task
-    from tarmac.slurm import Accounted, Queued, Script, Slurm, SlurmNode
+    from tarmac.slurm import Accounted, Limits, Queued, Script, Slurm, SlurmNode
 
-__all__ = ["SlurmEngine", "shape_of"]
+__all__ = ["SlurmEngine", "cluster_of", "shape_of"]
 
 # What an agent itself needs beside its program; its own limit is to act before Slurm's.
 _AGENT_BYTES = 64 * 2**20
@@ -60,6 +60,18 @@ _MOST_NICE = 1_000_000
 # Of what a job printed that never came to its agent.
 _LAST_LINES = 5
 _LAST_BYTES = 4096
+
+
+def cluster_of(limits: Limits | Silence) -> ClusterId | None:
+    """Return a cluster by its ``ClusterName`` and its controller; None where it does not say.
+
+    Clusters that installers set up may all have one name, such as ``parallelcluster``.
+    """
+    if isinstance(limits, Silence) or not limits.cluster:
+        return None
+    uid = f"{limits.cluster}@{limits.controller}" if limits.controller else ""
+    conf = os.environ.get("SLURM_CONF")
+    return ClusterId(limits.cluster, uid, f"SLURM_CONF={shlex.quote(conf)}" if conf else "")
 
 
 def shape_of(task: Task, best_priority: int = 0) -> Shape:
@@ -139,12 +151,8 @@ class SlurmEngine:
         self.most_units = max(1, most - 1)
 
     def cluster(self) -> ClusterId | None:
-        """Return the cluster by its ``ClusterName``; see `Engine`."""
-        limits = self._slurm.limits()
-        if isinstance(limits, Silence) or not limits.cluster:
-            return None
-        conf = os.environ.get("SLURM_CONF")
-        return ClusterId(limits.cluster, way=f"SLURM_CONF={shlex.quote(conf)}" if conf else "")
+        """Return the cluster by its ``ClusterName`` and its controller; see `Engine`."""
+        return cluster_of(self._slurm.limits())
 
     def shape(self, task: Task) -> Mapping[str, Any]:
         """Return what units of a task need; see `Engine`."""

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
-from tarmac.jobs.executors.queueing import job_label, run_code
+from tarmac.jobs.executors.queueing import (
+    ChunkFiles,
+    job_label,
+    refuse_other_cluster,
+    run_code,
+)
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
+from tarmac.jobs.executors.slurm.engine import cluster_of
 from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
 from tarmac.jobs.executors.spool import Spool
 from tarmac.slurm import (
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tarmac.jobs.executors.queueing import ChunkRecord
     from tarmac.jobs.executors.runners import RunnerJob
     from tarmac.slurm import Accounted, Script
 
@@ -67,6 +74,10 @@ class SlurmRunners:
     def submit(self, job: RunnerJob) -> str:
         """Submit a runner, once; see `RunnerEngine`."""
         slurm = SlurmCommands(os.environ)
+        left = ChunkFiles(job.run).left()
+        if left:
+            here = cluster_of(slurm.limits())
+            refuse_other_cluster(job.run, "Slurm", left, here, lambda chunk: _has(slurm, chunk))
         script, variables = _script(job), {**job_variables(os.environ), **job.variables}
         if job.secrets:
             Spool(job.run).put(_SECRETS, json.dumps(dict(job.secrets)).encode())
@@ -122,6 +133,10 @@ class SlurmRunners:
         SlurmCommands(os.environ).cancel(
             names=[name for number in numbers for name in _names(run, number)]
         )
+
+
+def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
+    return isinstance(slurm.find(chunk.name, chunk.made_at), Submitted)
 
 
 def _unknown(silence: Silence) -> RunnerState:
