@@ -12,7 +12,7 @@ import torch
 import tarmac
 from tarmac import RequestError
 from tarmac.machine import ProcessLimits, find_devices
-from tarmac.training import choose_precision, make_plan
+from tarmac.training import choose_precision, make_plan, plan_to_score
 from tarmac.training.planning.autotune import choose_autotune
 from tarmac.training.planning.options import Options
 from tarmac.training.session.modes import training_environment
@@ -198,6 +198,13 @@ def test_one_process_has_as_many_threads_as_its_control_group_has_cores(
     assert max(_threads_of_trainings(tmp_path, monkeypatch)) == threads
     # The caller's own are put back.
     assert torch.get_num_threads() == 4
+
+
+def test_a_score_takes_the_threads_of_its_own_machine_not_those_of_the_training(tmp_path):
+    run = tarmac.train("digits-mlp", epochs=1, train_size=64, threads=3, output=tmp_path)
+    assert run.record.configuration["threads"] == 3
+    plan = plan_to_score(run, find_workload("digits-mlp"))
+    assert plan.threads != 3
 
 
 def test_threads_that_the_user_has_set_stay(quota, tmp_path, monkeypatch):

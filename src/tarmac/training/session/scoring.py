@@ -46,6 +46,7 @@ _OF_TRAINING = {
     "patience",
     "scale_lr",
     "sync_batchnorm",
+    "threads",
     "train_size",
     "validation_seed",
     "validation_size",
