@@ -92,6 +92,18 @@ def test_a_state_is_known_by_its_word(word, state):
             "could not be started and is held, look at its node's log; let it go: "
             "scontrol release JOB (launch failed requeued held)",
         ),
+        *(
+            (
+                f"Job's {kind} not {why} use this partition (gpu allows b)",
+                f"can never start: its partition does not take its {kind}; choose another "
+                f"`partition` or another `{kind.lower()}` (Job's {kind} not {why} use this "
+                "partition (gpu allows b))",
+            )
+            for kind in ("QOS", "account")
+            for why in ("permitted to", "known, so it can't")
+        ),
+        ("SomethingNew (of late)", "waits: SomethingNew (of late)"),
+        ("(SomethingNew)", "waits: SomethingNew"),
         ("SomethingNew", "waits: SomethingNew"),
         ("", "waits"),
     ],

@@ -112,6 +112,11 @@ _LIMITED: Mapping[str, str] = {
     "Unknown": "some resource",
 }
 
+# As partition_mgr.c has it: Job's QOS not permitted to use this partition (a allows b not c)
+_NOT_PERMITTED = re.compile(
+    r"Job's (?P<kind>QOS|account) not (?:permitted to|known, so it can't) use this partition"
+)
+
 _LIMIT = re.compile(
     r"(?P<whose>QOS|Assoc|Association)(?P<which>Grp|Max|Group|Min)(?P<rest>\w*?)(?:Limit|Cpu)?$"
 )
@@ -211,9 +216,11 @@ def explain_reason(reason: str) -> str:
     Args:
         reason: As squeue shows it: ``Priority``, ``(launch failed requeued held)``.
     """
-    reason = reason.strip().removeprefix("(").removesuffix(")")
+    reason = reason.strip()
+    if reason.startswith("(") and reason.endswith(")"):
+        reason = reason[1:-1]
     key = reason.partition(",")[0].strip()
-    words = REASONS.get(key) or _held(reason) or _limit(key)
+    words = REASONS.get(key) or _held(reason) or _not_permitted(reason) or _limit(key)
     if words is None:
         return f"waits: {reason}" if reason else "waits"
     # What says which nodes is worth reading; it follows the reason's name.
@@ -249,6 +256,17 @@ def is_silence(words: str) -> bool:
 def _said(words: str) -> str:
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return "; ".join(re.sub(r"^(?:sbatch: )?(?:error: )?", "", line) for line in lines)
+
+
+def _not_permitted(reason: str) -> str | None:
+    found = _NOT_PERMITTED.match(reason)
+    if found is None:
+        return None
+    kind = found["kind"]
+    return (
+        f"can never start: its partition does not take its {kind}; choose another `partition` or "
+        f"another `{kind.lower()}`"
+    )
 
 
 def _held(reason: str) -> str | None:
