@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,8 @@ LACKS = {
     "secrets: {TOKEN: {env: TARMAC_NO_SUCH_VARIABLE}}": "the variable TARMAC_NO_SUCH_VARIABLE is",
     "secrets: {TOKEN: {file: no-token}}": "no-token: No such file",
     "inputs: [{from: no-data.csv}]": "input no-data.csv: no such file",
+    "environment: {image: i, engine: apptainer}": "apptainer runs containers on clusters only",
+    "environment: {image: i, engine: pyxis}": "pyxis runs containers on clusters only",
 }
 
 
@@ -24,6 +27,24 @@ def test_a_dry_run_says_what_is_not_there(tarmac, tmp_path, monkeypatch, rest, s
     assert said in "".join(json.loads(out)[0]["refusals"])
     code, out, err = tarmac("run", "job.yaml")
     assert (code, said in err, [*tmp_path.glob("runs/*")]) == (2, True, [])
+
+
+def test_a_dry_run_says_that_no_container_engine_is_here(tarmac, tmp_path, monkeypatch):
+    monkeypatch.setattr("tarmac.environments.engines._first", lambda names: None)
+    (tmp_path / "job.yaml").write_text("{name: x, command: 'true', environment: {image: i}}")
+    _, _, err = tarmac("run", "job.yaml", "--dry-run")
+    assert "cannot be run here: neither docker nor podman is here" in err
+    _, _, err = tarmac("run", "job.yaml", "--dry-run", "--on", "kubernetes")
+    assert "cannot be run here" not in err
+
+
+def test_a_dry_run_shows_the_names_that_jobs_of_a_cluster_begin_with(tarmac, tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    job = "{name: sweep, command: 'true', environment: {image: i}}"
+    (tmp_path / "job.yaml").write_text(job)
+    _, out, _ = tarmac("run", "job.yaml", "--on", "kubernetes", "--dry-run")
+    assert "tarmac.dev/job: sweep\n" in out
+    assert re.search(r"name: sweep-[0-9a-f]+-0000\n", out)
 
 
 @pytest.mark.parametrize("workload", ["digit-mlp", "nope.py:workload"])

@@ -210,7 +210,7 @@ def test_a_dry_run_shows_what_sbatch_would_get_and_makes_nothing(start, place, c
     script = place / "shown.sh"
     script.write_text(output[output.index("#!/bin/sh") :])
     lines = script.read_text().splitlines()
-    runs = f"{place}/runs/STUDY/cluster/RUN"
+    runs = f"{place}/runs/STUDY/cluster/search-RUN"
     assert {"#SBATCH --array=0-3", "#SBATCH --time=120", f"#SBATCH --chdir={runs}"} < {*lines}
     assert lines[-2].startswith(f"exec sh {runs}/agent.pyz")
     assert not (place / "runs").exists()

@@ -138,8 +138,7 @@ def files_of(
     kind = find_executor(on)
     if kind.preview is None or not plan.tasks:
         return
-    # Its directory would get a name of its own.
-    run = (output or default_output()).resolve() / "RUN"
+    run = (output or default_output()).resolve() / f"{plan.name}-RUN"
     site = Site(
         tasks=plan.tasks,
         run=run,

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tarmac.environments import engine_program
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import new_directory, storage_errors, validated
 from tarmac.jobs.executors import Site, find_executor
@@ -147,6 +148,10 @@ def _checks(
     has_named = find_executor(executor).has_secrets
     yield partial(missing_secrets, tasks, os.environ, mapping, base, has_named=has_named)
     yield partial(_refuse_missing_workloads, tasks, base, executor=executor)
+    if executor == "local":
+        engines = (t.environment.engine for t in tasks if isinstance(t.environment, Container))
+        for engine in dict.fromkeys(engines):
+            yield partial(engine_program, engine)
     for task in tasks:
         yield partial(refuse_unknown_stores, task.outputs)
         if not task.needs:

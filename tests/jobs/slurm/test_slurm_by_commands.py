@@ -28,8 +28,8 @@ def test_a_dry_run_shows_what_sbatch_would_get_and_makes_nothing(tarmac, on_clus
     script = shown.stdout.partition("#!/bin/sh\n")[2].splitlines()
     assert "#SBATCH --array=0-119%3" in script
     assert "#SBATCH --partition=main" in script
-    assert f"#SBATCH --chdir={tmp_path}/runs/RUN" in script
-    assert script[-2].startswith(f"exec sh {tmp_path}/runs/RUN/agent.pyz")
+    assert f"#SBATCH --chdir={tmp_path}/runs/x-RUN" in script
+    assert script[-2].startswith(f"exec sh {tmp_path}/runs/x-RUN/agent.pyz")
     assert not Path("runs").exists()
     # Slurm itself takes what was shown.
     given = Path("shown.sh")

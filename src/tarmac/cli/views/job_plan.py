@@ -46,7 +46,7 @@ class Plan:
         concurrency: At most so many at once.
         notes: What its file says that is read otherwise or has no effect here.
         refusals: Why it cannot be run here, as its format says.
-        problems: What it needs and is not there: secrets, inputs, workloads.
+        problems: What it needs and is not there: secrets, inputs, workloads, container engines.
         source: Its file, where that holds the job's own values.
     """
 

@@ -32,7 +32,8 @@ _SCHEMA_VERSION = 2
 _LABEL_LENGTH = 30
 
 # Of a run's directory: when it was made, and what tells it from others of that second.
-_RUN_SUFFIX = re.compile(r"-\d{8}-\d{6}-[0-9a-z]+$")
+# Of a run's directory, after the job's name; a dry run has no time.
+_RUN_SUFFIX = re.compile(r"-(?:\d{8}-\d{6}-[0-9a-z]+|RUN)$")
 
 
 class ChunkRecord(BaseModel):
