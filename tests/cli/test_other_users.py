@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
+import py_compile
 import re
+from importlib.util import cache_from_source
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +18,10 @@ from tarmac import RequestError, runs
 from tarmac.cli import main
 from tarmac.cli.run_kinds import index_of
 from tarmac.files import TRUSTED_USERS, StorageError, foreign_owner, trust_in_this_user
-from tarmac.jobs import list_statuses, training_job
+from tarmac.jobs import list_statuses, parse_job, plan_tasks, training_job
 from tarmac.studies import open_study
 from tarmac.training import workload_of
+from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -165,6 +169,59 @@ def test_a_file_that_the_user_names_is_run_whoever_owns_it(evil: Evil, nobody: i
     give(evil.file.parent, nobody)
     assert workload_of(run, evil.reference).name == "digits-mlp"
     assert evil.has_run
+
+
+def put_neighbours(place: Path, nobody: int) -> Path:
+    """Put modules of all kinds beside a workload's file, where all may write; return that file.
+
+    Each leaves a file of its own name in ``ran`` when it is run.
+    """
+    (place / "ran").mkdir()
+    leaves_trace = f"open({str(place / 'ran')!r} + '/' + __name__, 'w').close()\n"
+    names = [f"planted_{kind}" for kind in ("module", "package", "bytecode")]
+    imports = "".join(f"try: import {name}\nexcept ImportError: pass\n" for name in names)
+    file = place / "mine.py"
+    file.write_text(
+        f"import neighbour_of_mine\n{imports}from tarmac.workloads.digits_mlp import workload\n"
+    )
+    (place / "neighbour_of_mine.py").write_text("")
+    planted = [place / "planted_module.py", place / "planted_package" / "__init__.py"]
+    planted.append(place / "planted_bytecode.py")
+    for path in planted:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(leaves_trace)
+    py_compile.compile(str(planted.pop()), cfile=str(place / "planted_bytecode.pyc"))
+    (place / "planted_bytecode.py").unlink()
+    planted += [place / "planted_package", place / "planted_bytecode.pyc", place / "__pycache__"]
+    # Python takes such a file for what it has compiled of the user's own, whatever that holds.
+    compiled = Path(cache_from_source(str(place / "neighbour_of_mine.py")))
+    evil = place / "neighbour_of_mine_of_nobody"
+    evil.write_text(leaves_trace)
+    py_compile.compile(
+        str(evil), cfile=str(compiled), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
+    )
+    for path in (*planted, compiled):
+        os.chown(path, nobody, nobody)
+    return file
+
+
+def test_a_workloads_file_runs_no_neighbour_that_another_user_has_put_there(
+    place: Path, nobody: int, capsys: Said
+) -> None:
+    file = put_neighbours(place, nobody)
+    assert find_workload(f"{file}:workload").name == "digits-mlp"
+    assert not [*(place / "ran").iterdir()]
+    said = capsys.readouterr().err
+    assert f"note: imports pass over {place}/planted_module.py, which belongs to nobody" in said
+
+
+def test_a_workloads_file_brings_no_neighbour_of_another_user_along_with_its_task(
+    place: Path, nobody: int
+) -> None:
+    put_neighbours(place, nobody)
+    job = parse_job("{name: x, workload: mine.py:workload}")
+    (task,) = plan_tasks(job, place)
+    assert {given.source for given in task.inputs} == {"mine.py", "neighbour_of_mine.py"}
 
 
 @pytest.mark.parametrize("verb", ["eval", "predict", "export"])

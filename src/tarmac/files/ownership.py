@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import pwd
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ __all__ = [
     "TRUSTED_USERS",
     "first_own",
     "foreign_owner",
+    "passes_over",
     "refuse_foreign",
     "refuse_foreign_python",
     "trust_in_this_user",
@@ -95,6 +97,19 @@ def first_own(records: Iterable[Path]) -> Path | None:
             return record
         _note(f"latest passes over {record.parent}, which belongs to {owner}")
     return None
+
+
+def passes_over(path: Path) -> bool:
+    """Whether another user has put a file where everybody may; say on stderr that it is not run.
+
+    Args:
+        path: A file or a package that is imported by its name, which nobody has named in full.
+    """
+    owner = foreign_owner(path)
+    if owner is None or not path.parent.stat().st_mode & stat.S_IWOTH:
+        return False
+    _note(f"imports pass over {path}, which belongs to {owner}")
+    return True
 
 
 def trust_in_this_user() -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.files import Location
+from tarmac.files import Location, passes_over
 from tarmac.jobs.model import Input
 from tarmac.jobs.run_files import is_shared
 
@@ -123,6 +123,8 @@ def _neighbours(file: Path) -> tuple[str, ...]:
             single, package = file.parent / f"{module}.py", file.parent / module
             name = module if (package / "__init__.py").is_file() else single.name
             if name in neighbours or single == file or not (file.parent / name).exists():
+                continue
+            if passes_over(file.parent / name):
                 continue
             neighbours[name] = None
             ahead += [single] if name == single.name else [*package.rglob("*.py")]

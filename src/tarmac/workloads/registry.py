@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING
 from tarmac.distribution import what_brings
 from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.extensions import load_provided, names_with_provided
+from tarmac.files import passes_over
 from tarmac.workloads.base import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import CodeType, ModuleType
 
 __all__ = ["check_reference", "find_workload", "reference_of", "workload_names"]
@@ -153,19 +155,54 @@ def _importing_from(directory: Path) -> Iterator[None]:
     A user's ``types.py`` would otherwise replace the library's in all that the file imports. Other
     packages come later: a user's ``datasets.py`` is the one that the file means.
     """
+    if directory.stat().st_mode & stat.S_IWOTH:
+        # Where all may write, a neighbour need not be the user's, and hides no package either.
+        finder = _OwnNeighbours(directory)
+        sys.meta_path.append(finder)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(finder)
+        return
     entry, library = str(directory), Path(os.__file__).parent
-    is_open = bool(directory.stat().st_mode & stat.S_IWOTH)
     own = (str(library), str(library / "lib-dynload"))
     is_new = entry not in sys.path
     if is_new:
         last = max((i for i, other in enumerate(sys.path) if other in own), default=-1)
-        # Where all may write, a neighbour need not be the user's, and hides no package either.
-        sys.path.insert(len(sys.path) if is_open else last + 1, entry)
+        sys.path.insert(last + 1, entry)
     try:
         yield
     finally:
         if is_new and entry in sys.path:
             sys.path.remove(entry)
+
+
+class _OwnNeighbours(importlib.abc.MetaPathFinder):
+    """Finds modules in a directory where all may write, but for those of other users.
+
+    Nor is a module's compiled file taken, which anybody can have put there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, [str(self._directory)], target)
+        if spec is None:
+            return None
+        name = fullname if spec.submodule_search_locations else Path(spec.origin or "").name
+        if passes_over(self._directory / name):
+            return None
+        if spec.origin and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _AsItIs(fullname, spec.origin)
+        return spec
 
 
 class _AsItIs(importlib.machinery.SourceFileLoader):
