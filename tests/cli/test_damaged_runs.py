@@ -14,7 +14,7 @@ import pytest
 from damaged_records import BY_NAME, FILES, KINDS, MAKERS, UNREADABLE, damaged, records
 from tarmac.cli import main
 from tarmac.errors import TarmacError
-from tarmac.files import Readings
+from tarmac.files import Readings, StorageError, append_lines, read_lines
 from tarmac.jobs import JOB, find_run, list_statuses
 from tarmac.jobs.history import read_history
 from tarmac.jobs.status import read_status
@@ -24,6 +24,7 @@ from tarmac.runs import TRAINING, Catalogue, RunIndex, list_runs
 from tarmac.server.listing import RunLister
 from tarmac.server.site import Address, NoSuchPageError, Site
 from tarmac.studies import list_studies
+from tarmac.studies.ledger import SURVIVORS
 
 RECORDS = {"training": "run.json", "job": "job-run.json", "study": "study.json"}
 
@@ -135,6 +136,25 @@ def test_a_record_that_nothing_can_be_read_of_disturbs_no_other_run(look, kind, 
         assert "is damaged" not in look.page(f"/runs/good-{kind}/")
 
 
+@pytest.mark.parametrize("kind", RECORDS)
+def test_how_to_remove_a_run_whose_record_is_damaged_is_said(look, kind):
+    run = MAKERS[kind](look.output, "bad")
+    (run / "runner.json").unlink(missing_ok=True)
+    (run / RECORDS[kind]).write_text("[" * 10)
+    said = look.tarmac("runs", "rm", "bad", "--yes", code=1)
+    assert "is damaged: Expecting value: line 1 column 11 (char 10)\n" in said
+    assert f"\n  If nothing works on it: rm -r {run}\n" in said
+
+
+def test_a_number_of_many_digits_is_not_shown_whole_nor_in_pythons_words(look):
+    record = MAKERS["training"](look.output, "bad") / "run.json"
+    record.write_text('{"schema_version": ' + "9" * 4000 + "}")
+    assert len(look.tarmac("runs", "show", "bad", code=2)) < len(str(look.output)) + 200
+    record.write_text("9" * 5000)
+    said = look.tarmac("runs", "show", "bad", code=1)
+    assert "is damaged: a number in it has too many digits\n" in said
+
+
 @pytest.mark.parametrize("what", UNREADABLE)
 @pytest.mark.parametrize("kind", ["job", "pipeline"])
 def test_a_damaged_line_of_a_journal_is_named_and_left_out(look, kind, what):
@@ -171,6 +191,18 @@ def test_a_damaged_line_of_a_studys_journal_is_named(look, what):
     look.lists()
     for said in (look.tarmac("search", "show", "bad", code=1), look.page("/runs/bad/")):
         assert "journal.log:2: the journal is damaged" in said
+
+
+@pytest.mark.parametrize("survivors", [[[0]], "all", None, {"0": 1}, [10**6], ["0"]])
+def test_survivors_of_a_search_that_are_no_trials_are_damage(look, survivors):
+    journal = MAKERS["study"](look.output, "bad") / "journal.log"
+    entry = next(line for line in read_lines(journal).values if line["op_code"] == 3)
+    entry["system_attr"] = {f"{SURVIVORS}1": survivors}
+    append_lines(journal, [entry])
+    look.lists()
+    shown = look.page("/runs/bad/")
+    assert "is damaged" in shown
+    assert "is damaged" in look.tarmac("search", "show", "bad")
 
 
 @pytest.mark.parametrize(
@@ -273,6 +305,19 @@ def test_a_run_that_this_user_may_not_enter_disturbs_no_other(second_user, open_
             sight,
         )
 
+    def look_for(reference):
+        return second_user(lambda: Catalogue(tuple(KINDS.values()), output).find(reference).path)
+
+    with pytest.raises(StorageError, match=r"closed-job: cannot read it: Permission denied"):
+        look_for("closed-job")
+    output.chmod(0o711)
+    with pytest.raises(StorageError, match=r"cannot read .*: Permission denied"):
+        look_for("latest")
+    assert look_for("good-job") == output / "good-job"
+    output.chmod(0o700)
+    with pytest.raises(StorageError, match=r"cannot read .*: Permission denied"):
+        look_for("good-job")
+    output.chmod(0o755)
     summaries, broken, statuses, studies, sight = second_user(look)
     assert summaries == {f"good-{kind}" for kind in MAKERS}
     assert broken == {f"closed-{kind}": "cannot read it: Permission denied" for kind in MAKERS}

@@ -287,9 +287,13 @@ def test_a_cache_of_another_user_costs_time_alone(second_user, open_directory, m
             for verb in ("runs list", "top --once", "ps --all"):
                 with contextlib.suppress(SystemExit):
                     main([*verb.split(), "--output", str(runs)])
+            # These are in the cache alone.
+            with contextlib.suppress(SystemExit), contextlib.redirect_stderr(file):
+                main(["env", "list"])
 
     second_user(look)
     text = printed.read_text()
+    assert f"error: cannot read {cache}/tarmac/venvs: Permission denied" in text
     assert text.count("good-job") == 2
     assert "closed cannot be read: cannot read it: Permission denied" in text
 

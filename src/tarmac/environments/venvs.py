@@ -21,7 +21,7 @@ from tarmac.environments.installer import (
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
-from tarmac.files import storage_errors, taking_turns, without_password, write_text
+from tarmac.files import read_errors, storage_errors, taking_turns, without_password, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,10 +160,15 @@ def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
-    """Return the environments that are there, each with its requirements."""
+    """Return the environments that are there, each with its requirements.
+
+    Raises:
+        StorageError: They cannot be read.
+    """
     root = root or venvs_directory()
-    found = sorted(root.glob("*/requirements.txt"))
-    return [(path.parent, path.read_text(encoding="utf-8").strip()) for path in found]
+    with read_errors(root):
+        found = sorted(root.glob("*/requirements.txt"))
+        return [(path.parent, path.read_text(encoding="utf-8").strip()) for path in found]
 
 
 def remove_venv(name: str, root: Path | None = None) -> Path:

@@ -42,6 +42,11 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError("it is nested too deeply") from None
     except MemoryError:
         raise ValueError("it is too large for this machine's memory") from None
+    except ValueError as error:
+        if "digits" in str(error):
+            # Python's own words name a function of its own.
+            raise ValueError("a number in it has too many digits") from None
+        raise
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ A reader reads every version up to its own, and refuses newer ones; CONTRIBUTING
 
 from __future__ import annotations
 
+import reprlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -69,12 +70,13 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
     found = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise TarmacError(
-            f"{path} is damaged: schema_version is {found!r}, expected a number from 1 to {version}"
+            f"{path} is damaged: schema_version is {reprlib.repr(found)}, "
+            f"expected a number from 1 to {version}"
         )
     if found > version:
         raise RequestError(
-            f"{path} was written by a newer Tarmac (schema {found}, this one reads up to "
-            f"{version})",
+            f"{path} was written by a newer Tarmac (schema {reprlib.repr(found)}, this one reads "
+            f"up to {version})",
             hint=upgrade_hint(),
         )
     return validated(path, model, content)

@@ -255,6 +255,7 @@ class Catalogue:
 
         Raises:
             RequestError: None fits, or more than one.
+            StorageError: This user may not enter the directory where it would lie, or its own.
         """
         known = [*self._all()]
         paths = (Path(reference), self.output / reference)
@@ -285,24 +286,35 @@ class Catalogue:
                 fitting = [next(run for run in known if run.owner == owner) for owner in named]
         if len(fitting) == 1:
             return fitting[0]
-        kinds = " or ".join(kind.name for kind in self._kinds)
         if fitting:
             names = "\n".join(run.path.name for run in fitting)
             raise RequestError(f"run {reference!r} is not unique in {self.output}", hint=names)
-        for path in paths:
-            if reference and os.path.isfile(path / _SEARCH):  # noqa: PTH113 - as above
+        raise self._missing(reference, known)
+
+    def _missing(self, reference: str, known: Sequence[FoundRun]) -> TarmacError:
+        """Return the error of a reference that no run fits.
+
+        Raises:
+            StorageError: This user may not enter the directory where runs lie.
+        """
+        for broken in forbidden_in(self.output):
+            if reference and broken.path.name.startswith(reference):
+                return StorageError(f"{broken.path}: {broken.reason}")
+        for path in (Path(reference), self.output / reference):
+            if reference and os.path.isfile(path / _SEARCH):  # noqa: PTH113 - False where forbidden
                 line = shlex.join(["tarmac", "search", "--resume", str(path)])
-                raise RequestError(
+                return RequestError(
                     f"{reference} is a search that has trained no winner yet",
                     hint=f"Go on with it: {line}",
                 )
+        kinds = " or ".join(kind.name for kind in self._kinds)
         names = "\n".join(run.path.name for run in known[:_MOST_NAMES])
         hint = (
             f"Newest there:\n{names}"
             if names
             else f"No {kinds} is there. Name where runs lie: --output DIR, or TARMAC_RUNS"
         )
-        raise RequestError(f"there is no run {reference!r} in {self.output} ({kinds})", hint=hint)
+        return RequestError(f"there is no run {reference!r} in {self.output} ({kinds})", hint=hint)
 
     def remove(self, run: FoundRun) -> None:
         """Delete a run's directory, with the runs that belong to it.
@@ -316,7 +328,17 @@ class Catalogue:
                 f"{run.path.name} belongs to {run.owner.name}",
                 hint=f"Delete that: tarmac runs rm {quoted(run.owner)}",
             )
-        with run.kind.reserved(run.path), storage_errors(run.path):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(run.kind.reserved(run.path))
+            except TarmacError as error:
+                if isinstance(error, RequestError | StorageError):
+                    raise
+                # Whether anything still works on it, here or on a cluster, is in the record.
+                raise TarmacError(
+                    error.message, hint=f"If nothing works on it: rm -r {quoted(run.path)}"
+                ) from error
+            stack.enter_context(storage_errors(run.path))
             # Gone at once: nobody finds half of it.
             doomed = temporary_path(run.path.parent, ".removed")
             run.path.rename(doomed)
@@ -330,14 +352,14 @@ class Catalogue:
         return [
             FoundRun(kind, record.parent, path)
             for kind in self._kinds
-            for record in path.glob(f"{_INNER}/{kind.record}")
+            for record in _files_below(path, f"{_INNER}/{kind.record}")
         ]
 
     def _all(self) -> Iterator[FoundRun]:
         for kind in self._kinds:
-            for record in sorted(self.output.glob(f"[!.]*/{kind.record}")):
+            for record in _files_below(self.output, f"[!.]*/{kind.record}"):
                 yield FoundRun(kind, record.parent)
-            for record in sorted(self.output.glob(f"[!.]*/{_INNER}/{kind.record}")):
+            for record in _files_below(self.output, f"[!.]*/{_INNER}/{kind.record}"):
                 yield FoundRun(kind, record.parent, record.parents[2])
 
 
@@ -348,6 +370,13 @@ class _Head:
     created_at: datetime
     identifier: str
     is_whole: bool
+
+
+def _files_below(directory: Path, pattern: str) -> list[Path]:
+    """Return files in order; none of a directory that this user may not reach."""
+    with contextlib.suppress(PermissionError):
+        return sorted(directory.glob(pattern))
+    return []
 
 
 def _head(run: FoundRun) -> _Head:

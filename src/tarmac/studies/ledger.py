@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tarmac.errors import TarmacError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -71,12 +73,22 @@ class Ledger:
         return [self.trials[number] for number in self._generations.get(generation, ())]
 
     def survivors(self, generation: int) -> list[FrozenTrial] | None:
-        """Return the survivors that a generation begins with; None where none are chosen yet."""
+        """Return the survivors that a generation begins with; None where none are chosen yet.
+
+        Raises:
+            TarmacError: They are no trials of the study.
+        """
         attributes = self._storage.get_study_system_attrs(self._study_id)
         ids = attributes.get(f"{SURVIVORS}{generation}")
         if ids is None:
             return None
-        return [self.trials[number] for number in sorted(map(self._numbers.__getitem__, ids))]
+        try:
+            numbers = sorted(self._numbers[trial_id] for trial_id in ids)
+        except (KeyError, TypeError):
+            raise TarmacError(
+                f"the study is damaged: trials that survive into generation {generation} are none"
+            ) from None
+        return [self.trials[number] for number in numbers]
 
     @property
     def last_generation(self) -> int:

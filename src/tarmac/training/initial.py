@@ -148,7 +148,8 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
             return {name.removeprefix(before): file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, ValueError) as error:
         raise TarmacError(
-            f"weights {path} cannot be read: {error}", hint=way_around_damage(path)
+            f"weights {path} cannot be read: {getattr(error, 'strerror', None) or error}",
+            hint=way_around_damage(path),
         ) from error
 
 

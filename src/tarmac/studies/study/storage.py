@@ -25,6 +25,7 @@ from tarmac.files import (
     read_errors,
     read_lines,
 )
+from tarmac.studies.ledger import GENERATION, SURVIVORS
 from tarmac.studies.study.locks import short_lock
 
 if TYPE_CHECKING:
@@ -270,6 +271,10 @@ def _problem(entry: Any) -> str | None:
         problem = _ENTRIES.get(entry["op_code"], _ENTRY).problem_of(entry)
     if problem is None and entry["op_code"] in (4, 8):
         problem = _ATTRIBUTES.problem_of(entry.get("user_attrs", entry.get("user_attr", {})))
+    if problem is None and entry["op_code"] in (3, 4, 9):
+        attributes = entry.get("system_attrs", entry.get("system_attr", {}))
+        survivors = {key: "numbers" for key in attributes if key.startswith(SURVIVORS)}
+        problem = Shape({}, {GENERATION: "whole number or null"} | survivors).problem_of(attributes)
     return problem
 
 

@@ -71,4 +71,6 @@ def _average(path: Path) -> torch.Tensor | None:
             names = set(file.keys())
             return file.get_tensor(_AVERAGE) if _AVERAGE in names else None
     except (SafetensorError, OSError) as error:
-        raise TarmacError(f"weights {path} cannot be read: {error}") from error
+        raise TarmacError(
+            f"weights {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
