@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,11 +89,39 @@ def test_a_full_standard_output_is_said_in_words(output_lost, capsys, words):
     assert (code, error) == (1, f"error: {_FULL}\n") or "no space left to write" in error, error
 
 
-@pytest.mark.parametrize("words", ["runs list", "runs show good-training", "ps --all", "--help"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "runs list",
+        "runs show good-training",
+        "ps --all",
+        "report good-training --html - --no-pictures",
+        "--help",
+    ],
+)
 def test_a_reader_that_has_seen_enough_ends_a_report_without_a_word(output_lost, capsys, words):
     output_lost("closed")
     assert call(words.split()) == 1
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", ["runs list", "top --once", "search best good-study"])
+@pytest.mark.parametrize("numbers", [(0,), (1,), (2,), (0, 1, 2)])
+def test_streams_that_were_closed_lead_nowhere(output_lost, words, numbers):
+    # For its directories alone.
+    del output_lost
+    pid = os.fork()
+    if not pid:
+        for number in numbers:
+            os.close(number)
+            setattr(sys, ("stdin", "stdout", "stderr")[number], None)
+        try:
+            code = call(words.split())
+            places = {Path(f"/proc/self/fd/{number}").readlink() for number in numbers}
+            os._exit(code if places == {Path(os.devnull)} else 98)
+        finally:
+            os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(("kind", "says"), [("full", f"warning: {_FULL}\n"), ("closed", "")])

@@ -75,6 +75,7 @@ class _Output(io.BufferedWriter):
 @contextlib.contextmanager
 def guarded_output() -> Iterator[None]:
     """Print through `_Output` while the context lasts, any text, whatever the locale encodes."""
+    _open_closed_streams()
     before = sys.stdout, sys.stderr
     sys.stdout = _guarded("standard output", sys.stdout, is_needed=True)
     sys.stderr = _guarded("standard error", sys.stderr, is_needed=False)
@@ -115,6 +116,24 @@ def outlives_output(*, unless: bool = False) -> Iterator[None]:
         yield
     finally:
         output.is_needed = True
+
+
+def _open_closed_streams() -> None:
+    """Open ``/dev/null`` in the place of standard streams that were closed, as by ``>&-``.
+
+    The next file to be opened would else have the stream's number, and what is printed in it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The kernel gives the lowest number that is free.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            file = io.FileIO(number, mode, closefd=False)
+            buffer = io.BufferedWriter(file) if number else io.BufferedReader(file)
+            setattr(sys, name, io.TextIOWrapper(buffer, encoding="utf-8"))
 
 
 def _guarded(title: str, file: TextIO, *, is_needed: bool) -> TextIO:

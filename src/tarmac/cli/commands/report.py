@@ -88,11 +88,10 @@ def command(
 
 
 def _write(page: str, file: Path) -> None:
-    from tarmac.files import storage_errors, write_bytes
+    from tarmac.files import write_bytes
 
     if file == _STANDARD_OUTPUT:
-        with storage_errors(Path("/dev/stdout")):
-            click.echo(page, nl=False)
+        click.echo(page, nl=False)
         return
     # Names of files need not be text.
     write_bytes(file, page.encode(errors="replace"))
