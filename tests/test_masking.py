@@ -82,6 +82,8 @@ _CANARY = "CANARY7abcdEFGH1234"
         "PRIVATE_KEY=CANARY7abcdEFGH1234",
         "machine h login me password CANARY7abcdEFGH1234",
         r'"{\"password\": \"CANARY7abcdEFGH1234\"}"',
+        "<settings:password>CANARY7abcdEFGH1234</settings:password>",
+        "<apiKey>CANARY7abcdEFGH1234</apiKey>",
         # Tokens.
         "glpat-CANARY7abcdEFGH1234x",
         "npm_CANARY7abcdEFGH1234CANARY7abcdEFGH1234",
@@ -148,6 +150,16 @@ def test_a_secret_is_known_by_what_scanners_know_it_by(text):
         "mysql -u root -p{} db",
         "docker login -p {} h",
         "redis-cli -a {}",
+        "az login --service-principal -u me -p {}",
+        "oc login -u me -p {} https://h",
+        "vault login {}",
+        "mariadb -u root -p{} db",
+        "sqlcmd -S h -U sa -P {}",
+        "cqlsh h -u me -p {}",
+        "plink -ssh -pw {} me@h",
+        "lftp -u me,{} sftp://h",
+        "ipmitool -H h -U me -P {} power status",
+        "racadm -r h -u root -p {} getsysinfo",
         "a https://h/x?sig={}",
     ],
 )
@@ -193,6 +205,7 @@ def test_a_named_password_is_hidden_however_short(value):
         "model sk-small, gl-20, npm_config, 3f2a9c0d3f2a9c0d3f2a9c0d3f2a9c0d3f2a9c0d",
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
         "PASSED [ 50%] test_token_is_kept",
+        "vault login -method=oidc, az account show -p x; <key>name</key>",
     ],
 )
 def test_what_only_looks_like_a_secret_is_shown(text):
@@ -218,6 +231,7 @@ _WORDS = """
     @proxy= mc~alias~set~a~ config~set config~set~_token- kubectl~--from-literal=a openssl~-k 7z~-p
     authorization:~ sig= signature= aaaaaaaaaaaaaa.atlasv1. AAAAAAAAAAAAAAAAAAAAAA^ 12345678:AA
     cookie: hooks.slack.com/services/ 0123456789abcdef0123456789abcdef --token~ secret\\
+    <password> <password <secret></ vault~login lftp~-u~a
 """
 _WORDS = sorted({word.replace("~", " ").replace("^", "\n") for word in _WORDS.split()})
 

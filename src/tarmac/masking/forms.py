@@ -52,6 +52,11 @@ _ASSIGNED = (
         r"(?i)(token(?!i[sz])[\w-]{0,100}\\?[\"']?\s{0,8}:\s{0,8}\\?[\"']?)"
         rf"{_NO_PROSE}([^\s\"',;&\\]{{6,}})"
     ),
+    # <password>...</password>
+    re.compile(
+        rf"(?i)(<(?:[\w.-]{{1,40}}:)?(?:{_CERTAIN}|{_KEYS}|token(?!i[sz]))[\w.-]{{0,100}}>)"
+        r"([^<>]{1,8192})(?=</)"
+    ),
     # Signatures of requests to Azure, Amazon and Google.
     re.compile(r"(?i)((?<![\w-])sig=)([\w%+/=~.-]{8,})"),
     re.compile(r"(?i)((?<![a-z])signature=)([\w%+/=~.-]{16,})"),

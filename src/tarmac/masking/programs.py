@@ -47,26 +47,33 @@ _PROGRAMS = (
     ("http", _after("-a|--auth", kept=_USER)),
     ("twine", _after("-p")),
     ("wandb", re.compile(rf"(\blogin[ \t]+{_QUOTE})[\w-]{{32,}}")),
+    ("vault", re.compile(rf"(\bvault login[ \t]+{_QUOTE})(?!-)[^\s\"'=]{{8,}}")),
     ("kubectl", _after("--from-literal", kept=r"[\w.-]{1,200}=")),
     ("mc", re.compile(r"(\bmc alias set(?: [^\s]{1,300}){3} )\S+")),
     ("mysql", _after("-p", joined="")),
     ("mariadb", _after("-p", joined="")),
+    ("sqlcmd", _after("-P")),
     ("mongo", _after("-p")),
+    ("cqlsh", _after("-p")),
     ("redis-cli", _after("-a")),
     ("ldap", _after("-w")),
     ("smbclient", _after("-U|--user", kept=r"[^\s%\"']{0,200}%")),
     ("sshpass", _after("-p")),
+    ("plink", _after("-pw")),
+    ("lftp", _after("-u", kept=r"[^\s,\"']{0,200},")),
+    ("ipmitool", _after("-P")),
+    ("racadm", _after("-p")),
     ("zip", _after("-P")),
     ("unzip", _after("-P")),
     ("7z", _after("-p", joined="")),
     ("openssl", _after("-k|-K|-pass(?:in|out)?", kept="(?:pass:)?", joined=" ")),
 )
-_REGISTRY = r"\b(?:docker|podman|nerdctl|buildah|skopeo|crane|helm|oras)\b[^\n]{0,60}?\blogin\b"
+_LOGIN = r"\b(?:docker|podman|nerdctl|buildah|skopeo|crane|helm|oras|az|oc)\b[^\n]{0,60}?\blogin\b"
 # For lines that hold a word, wherever it is.
 _ANYWHERE = (
     # Passwords of URLs are known without the program. A proxy's may have no scheme.
     ("@", re.compile(rf"(?i)((?:proxy|(?<!\S)-x)[ =]{_QUOTE}{_USER})[^\s\"'@/]{{1,200}}(?=@)")),
-    ("login", re.compile(rf"({_REGISTRY}[^\n]{{0,200}}?\s-p[ =]?{_QUOTE})[^\s\"']+")),
+    ("login", re.compile(rf"({_LOGIN}[^\n]{{0,200}}?\s-p[ =]?{_QUOTE})[^\s\"']+")),
     ("creds", _after("--(?:src-|dest-)?creds", kept=_USER)),
     # aws configure set aws_secret_access_key X, npm config set //host/:_authToken X
     (
