@@ -217,6 +217,48 @@ def test_a_warning_in_a_line_of_json_is_a_note(fields, level):
     assert [finding.level for finding in read(json.dumps(fields)).findings] == [level]
 
 
+@pytest.mark.parametrize(
+    ("log", "code", "level"),
+    [
+        (
+            "ValueError: Free memory on device (3.41/79.1 GiB) on startup is less than desired GPU "
+            "memory utilization (0.9, 71.19 GiB).",
+            *("mem-held", "failure"),
+        ),
+        (
+            "RuntimeError: CUDA error: device doesn't have valid Grid license",
+            *("vgpu-unlicensed", "failure"),
+        ),
+        (
+            "RuntimeError: DataLoader worker (pid 2) is killed by signal: Bus error.",
+            *("shm-small", "failure"),
+        ),
+        (
+            "UserWarning: Found GPU0 NVIDIA B200 which is of cuda capability 10.0.",
+            *("arch-unlisted", "warning"),
+        ),
+        (
+            "NVRM: Xid (PCI:0000:01:00): 94, pid=7, name=python3, Contained",
+            *("xid-contained", "warning"),
+        ),
+    ],
+)
+def test_an_exception_is_a_failure_also_where_a_check_only_warns_of_its_cause(log, code, level):
+    assert [(finding.code, finding.level) for finding in read(f"a\n{log}\n").findings] == [
+        (code, level)
+    ]
+
+
+def test_shared_memory_that_is_full_is_no_full_disk():
+    full = "RuntimeError: unable to write to file </torch_1_2>: No space left on device (28)"
+    assert [*found(f"a\n{full}\n")] == ["shm-small"]
+
+
+def test_a_controller_that_does_not_answer_has_refused_no_request():
+    line = "sbatch: error: Batch job submission failed: Unable to contact slurm controller"
+    assert [*found(line)] == ["slurm-silent"]
+
+
 def test_the_end_of_a_process_is_a_failure_where_no_other_is_found():
     ended = "RuntimeError: Engine core initialization failed. See root cause above."
     assert found(f"a\n{ended}\n") == {"process-lost": (2, 2, 1)}

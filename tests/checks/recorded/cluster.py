@@ -27,6 +27,7 @@ RECORDED: dict[str, list[Evidence]] = {
             "RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on "
             "device (28)"
         ),
+        text("OSError: [Errno 28] No space left on device: '/dev/shm/pymp-1x'"),
         Evidence(inventory=machine(limits=Limits(shm_bytes=64 * 2**20))),
     ],
     "memlock": [

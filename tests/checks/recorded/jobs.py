@@ -77,6 +77,18 @@ RECORDED: dict[str, list[Evidence]] = {
             "srun: error: Unable to create step for job 3: More processors requested than permitted"
         ),
         text("sbatch: error: Requested partition configuration not available now"),
+        text(
+            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job "
+            "submit limit, user's size and/or time limits)"
+        ),
+        text(
+            "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing "
+            "or exceeds some limit)"
+        ),
+        text("salloc: error: Unable to allocate resources: Invalid partition name specified"),
+        text("srun: error: Unable to create step for job 7: Requested nodes are busy"),
+        text("sbatch: error: QOSMaxGRESPerUser"),
+        text("sbatch: error: AssocGrpGRES"),
     ],
     "slurm-silent": [
         text("slurm_load_jobs error: Unable to contact slurm controller (connect failure)"),

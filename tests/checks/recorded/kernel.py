@@ -188,6 +188,7 @@ RECORDED["oom-killed"] += [
     text("RuntimeError: DataLoader worker (pid 2155) is killed by signal: Killed. "),
     text("      Reason:       OOMKilled"),
     text("slurmstepd: error: Exceeded job memory limit"),
+    text("slurmstepd: error: StepId=9.0 exceeded memory limit (1000 > 900), being killed"),
     text("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
     text("slurmstepd: error: One or more tasks have been OOM Killed."),
 ]

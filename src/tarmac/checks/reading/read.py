@@ -144,7 +144,8 @@ def _level(code: str, seen: Mapping[str, Seen]) -> Level:
 
 
 def _own_level(failure: Failure, manner: Manner) -> Level:
-    if failure.ended:
+    # An exception ended its program, also where a check of the machine only warns of the cause.
+    if failure.ended or (manner is Manner.RAISED and failure.level == "warning"):
         return "failure"
     # A program that warns goes on; and nobody knows whether the machine of the log has a GPU, which
     # some texts miss where they end no program.

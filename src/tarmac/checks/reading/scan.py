@@ -135,8 +135,9 @@ class Scanner:
                 if event := read_event(here):
                     place_of_mark = min(here.find(mark) for mark in MARKS if mark in here)
                     manner = manner_of(here, place_of_mark)
-                    # The kernel's log has no levels that a program would go on after.
-                    sure = Manner.RAISED if manner else manner
+                    # The kernel's log has no levels that a program would go on after, and each
+                    # event has a level of its own, as nothing in it is raised.
+                    sure = Manner.PRINTED if manner else manner
                     found[event.code] = Seen(line, line, 1, here, event.words, sure)
             elif pattern.ends:
                 self.ended |= dict.fromkeys((sight.code for sight in pattern.sights(here)), line)
