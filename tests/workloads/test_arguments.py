@@ -13,7 +13,7 @@ from torch import nn
 
 import tarmac
 from tarmac.errors import RequestError
-from tarmac.training import build_model
+from tarmac.training import Options, build_model
 from tarmac.workloads import (
     SGD,
     Adadelta,
@@ -22,9 +22,17 @@ from tarmac.workloads import (
     Adamax,
     AdamW,
     Classification,
+    Cosine,
+    CropAndFlip,
+    Ema,
+    Expectation,
     Nadam,
+    ParameterGroup,
+    Plateau,
     Recipe,
     RMSprop,
+    Scale,
+    Steps,
     Workload,
     find_workload,
 )
@@ -78,6 +86,53 @@ def test_an_argument_of_another_library_is_answered_with_ours(call, message):
     assert "It takes: " in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        (Expectation, "atleast", "at_least"),
+        (Scale, "factr", "factor"),
+        (Cosine, "warmups", "warmup"),
+        (Steps, "rato", "ratio"),
+        (Plateau, "patiance", "patience"),
+        (Ema, "deacy", "decay"),
+        (CropAndFlip, "shfit", "shift"),
+        (ParameterGroup, "shedule", "schedule"),
+    ],
+)
+def test_every_part_of_a_workload_names_the_argument_that_is_meant(kind, name, meant):
+    with pytest.raises(TypeError, match=rf"no argument '{name}', did you mean '{meant}'\?"):
+        kind(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("optimizer", "adam", "optimizer is 'adam', expected a value such as Adam(1e-3)"),
+        ("optimizer", torch.optim.Adam, "optimizer is the class Adam, expected a value such as"),
+        ("schedule", "cosine", "schedule is 'cosine', expected a value such as Cosine()"),
+        ("schedule", Cosine, "schedule is the class Cosine, expected a value such as Cosine()"),
+        ("recipe", SGD(0.1), "recipe is SGD(learning_rate=0.1, momentum=0.0, nesterov=False), exp"),
+        ("objective", "mse", "objective is 'mse', expected a value such as Regression"),
+        ("model", nn.Linear(1, 1), None),
+        ("model", "mlp", "model is 'mlp', expected a function that builds a module"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_by_name(field, value, message):
+    part = DIGITS.recipe if field in {"optimizer", "schedule"} else DIGITS
+    if message is None:
+        assert dataclasses.replace(part, **{field: value})
+        return
+    with pytest.raises(RequestError) as caught:
+        dataclasses.replace(part, **{field: value})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Adam, SGD, RMSprop])
+def test_a_number_of_an_optimizer_that_is_none_is_refused_by_name(kind):
+    with pytest.raises(RequestError, match="learning_rate is '1e-3', expected a number"):
+        kind("1e-3")
+
+
 @pytest.mark.parametrize("name", ["batch_size", "epochs", "samples_per_epoch", "cpu_batch_size"])
 @pytest.mark.parametrize("value", [64.0, "64", True, 0])
 def test_counts_of_a_recipe_are_whole_numbers(name, value):
@@ -104,6 +159,17 @@ def test_an_option_of_another_name_or_type_is_a_type_error(options, message):
     with pytest.raises(TypeError) as caught:
         tarmac.train("digits-mlp", **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("option", [field.name for field in dataclasses.fields(Options)])
+def test_every_option_is_refused_by_name_where_its_value_has_another_type(option):
+    with pytest.raises(TypeError, match=rf"^{option} is <object .*>, expected "):
+        tarmac.train("digits-mlp", **{option: object()})
+
+
+def test_a_text_is_no_list_of_trackers():
+    with pytest.raises(TypeError, match="log_to is 'wandb', expected a list of texts"):
+        tarmac.train("digits-mlp", log_to="wandb")
 
 
 @pytest.mark.parametrize("workload", [object(), None, DIGITS.model])

@@ -7,6 +7,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ __all__ = ["CropAndFlip", "MirrorAndShift"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CropAndFlip:
+class CropAndFlip(metaclass=Named):
     """Shifts every image a little, and shows its mirror image in every second epoch.
 
     A random half of the images begins mirrored. Over two epochs a network sees both sides of each
@@ -60,7 +61,7 @@ class CropAndFlip:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MirrorAndShift:
+class MirrorAndShift(metaclass=Named):
     """Six views of an image: as it is, and moved along the diagonal both ways, each mirrored too.
 
     The unmoved ones count half of all (the test-time augmentation of cifar10-airbench).

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tarmac.errors import RequestError
 from tarmac.workloads.monitoring import monitored
-from tarmac.workloads.naming import Named
+from tarmac.workloads.naming import Named, check_kind
 from tarmac.workloads.objectives import Classification, Objective
-from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS
+from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS, Optimizer
 from tarmac.workloads.schedules import Constant, Plateau, Schedule
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tarmac.data import Dataset
     from tarmac.workloads.ema import Ema
     from tarmac.workloads.expectation import Expectation
-    from tarmac.workloads.optimizers import Optimizer
 
 __all__ = [
     "Augment",
@@ -54,7 +53,7 @@ class Preprocess(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Scale:
+class Scale(metaclass=Named):
     """Maps raw values to ``(value * factor - mean) / std``.
 
     Attributes:
@@ -141,7 +140,7 @@ class TestViews(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ParameterGroup:
+class ParameterGroup(metaclass=Named):
     """How some parameters are trained, where that is not as all others.
 
     Attributes:
@@ -207,6 +206,8 @@ class Recipe(metaclass=Named):
     monitor: str | None = None
 
     def __post_init__(self) -> None:
+        check_kind("optimizer", self.optimizer, Optimizer, "Adam(1e-3)")
+        check_kind("schedule", self.schedule, Schedule, "Cosine()")
         for name in ("batch_size", "epochs", "samples_per_epoch", "cpu_batch_size"):
             value = getattr(self, name)
             if value is None:
@@ -338,6 +339,10 @@ class Workload(metaclass=Named):
     initialise_samples: int = 1000
 
     def __post_init__(self) -> None:
+        check_kind("recipe", self.recipe, Recipe, "Recipe(optimizer=Adam(1e-3), ...)")
+        check_kind("objective", self.objective, Objective, 'Regression("mse")')
+        if not callable(self.model):
+            raise RequestError(f"model is {self.model!r}, expected a function that builds a module")
         if self.initialise_samples < 1:
             raise RequestError(
                 f"initialise_samples is {self.initialise_samples}, expected at least 1"

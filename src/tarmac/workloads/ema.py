@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from tarmac.errors import RequestError
+from tarmac.workloads.naming import Named
 
 __all__ = ["Ema"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ema:
+class Ema(metaclass=Named):
     """An exponential moving average of the weights.
 
     ``average = d average + (1 - d) w`` with ``d = min(decay, n / (n + 10))`` where ``n`` averagings

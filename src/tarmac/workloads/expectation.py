@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.runs import bare_name, name_words
+from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
     from tarmac.runs import JudgedBy
@@ -24,7 +25,7 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Expectation:
+class Expectation(metaclass=Named):
     """What a workload is known to reach with its own recipe and data.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Errors for keyword arguments that a class does not have, with the name that it has instead."""
+"""Errors for arguments of another name or kind than a class has, with what is meant instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import difflib
 import inspect
 from typing import Any
 
-__all__ = ["Named"]
+from tarmac.errors import RequestError
+
+__all__ = ["Named", "check_kind"]
 
 # What other libraries call an argument, or where it belongs here.
 _OURS = {
@@ -41,6 +43,13 @@ class Named(type):
         if unknown and not takes_any:
             raise TypeError(_words(cls.__name__, unknown[0], [*parameters.values()][1:]))
         return super().__call__(*args, **kwargs)
+
+
+def check_kind(name: str, value: object, kind: type, example: str) -> None:
+    """Raise a RequestError for a value of another kind than an argument takes."""
+    if isinstance(value, type) or not isinstance(value, kind):
+        shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+        raise RequestError(f"{name} is {shown}, expected a value such as {example}")
 
 
 def _words(kind: str, name: str, parameters: list[inspect.Parameter]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
@@ -49,6 +50,10 @@ class Optimizer(metaclass=Named):
     learning_rate: float
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "float" and not isinstance(value, Real):
+                raise RequestError(f"{field.name} is {value!r}, expected a number")
         if not self.learning_rate > 0:
             raise RequestError(f"learning_rate is {self.learning_rate}, expected above 0")
         for name in ("momentum", "rho", "beta1", "beta2", "momentum_decay"):

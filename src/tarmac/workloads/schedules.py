@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tarmac.errors import RequestError
+from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Constant", "Cosine", "Linear", "OneCycle", "Plateau", "Schedule", "Steps"]
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """Scales the optimizer's learning rate over a training."""
 
@@ -36,7 +38,7 @@ class Constant:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OneCycle:
+class OneCycle(metaclass=Named):
     """Rise linearly to the optimizer's rate, then fall linearly (Smith, arXiv 1708.07120).
 
     Attributes:
@@ -57,7 +59,7 @@ class OneCycle:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Linear:
+class Linear(metaclass=Named):
     """Change linearly, and stay at the end's value from then on.
 
     Attributes:
@@ -80,7 +82,7 @@ class Linear:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cosine:
+class Cosine(metaclass=Named):
     """Rise linearly to the optimizer's rate, then fall along half a cosine (arXiv 1608.03983).
 
     Attributes:
@@ -113,7 +115,7 @@ class Cosine:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Steps:
+class Steps(metaclass=Named):
     """Multiply the rate again and again, each time at a point of the training.
 
     Attributes:
@@ -145,7 +147,7 @@ class Steps:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plateau:
+class Plateau(metaclass=Named):
     """Multiply the rate whenever the loss has ceased to fall, as PyTorch's ReduceLROnPlateau.
 
     The loss is that of validation where samples are held out, or else that of training.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import numbers
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 from tarmac.trackers import check_tracker
 from tarmac.training.shares import MAX_SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tarmac.training.engine.strategy import StrategySpec
     from tarmac.training.plan import Setting
@@ -123,12 +124,14 @@ class Options:
 
 
 # What the types of options are called in messages.
-_KINDS = {
+_KINDS: dict[str, tuple[Any, str]] = {
     "int": (numbers.Integral, "a whole number"),
     "float": (numbers.Real, "a number"),
     "bool": (bool, "True or False"),
     "str": (str, "a text"),
     "None": (type(None), "None"),
+    "Sequence[str]": ((list, tuple), "a list of texts"),
+    "Mapping[str, Setting]": (Mapping, "a mapping of names to values"),
 }
 
 
@@ -141,8 +144,6 @@ def check_types(options: Mapping[str, object]) -> None:
             meant = f", did you mean {nearest[0]!r}?" if nearest else ""
             raise TypeError(f"train() got an unexpected option {name!r}{meant}")
         kinds = [kind.strip() for kind in fields[name].split("|")]
-        if not all(kind in _KINDS for kind in kinds):
-            continue
         is_right = any(isinstance(value, _KINDS[kind][0]) for kind in kinds)
         if not is_right or (isinstance(value, bool) and "bool" not in kinds):
             words = " or ".join(_KINDS[kind][1] for kind in kinds)
