@@ -87,6 +87,24 @@ def test_an_exit_code_that_no_program_has_is_refused(codes, said):
     assert said in message(f"{PROGRAM}retries: {{count: 1, exit_codes: {codes}}}")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "priority: true",
+        "concurrency: true",
+        "retries: {count: true}",
+        "retries: {count: 1, exit_codes: [true]}",
+        "resources: {gpus: true}",
+        "resources: {gpus: {type: a100, count: true}}",
+        "resources: {nodes: true}",
+        "sweep: {repeat: true}",
+        "sweep: {random: {count: true, parameters: {a: [1]}}}",
+    ],
+)
+def test_true_is_no_number_of_a_job(line):
+    assert "True: expected a number, not true or false" in message(f"{PROGRAM}{line}")
+
+
 def test_a_signal_in_exit_codes_is_known_by_both_of_its_numbers():
     assert set(Retries(count=1, exit_codes=(137, 75)).codes) == {137, -9, 75}
     assert set(Retries(count=1, exit_codes=(-15, 255)).codes) == {143, -15, 255}

@@ -46,6 +46,20 @@ def test_a_method_without_parents_does_not_mind_who_survives():
     assert make_request({"workload": "digits-mlp", "method": "random", "retain": 0.0}).retain == 0
 
 
+def test_keys_that_begin_with_x_hold_anchors_in_a_study_and_in_a_space(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text("x-sizes: &sizes [8, 16]\nworkload: digits-mlp\nspace: {hidden: *sizes}\n")
+    assert [*read_request(path, {}).space] == ["hidden"]
+    path.write_text("x-sizes: &sizes [8, 16]\nhidden: *sizes\n")
+    assert [*read_space(path)] == ["hidden"]
+
+
+@pytest.mark.parametrize("field", ["trials", "population", "mutate", "patience", "seed", "devices"])
+def test_true_is_no_number_of_a_study(field):
+    with pytest.raises(RequestError, match=f"{field}: True: expected a number, not true or false"):
+        make_request({"workload": "digits-mlp", field: True})
+
+
 def test_a_file_says_where_it_is_wrong(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text("workload: digits-mlp\nspace:\n  hidden: [16, 32]\nretain: 0.01\n")

@@ -8,14 +8,24 @@ Example:
 """
 
 from tarmac.documents.changes import change_document
-from tarmac.documents.document import Document, Path, Place, show_path
+from tarmac.documents.document import (
+    EXTENSIONS,
+    Document,
+    Path,
+    Place,
+    show_path,
+    without_extensions,
+)
 from tarmac.documents.parsing import parse_document, read_document
 from tarmac.documents.plain import place_in, read_plain
 from tarmac.documents.problems import Problem, problems_of, refuse
 from tarmac.documents.quantities import (
     Bytes,
+    Count,
     Cpus,
+    Number,
     Seconds,
+    Whole,
     parse_bytes,
     parse_cpus,
     parse_seconds,
@@ -24,13 +34,17 @@ from tarmac.documents.toml import parse_toml, read_toml
 from tarmac.documents.writing import dump_document
 
 __all__ = [
+    "EXTENSIONS",
     "Bytes",
+    "Count",
     "Cpus",
     "Document",
+    "Number",
     "Path",
     "Place",
     "Problem",
     "Seconds",
+    "Whole",
     "change_document",
     "dump_document",
     "parse_bytes",
@@ -45,4 +59,5 @@ __all__ = [
     "read_toml",
     "refuse",
     "show_path",
+    "without_extensions",
 ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["Document", "Path", "Place", "show_path"]
+__all__ = ["EXTENSIONS", "Document", "Path", "Place", "show_path", "without_extensions"]
+
+# Of JSON Schema: keys that hold nothing but anchors, as in Compose's and OpenAPI's files.
+EXTENSIONS: Final[dict[str, Any]] = {"patternProperties": {"^x-": True}}
 
 Path = tuple[str | int, ...]
 
@@ -67,6 +70,13 @@ class Document:
             if (column := line[:last].find(part, first)) >= 0:
                 return Place(number, column + 1)
         return start
+
+
+def without_extensions(value: Any) -> Any:
+    """Return a mapping without the keys that begin with ``x-``, anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    return {key: part for key, part in value.items() if not str(key).startswith("x-")}
 
 
 def show_path(path: Sequence[str | int]) -> str:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
-__all__ = ["Bytes", "Cpus", "Seconds", "parse_bytes", "parse_cpus", "parse_seconds"]
+__all__ = [
+    "Bytes",
+    "Count",
+    "Cpus",
+    "Number",
+    "Seconds",
+    "Whole",
+    "parse_bytes",
+    "parse_cpus",
+    "parse_seconds",
+]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _UNITS |= {f"{letter}i": 2 ** (10 * n) for n, letter in enumerate("kmgtp", 1)}
@@ -84,6 +94,16 @@ def parse_seconds(value: Any) -> float:
     return seconds
 
 
+def _no_truth_value(value: Any) -> Any:
+    """Refuse true and false, which Python takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("expected a number, not true or false")  # noqa: TRY004 - pydantic's
+    return value
+
+
 Bytes = Annotated[int, BeforeValidator(parse_bytes, json_schema_input_type=float | str)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_no_truth_value)]
 Cpus = Annotated[float, BeforeValidator(parse_cpus, json_schema_input_type=float | str)]
+Number = Annotated[float, BeforeValidator(_no_truth_value)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=float | str)]
+Whole = Annotated[int, BeforeValidator(_no_truth_value)]

@@ -19,7 +19,16 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from tarmac.documents import Bytes, Cpus, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.documents import (
+    EXTENSIONS,
+    Bytes,
+    Count,
+    Cpus,
+    Number,
+    Seconds,
+    Whole,
+    without_extensions,
+)
 from tarmac.jobs.parts import Name, Part, Text
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.surroundings import (
@@ -75,7 +84,7 @@ class GpuRequest(Part):
     """
 
     type: str = Field(min_length=1)
-    count: float = Field(default=1, gt=0)
+    count: Number = Field(default=1, gt=0)
 
 
 class Resources(Part):
@@ -96,12 +105,12 @@ class Resources(Part):
 
     cpus: Cpus = 1.0
     memory: Bytes | None = None
-    gpus: Annotated[float, WithJsonSchema(_GPUS_SCHEMA)] = Field(default=0, ge=0)
+    gpus: Annotated[Number, WithJsonSchema(_GPUS_SCHEMA)] = Field(default=0, ge=0)
     gpu_type: str = ""
     gpu_memory: Bytes | None = None
     shm: Bytes | None = None
     shares_cpus: bool = False
-    nodes: int = Field(default=1, ge=1)
+    nodes: Count = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -225,9 +234,9 @@ class Retries(Part):
             or -N, whether a shell, a container or the kernel reports it.
     """
 
-    count: int = Field(default=0, ge=0)
+    count: Whole = Field(default=0, ge=0)
     backoff: Seconds = 1.0
-    exit_codes: tuple[int, ...] = ()
+    exit_codes: tuple[Whole, ...] = ()
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -240,10 +249,6 @@ def _retries(value: Any) -> Any:
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-# Keys that hold nothing but anchors, as in Compose's and OpenAPI's files.
-_EXTENSION = "x-"
-
-
 class _Settings(Part):
     """What a job sets for all its tasks, and each task for itself.
 
@@ -253,7 +258,7 @@ class _Settings(Part):
         options: By executor, what only that one understands: ``{slurm: {partition: gpu}}``.
     """
 
-    model_config = ConfigDict(json_schema_extra={"patternProperties": {f"^{_EXTENSION}": True}})
+    model_config = ConfigDict(json_schema_extra=EXTENSIONS)
 
     environment: Environment = SystemEnvironment()
     resources: Resources = Resources()
@@ -265,16 +270,14 @@ class _Settings(Part):
     retries: Annotated[Retries, BeforeValidator(_retries, json_schema_input_type=int | Retries)] = (
         Retries()
     )
-    priority: int = 0
+    priority: Whole = 0
     options: dict[str, dict[str, Any]] = Field(default={})
     sweep: Sweep | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _without_extensions(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {key: part for key, part in value.items() if not str(key).startswith(_EXTENSION)}
+        return without_extensions(value)
 
     @field_validator("env", "secrets")
     @classmethod
@@ -368,7 +371,7 @@ class Job(_Settings):
     after_all: TaskSpec | None = None
     pipeline: dict[str, Any] | None = None
     algorithms: tuple[dict[str, Any], ...] = ()
-    concurrency: int | None = Field(default=None, ge=1)
+    concurrency: Count | None = None
     original: dict[str, Any] = Field(default={}, validation_alias=AliasChoices("original", "kept"))
     refusals: tuple[str, ...] = ()
 

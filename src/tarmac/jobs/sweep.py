@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from tarmac.documents import Count, Whole  # noqa: TC001 - pydantic reads it
 from tarmac.jobs.parts import Part
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class RandomSearch(Part):
         parameters: Lists to choose from, or ranges.
     """
 
-    count: int = Field(ge=1)
-    seed: int = 0
+    count: Count
+    seed: Whole = 0
     parameters: dict[str, Range | Values] = Field(min_length=1)
 
 
@@ -91,7 +92,7 @@ class Sweep(Part):
     zipped: dict[str, Values] = Field(default={}, alias="zip")
     listed: tuple[dict[str, Any], ...] = Field(default=(), alias="list")
     random: RandomSearch | None = None
-    repeat: int | None = Field(default=None, ge=1)
+    repeat: Count | None = None
     files: dict[str, str] = Field(default={})
 
     @model_validator(mode="after")

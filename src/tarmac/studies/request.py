@@ -6,15 +6,26 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    RootModel,
+    ValidationError,
+    model_validator,
+)
 
 from tarmac.documents import (
+    EXTENSIONS,
     Document,
+    Number,
     Problem,
+    Whole,
     parse_seconds,
     problems_of,
     read_document,
     refuse,
+    without_extensions,
 )
 from tarmac.errors import RequestError
 from tarmac.studies.errors import FieldError
@@ -116,16 +127,16 @@ class Request(BaseModel):
         storage: An Optuna URL; by default a journal in the study's directory.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=EXTENSIONS)
 
     workload: str
     method: str = "evolve"
-    generations: int | None = None
-    population: int = 20
-    retain: float = 0.4
-    random_select: float = 0.1
-    mutate: float = 0.2
-    trials: int | None = None
+    generations: Whole | None = None
+    population: Whole = 20
+    retain: Number = 0.4
+    random_select: Number = 0.1
+    mutate: Number = 0.2
+    trials: Whole | None = None
     budget: Annotated[
         float | None, BeforeValidator(_seconds, json_schema_input_type=float | str | None)
     ] = None
@@ -135,17 +146,22 @@ class Request(BaseModel):
         tuple[str, ...], BeforeValidator(_names, json_schema_input_type=str | tuple[str, ...])
     ] = ()
     prune: str = "none"
-    confirm: int = 0
-    epochs: int | None = None
+    confirm: Whole = 0
+    epochs: Whole | None = None
     monitor: str | None = None
-    patience: int | None = None
-    train_size: int | None = None
-    validation_size: int | None = None
+    patience: Whole | None = None
+    train_size: Whole | None = None
+    validation_size: Whole | None = None
     validation_split: Literal["auto", "random", "last", "own"] = "auto"
-    seed: int = 0
-    devices: str | int = "auto"
-    workers: int | None = None
+    seed: Whole = 0
+    devices: str | Whole = "auto"
+    workers: Whole | None = None
     storage: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_extensions(cls, value: Any) -> Any:
+        return without_extensions(value)
 
     @property
     def survivors(self) -> int:
@@ -224,7 +240,7 @@ def read_space(path: Path) -> dict[str, ParameterText]:
     if not isinstance(document.value, dict):
         raise RequestError(f"{path}:1:1: is no space, expected parameters and their values")
     try:
-        return _SpaceFile.model_validate(document.value).root
+        return _SpaceFile.model_validate(without_extensions(document.value)).root
     except ValidationError as error:
         raise refuse(document, problems_of(error, document, _SpaceFile)) from error
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from tarmac.documents import Seconds  # noqa: TC001 - pydantic reads it
+from tarmac.documents import Seconds, Whole  # noqa: TC001 - pydantic reads them
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RayOptions(BaseModel):
     labels: dict[str, str] = Field(default_factory=dict)
     spread: bool = False
     autoscaling: bool = False
-    max_pending: int = Field(default=100, ge=1, le=10_000)
+    max_pending: Whole = Field(default=100, ge=1, le=10_000)
     pending_limit: Seconds | None = None
     work: str = "shared"
     check: Annotated[Literal["quick", "off"], BeforeValidator(_switch)] = "off"

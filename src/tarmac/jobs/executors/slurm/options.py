@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from tarmac.documents import Bytes, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.documents import Bytes, Seconds, Whole  # noqa: TC001 - pydantic reads them
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class SlurmOptions(JobOptions):
     """
 
     gpu_type: str = ""
-    per_job: int = Field(default=1, ge=1, le=1000)
+    per_job: Whole = Field(default=1, ge=1, le=1000)
     pending_limit: Seconds | None = None
     requeue_on_timeout: bool = False
     work: str = "shared"
