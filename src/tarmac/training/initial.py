@@ -147,6 +147,8 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
             names = [name for name in file.keys() if name.startswith(before)]  # noqa: SIM118
             return {name.removeprefix(before): file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, ValueError) as error:
+        if other := _other_kind(path):
+            raise TarmacError(f"weights {path} are {other}") from None
         raise TarmacError(
             f"weights {path} cannot be read: {getattr(error, 'strerror', None) or error}",
             hint=way_around_damage(path),
@@ -158,14 +160,27 @@ _OTHER_KINDS = {
     b"<": "an HTML page or XML: a login or an error of the server that it came from",
     b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself: git lfs pull",
     b"{": "JSON, which holds no weights",
+    b"\x89HDF": "HDF5, as Keras saves weights",
+    b"GGUF": "GGUF, as llama.cpp reads it",
+    b"\x1f\x8b": "compressed by gzip; unpack it first",
 }
+# How files of ``torch.save`` begin: an archive, or a pickle.
+_PICKLES = (b"PK", b"\x80")
 
 
 def _other_kind(path: Path) -> str | None:
-    """Return what a file is that no program has saved weights in; None where that is not known."""
-    with path.open("rb") as file:
-        head = file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return next((kind for start, kind in _OTHER_KINDS.items() if head.startswith(start)), None)
+    """Return what a file that cannot be read is instead of weights; None where it may be some."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError:
+        return None
+    if not head:
+        return "an empty file"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    kinds = (kind for start, kind in _OTHER_KINDS.items() if text.startswith(start))
+    is_pickled = path.suffix == ".safetensors" or head.startswith(_PICKLES)
+    return next(kinds, None if is_pickled else "no file of torch.save")
 
 
 def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
@@ -173,7 +188,7 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if other := _other_kind(path):
-            raise TarmacError(f"weights {path} are {other}") from error
+            raise TarmacError(f"weights {path} are {other}") from None
         raise RequestError(
             f"weights {path} hold more than tensors, which would run code when it is read",
             hint="Save the weights alone: torch.save(model.state_dict(), FILE)",
