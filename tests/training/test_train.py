@@ -443,6 +443,29 @@ def test_a_model_that_does_not_fit_its_data_is_refused(tmp_path, model, message)
         tarmac.train(custom(model=model), output=tmp_path)
 
 
+class InParts(torch.nn.Sequential):
+    """Returns logits among other things."""
+
+    def __init__(self, kind):
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+        self.kind = kind
+
+    def forward(self, inputs):
+        hidden, logits = inputs.float(), super().forward(inputs)
+        return (
+            {"hidden": hidden, "out": logits} if self.kind is dict else self.kind([logits, hidden])
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [(dict, "output['out']"), (tuple, "output[0]"), (list, "output[0]")]
+)
+def test_a_model_that_returns_logits_in_parts_is_told_which_part_they_are(tmp_path, kind, part):
+    with pytest.raises(RequestError, match=f"returns a {kind.__name__} for 2 samples") as caught:
+        tarmac.train(custom(model=lambda: InParts(kind)), output=tmp_path)
+    assert caught.value.hint == f"Return them alone: return {part}"
+
+
 def test_a_model_too_large_for_memory_is_refused(tmp_path):
     mine = custom(
         model=lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10**12))

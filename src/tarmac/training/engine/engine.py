@@ -404,12 +404,13 @@ class Engine:
                 torch.cuda.synchronize(replica.device)
 
 
-def check_finite(score: Score, epoch: int, find: Callable[[], str | None]) -> None:
+def check_finite(score: Score, epoch: int, precision: str, find: Callable[[], str | None]) -> None:
     """Raise a TarmacError where a training has diverged.
 
     Args:
         score: Of the training set.
         epoch: From 1, for the message.
+        precision: What it computes in.
         find: Called there: says where it did, or None where that cannot be known.
     """
     if not torch.isfinite(torch.tensor(score.loss)):
@@ -417,5 +418,7 @@ def check_finite(score: Score, epoch: int, find: Callable[[], str | None]) -> No
         raise TarmacError(
             f"the loss is {score.loss} in epoch {epoch}: the training has diverged"
             + (f" ({place})" if place else ""),
-            hint="Try a lower --lr, or --precision fp32.",
+            hint="Try a lower --lr."
+            if precision in {"fp32", "fp64"}
+            else "Try a lower --lr, or --precision fp32.",
         )

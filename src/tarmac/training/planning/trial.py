@@ -21,6 +21,8 @@ from tarmac.training.planning.vocabulary import check_next_tokens, check_tokens
 from tarmac.workloads import Classification, NextToken
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import nn
 
     from tarmac.data import Dataset
@@ -114,19 +116,29 @@ def first_samples(workload: Workload, dataset: Dataset) -> tuple[int, Any, Any]:
     return count, workload.recipe.preprocess(raw, training=False, dtype=torch.float32), targets
 
 
+def _logits_in(output: Any, expected: list[int | None]) -> str | None:
+    """Return the statement that returns the part of an output that has the shape of logits."""
+    if hasattr(output, "logits"):
+        return "return output.logits"
+    parts: Iterable[tuple[Any, Any]] = output.items() if isinstance(output, Mapping) else ()
+    if isinstance(output, tuple | list):
+        parts = enumerate(output)
+    fitting = (key for key, part in parts if list(getattr(part, "shape", ())) == expected)
+    return next((f"return output[{key!r}]" for key in fitting), None)
+
+
 def _check_output(
     workload: Workload, dataset: Dataset, output: Any, targets: Any, count: int
 ) -> None:
     """Raise a RequestError where the objective cannot be computed of what the model returns."""
     if isinstance(workload.objective, Classification):
         expected = [count, dataset.num_classes]
-        shape = list(getattr(output, "shape", ())) or type(output).__name__
+        shape = list(getattr(output, "shape", ()))
         if shape != expected:
+            returned = f"shape {shape}" if shape else f"a {type(output).__name__}"
             raise RequestError(
-                f"the model returns shape {shape} for {count} samples, expected logits {expected}",
-                hint="Return them alone: return output.logits"
-                if hasattr(output, "logits")
-                else None,
+                f"the model returns {returned} for {count} samples, expected logits {expected}",
+                hint=(logits := _logits_in(output, expected)) and f"Return them alone: {logits}",
             )
     scoring = Scoring(workload.objective)
     weights = None if dataset.train.weights is None else torch.ones(count)

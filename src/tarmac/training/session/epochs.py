@@ -186,7 +186,9 @@ class _Session:
                 self._save(epoch, done.num_steps)
                 return None
             if self.team.is_main:
-                check_finite(done.score, epoch + 1, partial(self._where_diverged, epoch))
+                check_finite(
+                    done.score, epoch + 1, str(plan.precision), partial(self._where_diverged, epoch)
+                )
             if epoch * plan.num_steps + wanted == plan.steps:
                 self._end_trial(epoch, done, is_first=epoch == first_epoch)
                 return _Ended(f"a trial of {plan.steps} steps, as asked")
