@@ -65,9 +65,10 @@ def test_a_torch_optimizer_is_shown_by_its_name(tarmac, tmp_path):
     )
     _, out, _ = tarmac("train", "mine.py:workload")
     assert "torch.optim.RAdam, rate 0.001" in out
-    code, _, err = tarmac("train", "mine:workload")
-    assert code == 2
-    assert "did you mean 'mine.py:workload'?" in err
+    for reference in ("mine:workload", "./mine:workload", "mine.workload"):
+        code, _, err = tarmac("train", reference)
+        assert code == 2
+        assert "mine.py:workload'?" in err
 
 
 def test_the_list_has_a_line_for_each_workload_and_the_settings_of_a_named_one(tarmac):

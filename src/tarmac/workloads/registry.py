@@ -92,9 +92,10 @@ def _unknown(reference: str) -> RequestError:
             f"workload {reference!r} names a file only",
             hint=f"Name the workload in it too: {reference}:workload",
         )
-    module, _, attribute = reference.partition(":")
-    file = f"{module.replace('.', '/')}.py"
-    if attribute and Path(file).is_file():
+    module, _, attribute = reference.rpartition(":" if ":" in reference else ".")
+    files = (f"{module}.py", f"{module.replace('.', '/')}.py")
+    file = next((file for file in files if Path(file).is_file()), None)
+    if file is not None:
         return RequestError(
             f"unknown workload {reference!r}, did you mean {f'{file}:{attribute}'!r}?",
             hint="A workload of a file is named by the file's path.",
