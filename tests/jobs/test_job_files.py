@@ -204,6 +204,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ),
         ("a: &a {<<: *a}", "nested too deeply, or within itself"),
         ("a: {<<: {[b]: 1}}", "job.yaml:1:10: a key is a list or a mapping"),
+        ("name: a\ncommand: {{ n }}", "A text that begins with a brace needs quotes"),
     ],
 )
 def test_a_mistake_is_shown_where_it_is(text, said):

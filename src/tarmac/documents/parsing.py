@@ -121,7 +121,12 @@ class _Builder:
         merged: dict[int, Mapping] = {}
         for key, value in node.pairs:
             if not isinstance(key, Scalar):
-                raise self._error(key, "a key is a list or a mapping, expected a text")
+                hint = "A text that begins with a brace needs quotes, such as '{{ name }}'."
+                raise self._error(
+                    key,
+                    "a key is a list or a mapping, expected a text",
+                    hint=hint if isinstance(key, Mapping) else None,
+                )
             if key.tag != _MERGE:
                 pairs.append((key, value))
                 continue
@@ -180,8 +185,9 @@ class _Builder:
         except UnicodeDecodeError as error:
             raise self._error(node, "half of a character is there, \\ud800 to \\udfff") from error
 
-    def _error(self, node: Node, message: str) -> RequestError:
-        return RequestError(f"{self._name}:{node.place.line}:{node.place.column}: {message}")
+    def _error(self, node: Node, message: str, hint: str | None = None) -> RequestError:
+        place = f"{self._name}:{node.place.line}:{node.place.column}"
+        return RequestError(f"{place}: {message}", hint=hint)
 
 
 def _shown(value: str) -> str:
