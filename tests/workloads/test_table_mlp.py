@@ -63,3 +63,10 @@ def test_whole_numbers_that_are_no_classes_are_values():
     network = model(sample_shape=(1,), target_shape=(), hidden=4)
     standardise(network, torch.ones(2, 1), targets=torch.tensor([10, 30]))
     assert (network.target_mean.item(), network.target_std.item()) == (20, 10)
+
+
+def test_values_by_name_are_answered_with_table_mlp_where_classes_are_expected():
+    with pytest.raises(RequestError) as caught:
+        tarmac.train("mlp", settings={"dataset": "diabetes"})
+    hint = "A table of values: tarmac train table-mlp --set dataset=diabetes"
+    assert caught.value.hint == hint

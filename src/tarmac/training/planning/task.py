@@ -26,9 +26,10 @@ def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
     if is_classification and dataset.num_classes is None:
         raise RequestError(
             f"{workload.name} tells classes apart, and {dataset.name} does not say how many",
-            hint="Give Dataset(..., num_classes=N), or the workload another objective, such as "
-            "objective=Regression().\n"
-            f"A table of values: tarmac train table-mlp --set dataset={quoted(dataset.name)}",
+            hint=f"A table of values: tarmac train table-mlp --set dataset={quoted(dataset.name)}"
+            if isinstance(workload.dataset, str)
+            else "Give Dataset(..., num_classes=N), or the workload another objective, such as "
+            "objective=Regression().",
         )
     if workload.recipe.label_smoothing and not is_classification:
         raise RequestError(
