@@ -34,6 +34,15 @@ def test_a_batch_above_the_data_and_a_loss_no_better_than_guessing_are_noted(tar
     assert "is no better than guessing among 10 classes, 2.3026" in out
 
 
+@pytest.mark.parametrize(("rate", "is_noted"), [("1e-9", True), ("1e-2", False)])
+def test_a_regression_whose_loss_hardly_falls_is_noted(tarmac, rate, is_noted):
+    code, out, _ = tarmac(
+        "train", "diabetes-mlp", "--epochs", "3", "--lr", rate, "--set", "dropout=0"
+    )
+    assert code == 0
+    assert ("% in 3 epochs: try another --lr" in out) == is_noted
+
+
 @pytest.mark.parametrize(("last", "is_noted"), [("Softmax(1)", True), ("LogSoftmax(1)", False)])
 def test_a_model_that_ends_in_softmax_is_noted(tarmac, tmp_path, last, is_noted):
     (tmp_path / "mine.py").write_text(

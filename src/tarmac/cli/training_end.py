@@ -63,8 +63,8 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
             click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
         if record.configuration.get("steps") is None:
             _say_result(record, _weights(run))
-        if (guessing := _no_better_than_guessing(record)) is not None:
-            click.secho(guessing, fg="yellow")
+        if (note := _no_better_than_guessing(record) or _hardly_fallen(run)) is not None:
+            click.secho(note, fg="yellow")
         if (best := record.best) is not None:
             name = name_words(best.metric)
             click.echo(f"best in epoch {best.epoch}: {name} {best.value:.4f}, kept in {best.file}")
@@ -82,6 +82,22 @@ def _no_better_than_guessing(record: RunRecord) -> str | None:
     return (
         f"note: the training loss {score_text(loss)} is no better than guessing among "
         f"{counted(classes, 'class')}, {math.log(classes):.4f}: try a smaller --lr, or more epochs"
+    )
+
+
+def _hardly_fallen(run: Run) -> str | None:
+    """Return a note where a regression that began from drawn weights learns nothing."""
+    configuration, losses = run.record.configuration, [row["loss"] for row in run.history]
+    kind = (configuration.get("objective") or {}).get("kind")
+    if kind != "Regression" or configuration.get("init_from") is not None or len(losses) < 3:
+        return None
+    percent = 100 * (1 - losses[-1] / losses[0]) if losses[0] else 100.0
+    if percent >= 1:
+        return None
+    change = f"fell by {percent:.2f} %" if percent >= 0 else f"rose by {-percent:.2f} %"
+    return (
+        f"note: the training loss {change} in {len(losses)} epochs: try another --lr, or scale "
+        "the targets to about 1"
     )
 
 
