@@ -166,6 +166,9 @@ def test_many_classes_are_noted_and_few_are_not(tmp_path, root):
     record, _ = taken(numbered(path, 300, lambda n: n % 30), root, targets=("y",))
     assert "30 different whole numbers in 300 samples were taken as classes" in record.notes[0]
     assert taken(numbered(path, 300, lambda n: n % 10), root, targets=("y",))[0].notes == ()
+    record, _ = taken(numbered(path, 12), root, targets=("y",))
+    assert "12 different whole numbers in 12 samples were taken as classes" in record.notes[0]
+    assert taken(numbered(path, 12, lambda n: n % 3), root, targets=("y",))[0].notes == ()
 
 
 def test_labels_written_as_floats_are_noted_and_taken_as_classes_when_told(tmp_path, root):

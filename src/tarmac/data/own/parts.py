@@ -189,7 +189,9 @@ def refuse_as_classes(
 
 def note_on_classes(num_classes: int, num_samples: int, where: str) -> tuple[str, ...]:
     """Say of whole numbers that were taken as many classes that they may be values."""
-    if num_classes <= max(_FEW_CLASSES, num_samples**0.5):
+    # In a small table, classes of fewer than two samples are as doubtful.
+    few = min(_FEW_CLASSES, num_samples / 2)
+    if num_classes <= max(few, num_samples**0.5):
         return ()
     return (
         f"{where}: {num_classes:,} different whole numbers in {num_samples:,} samples were taken "
