@@ -98,6 +98,25 @@ def test_a_training_does_not_go_on_from_a_damaged_checkpoint_and_says_how_to(run
     assert tarmac.resume(run.path).record.status == "completed"
 
 
+def test_a_later_attempt_of_a_task_goes_on_from_the_checkpoint_before_a_damaged_one(
+    run, monkeypatch
+):
+    monkeypatch.setenv("TARMAC_LAUNCH", "the-task")
+    newest = max(run.checkpoints.glob("epoch-*"))
+    flip(newest)
+    run.model.unlink()
+    run.update(status="interrupted", launch="the-task")
+    with pytest.warns(
+        UserWarning, match=f"{newest.name} is damaged.* kept as {newest.name}.damaged"
+    ):
+        again = tarmac.train(
+            "digits-mlp", epochs=2, train_size=64, validation_size=32, output=run.path.parent
+        )
+    assert (again.path, again.record.status) == (run.path, "completed")
+    assert [row["epoch"] for row in again.history] == [1, 2]
+    assert newest.with_name(f"{newest.name}.damaged").is_file()
+
+
 def test_damaged_weights_are_not_scored_asked_or_begun_from(run):
     flip(run.model)
     says = rf"{run.model.name} cannot be read: its checksum is (.|\n)*\nrm {run.model}$"

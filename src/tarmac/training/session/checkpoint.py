@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 
 from tarmac.distribution import upgrade_hint
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
     parse_json,
     remove_tree,
@@ -47,6 +48,7 @@ __all__ = [
     "portable",
     "read_checkpoint",
     "remove_older",
+    "set_damaged_aside",
     "write_checkpoint",
 ]
 
@@ -55,6 +57,9 @@ _VERSION = 1
 _WHOLE = ".safetensors"
 
 _BEST = "best"
+
+# Ends the name of a damaged checkpoint that is set aside.
+_DAMAGED = ".damaged"
 
 # One more than needed, in case the newest is damaged on its disk.
 _NUM_KEPT = 2
@@ -171,6 +176,27 @@ def portable(tensor: torch.Tensor) -> torch.Tensor:
 def newest_checkpoint(directory: Path) -> Path | None:
     """Return the newest checkpoint's path, or None where there is none yet."""
     return max(_found(directory), default=None)
+
+
+def set_damaged_aside(directory: Path) -> None:
+    """Rename the newest checkpoints while they are damaged, for attempts that nobody watches.
+
+    Each would fail by the same file; so they go on from the one before it, and warn.
+    """
+    while (newest := newest_checkpoint(directory)) is not None:
+        try:
+            epoch_of(newest)
+        except TarmacError as error:
+            aside = newest.with_name(newest.name + _DAMAGED)
+            # Another process of the attempt may have renamed it.
+            with contextlib.suppress(FileNotFoundError):
+                newest.rename(aside)
+                text = (
+                    f"{error.message}; it is kept as {aside.name}, and the one before it is taken"
+                )
+                warnings.warn(text, stacklevel=2)
+        else:
+            return
 
 
 def read_checkpoint(path: Path, workload: str) -> TrainingState:

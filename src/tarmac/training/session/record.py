@@ -27,7 +27,7 @@ from tarmac.training.planning.devices import devices_again
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.session.best import find_best
-from tarmac.training.session.checkpoint import portable
+from tarmac.training.session.checkpoint import portable, set_damaged_aside
 from tarmac.training.session.origin import begin_from
 from tarmac.training.session.utilization import model_flops_utilization
 from tarmac.training.tensor_files import write_tensors
@@ -124,6 +124,8 @@ def create_run(
 def find_begun(launch: str, output: str | Path | None) -> Run | None:
     """Find the run that a launch has made, should its processes have been started before.
 
+    Its newest checkpoint is whole, as damaged ones are set aside.
+
     Args:
         launch: Which; None is found where it is empty.
         output: Where it made the run; by default `runs.default_output`.
@@ -131,7 +133,10 @@ def find_begun(launch: str, output: str | Path | None) -> Run | None:
     if not launch:
         return None
     found, _ = runs.list_runs(Path(output) if output is not None else None)
-    return next((run for run in found if run.record.launch == launch), None)
+    begun = next((run for run in found if run.record.launch == launch), None)
+    if begun is not None:
+        set_damaged_aside(begun.checkpoints)
+    return begun
 
 
 def plan_of(
