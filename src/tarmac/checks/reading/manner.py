@@ -134,7 +134,8 @@ _BOLD = re.compile(r"(?<!\*)\*\*(?!\*)")
 _CALLED = re.compile(r"\b[a-z_][\w.]{0,60}\((?:\w{1,30}=)?[rbfu]?[\"']")
 # A text among others of a list, or the value of a setting that looks for texts.
 _LISTED = re.compile(
-    r"(?:[\[({,]\s{0,20}|^\s{1,80})[rbfu]{0,2}[\"']$|\b(?:in|if|==)\s{1,4}[\"']?$"
+    r"(?:[\[({,]\s{0,20}|^\s{1,80})[rbfu]{0,2}[\"']$|^\s{0,80}-\s{1,4}[\"'][^\"']{0,80}$"
+    r"|\b(?:in|if|==)\s{1,4}[\"']?$"
     r"|\becho\s{1,4}(?:[\"'][^|;&\"']{0,60})?$|https?://[^\s\"'<>]{0,300}$"
 )
 # A number and a name before a text, as in a table of errors.
