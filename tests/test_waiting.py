@@ -7,6 +7,7 @@ import asyncio
 import itertools
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,14 +70,21 @@ def test_waiting_ends_at_once_where_nothing_can_come_any_more(load):
         wait_until(lambda: False, "the moon", seconds=600, unless=lambda: 7)
 
 
-def test_a_machine_that_becomes_busy_meanwhile_gets_the_longer_limit(load):
-    looks = itertools.count()
+def test_a_machine_that_becomes_busy_meanwhile_gets_the_longer_limit(load, monkeypatch):
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
     def look() -> bool:
         load(40, 0)
-        return next(looks) > 3
+        return now > 100
 
-    assert wait_until(look, "the last look", seconds=0.02)
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    assert wait_until(look, "the last look", seconds=10)
+    with pytest.raises(AssertionError, match="waited 200 s in vain"):
+        wait_until(lambda: False, "the moon", seconds=10)
 
 
 def test_a_test_on_a_busy_machine_gets_a_longer_limit_of_its_own(load, monkeypatch, request):
@@ -113,6 +121,28 @@ def test_no_test_sleeps_but_by_the_one_module_that_waits():
     assert all(sleeps(path) for path in paced)
     others = (path for path in tests.rglob("*.py") if path not in paced)
     assert [place for path in others for place in sleeps(path)] == []
+
+
+# Calls that wait themselves, for bytes or a message.
+READS = {"hear", "read", "recv"}
+
+
+def spins(path):
+    loops = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.While))
+    return [
+        f"{path}:{loop.lineno}"
+        for loop in loops
+        if all(isinstance(part, ast.Pass) for part in loop.body)
+        and not READS & {n.attr for n in ast.walk(loop.test) if isinstance(n, ast.Attribute)}
+    ]
+
+
+def test_no_test_spins_until_something_is_so(tmp_path):
+    example = tmp_path / "example.py"
+    example.write_text("while not done():\n    pass\nwhile socket.recv(9):\n    pass\n")
+    assert spins(example) == [f"{example}:1"]
+    tests = Path(__file__).parent.rglob("*.py")
+    assert [place for path in tests for place in spins(path)] == []
 
 
 # What differs from process to process.

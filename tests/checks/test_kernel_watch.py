@@ -10,6 +10,7 @@ import pytest
 
 from tarmac.checks import KernelWatch
 from tarmac.machine import XidSeen
+from waiting import wait_until
 
 _LONG_S = 60.0
 _XID_94 = (
@@ -104,8 +105,7 @@ def test_the_journal_is_read_every_half_a_minute_and_never_waited_for(tmp_path):
     now[0] = 3630.0
     assert watch.new() == ()
     may_answer.set()
-    while not (news := watch.new()):
-        pass
+    news = wait_until(watch.new, "the line of the journal")
     assert [(one.number, one.pid) for one in news] == [(31, 7)]
     assert not asked.acquire(blocking=False)
     watch.close()

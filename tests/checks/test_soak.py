@@ -23,6 +23,7 @@ from tarmac.checks.frameworks import PROBES
 from tarmac.checks.soaked import watched_gpus
 from tarmac.machine import Gpu
 from tarmac.processes.handles import has_ended
+from waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -281,8 +282,7 @@ def test_a_soak_that_nobody_waits_for_ends_by_itself(soaking):
     running.wait_for("memory")
     worker = running.worker()
     running.popen.kill()
-    while not has_ended(worker.pid):
-        psutil.wait_procs([worker], timeout=0.1)
+    wait_until(lambda: has_ended(worker.pid), "the end of the worker", seconds=120)
 
 
 def test_a_short_soak_passes_and_says_what_it_has_compared():

@@ -18,6 +18,7 @@ from tarmac.files import (
     parse_line,
     read_lines,
 )
+from waiting import wait_until
 
 
 @each_name
@@ -69,11 +70,11 @@ def test_a_writer_that_is_killed_leaves_whole_lines_for_the_next(tmp_path):
         "while True: append_lines(pathlib.Path(sys.argv[1]), [{'text': 'x' * 5000}] * 9)\n"
     )
     path = tmp_path / "journal"
-    writer = subprocess.Popen([sys.executable, "-c", program, str(path)])
-    while not path.exists() or path.stat().st_size < 10**6:
-        pass
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
+    with subprocess.Popen([sys.executable, "-c", program, str(path)]) as writer:
+        wait_until(
+            lambda: path.exists() and path.stat().st_size >= 10**6, "a MB", unless=writer.poll
+        )
+        writer.send_signal(signal.SIGKILL)
     append_lines(path, [{"end": True}])
     found = read_lines(path)
     assert found.values[-1] == {"end": True}

@@ -28,6 +28,7 @@ from tarmac.jobs import (
 )
 from tarmac.processes.handles import has_ended
 from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
+from waiting import wait_until
 
 
 def local(base: Path) -> LocalExecutor:
@@ -159,11 +160,9 @@ def test_a_stop_after_the_end_of_a_program_leaves_it_its_success(executor, attem
     (attempt,) = attempts("{name: x, command: 'echo $$'}")
     assert begin(executor, attempt)
     printed = attempt.directory / "stdout"
-    while not printed.read_text():
-        pass
+    wait_until(printed.read_text, "the number of its program")
     # Its own parent waits for it, so it is there until the executor looks.
-    while not has_ended(int(printed.read_text())):
-        pass
+    wait_until(lambda: has_ended(int(printed.read_text())), "the end of its program")
     executor.stop()
     (end,) = executor.wait(60)
     assert end.outcome == "succeeded"

@@ -39,6 +39,7 @@ from tarmac.jobs.journal import Journal
 from tarmac.jobs.pauses import disturbed_pause_s
 from tarmac.node import AttemptRecord, attempt_file
 from tarmac.runs import Catalogue
+from waiting import wait_until
 
 
 class Watcher(Silent):
@@ -380,8 +381,8 @@ def test_a_runner_elsewhere_whose_lease_stands_still_is_gone(detached, engine, l
     watch = LeaseWatch()
     status = read_status(detached.path, watch)
     assert (status.state, status.elsewhere.host) == ("running", "elsewhere")
-    while (status := read_status(detached.path, watch)).state == "running":
-        pass
+    wait_until(lambda: read_status(detached.path, watch).state != "running", "the lease's end")
+    status = read_status(detached.path, watch)
     assert (status.state, status.elsewhere) == ("detached", None)
     # Whoever goes on with the run takes the lease over.
     engine.life = succeeds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tarmac.machine import HostReader
+from waiting import wait_until
 
 _GIB = 2**30
 
@@ -83,9 +84,10 @@ def test_without_limits_the_machine_is_what_may_be_used(host):
     assert first.memory_total_bytes is not None
     assert 0 < (first.memory_used_bytes or 0) < first.memory_total_bytes
     # Until the machine's clock has counted.
-    while (ratio := host(0, {}).cpu_ratio) is None:
-        pass
-    assert 0 <= ratio <= 1
+    counted = wait_until(
+        lambda: [seen for seen in [host(0, {})] if seen.cpu_ratio is not None], "a ratio"
+    )
+    assert 0 <= counted[0].cpu_ratio <= 1
 
 
 def test_a_quota_that_comes_or_goes_has_no_ratio_at_first(host):

@@ -133,8 +133,7 @@ def test_a_command_gets_each_event_once_as_json(tmp_path):
 def until_said(alerts) -> str:
     """Take what says nothing new until the command has ended."""
     alerts.take(SNAPSHOT)
-    while not (problem := alerts.take(SNAPSHOT)):
-        pass
+    problem = wait_until(lambda: alerts.take(SNAPSHOT), "the end of the command")
     alerts.close()
     return problem
 
@@ -183,8 +182,10 @@ class Endless:
 def test_what_is_wrong_with_an_alert_is_shown_with_the_snapshot():
     alerts = Alerts([("finding", "kill -TERM $$")], idle_after_s=600.0, clock=no_time)
     feed = TappedFeed(Endless(), [alerts])
-    while len((host := feed.next().hosts[0]).findings) == len(HOST.findings):
-        pass
+    (host,) = wait_until(
+        lambda: [h for h in feed.next().hosts if len(h.findings) > len(HOST.findings)],
+        "the finding of the alert",
+    )
     feed.close()
     assert host.findings[-1].code == "outlet"
     assert host.findings[-1].text == "--on finding: its command was ended by SIGTERM"

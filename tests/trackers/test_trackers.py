@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tarmac.distribution import MissingExtraError
 from tarmac.errors import RequestError, TarmacError
 from tarmac.trackers import InThread, TrackedRun, check_tracker, open_tracker
 from tarmac.training import resume, train
+from waiting import wait_until
 
 # Of LevelDB's log format: the size of its blocks, and the kinds of a record that end one.
 _BLOCK, _WHOLE, _LAST = 32768, 1, 4
@@ -100,9 +100,7 @@ def test_weights_and_biases_keeps_a_run_offline(tmp_path, monkeypatch, capfd):
     tracker.end("completed", {"test_accuracy": 0.75})
     assert tracker.problem == ""
     # Its service writes in a process of its own, which may still be at it.
-    end = time.monotonic() + 60
-    while "status" not in points_of(tmp_path)[1] and time.monotonic() < end:
-        pass
+    wait_until(lambda: "status" in points_of(tmp_path)[1], "its status")
     rows, summary = points_of(tmp_path)
     assert [(row["_step"], row["loss"]) for row in rows] == [("1", "0.5"), ("2", "0.25")]
     assert summary["test_accuracy"] == "0.75"
@@ -118,9 +116,7 @@ def test_weights_and_biases_keeps_what_comes_in_any_order(tmp_path, monkeypatch)
     for number in (2, 0, 1):
         tracker.log(number, {"loss": 0.5})
     tracker.end("completed", {})
-    end = time.monotonic() + 60
-    while "status" not in points_of(tmp_path)[1] and time.monotonic() < end:
-        pass
+    wait_until(lambda: "status" in points_of(tmp_path)[1], "its status")
     assert [row["number"] for row in points_of(tmp_path)[0]] == ["2", "0", "1"]
 
 
@@ -144,9 +140,7 @@ def test_a_training_that_is_resumed_goes_on_with_its_run_at_weights_and_biases(
     name = f"run-{first.record.id}.wandb"
     kept = [Path(run.record.tracked["wandb"]) / name for run in (first, second)]
     assert kept[0] != kept[1]
-    end = time.monotonic() + 60
-    while "status" not in points_in(kept[1])[1] and time.monotonic() < end:
-        pass
+    wait_until(lambda: "status" in points_in(kept[1])[1], "its status")
     steps = [[row["_step"] for row in points_in(path)[0] if "accuracy" in row] for path in kept]
     assert steps == [["1", "2"], ["3"]]
 

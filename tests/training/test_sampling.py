@@ -23,6 +23,7 @@ from tarmac.training.session.gpu_meter import GpuMeter
 from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.utilization import model_flops_utilization
 from tarmac.workloads import find_workload
+from waiting import wait_until
 
 MACHINES = Path(__file__).parents[1] / "checks" / "machines"
 
@@ -168,8 +169,7 @@ def test_a_gpu_that_is_lost_has_gaps_and_keeps_what_it_had_used(tmp_path):
     reader = Gpus((gpu(energy_joules=5.0),), (gpu(energy_joules=9.0),), (gpu(error="lost"),))
     seen = sampler(run, reader, interval_s=0.001)
     with seen:
-        while len(runs.read_samples(run.path).at_s) < 3:
-            pass
+        wait_until(lambda: len(runs.read_samples(run.path).at_s) >= 3, "three samples")
     samples = runs.read_samples(run.path)
     assert samples.gpus[0].energy_joules[2] is None
     assert samples.energy_joules == 4.0
