@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_fails_the_training_and_says_what_could_not_be_writt
     assert "Free some, or name another place to write to" in err
 
 
-def test_a_shell_is_given_completions_of_commands_options_and_names(tarmac, monkeypatch):
+def test_completions_are_printed_for_a_shell_that_is_known(tarmac):
     assert "_TARMAC_COMPLETE" in tarmac("completion", "bash")[1]
     code, _, err = tarmac("completion", "basch")
     assert (code, "bash" in err) == (2, True)

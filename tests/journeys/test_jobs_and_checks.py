@@ -14,6 +14,7 @@ import pytest
 from prepared import write_page
 
 import tarmac as api
+from forked import start_python
 
 SWEEP = """
 name: rates
@@ -108,23 +109,6 @@ def test_a_job_is_submitted_seen_at_work_and_cancelled(tarmac):
     assert "no job is at work" in tarmac("ps")[1]
 
 
-def test_ctrl_c_in_a_terminal_ends_a_job_and_says_how_to_go_on():
-    write("job.yaml", "{name: x, command: 'test -e ../../../go || sleep 600'}")
-    command = [sys.executable, "-m", "tarmac", "run"]
-    with subprocess.Popen(
-        [*command, "job.yaml"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    ) as running:
-        assert any("started" in line for line in running.stdout)
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate()
-    (run,) = Path("runs").iterdir()
-    assert (running.returncode, f"tarmac run --resume {run.resolve()}" in err) == (130, True), err
-
-
 def test_a_program_of_hkubes_is_run_and_written_for_hkube(tarmac):
     write_page("docs/hkube.md", Path.cwd())
     words = ("run", "totals/count.json", "--input", "words.json", "--result", "result.json")
@@ -180,23 +164,24 @@ def test_what_is_required_and_is_not_there_fails_a_gate(tarmac, monkeypatch):
 
 
 @pytest.fixture
-def served(tmp_path):
-    """Serve the runs of this directory from a thread; return the address to open."""
+def served():
+    """Serve a run by a process; yield the address to open, and the run's name."""
     run = api.train("digits-mlp", epochs=1)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tarmac", "serve", "--json"], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    yield json.loads(process.stdout.readline())["url"], run.path.name
-    process.send_signal(signal.SIGINT)
-    process.communicate()
+    with start_python("-m", "tarmac", "serve", "--json", stdout=subprocess.PIPE) as process:
+        try:
+            yield json.loads(process.stdout.readline())["url"], run.path.name
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
-def test_a_run_is_opened_in_a_browser_by_the_address_that_is_printed(served, monkeypatch):
+@pytest.fixture
+def chromium():
+    path = shutil.which("chromium", path=os.defpath + ":/usr/bin:/usr/local/bin:/snap/bin")
+    return path or pytest.skip("no browser is here; provide one: sudo apt install chromium")
+
+
+def test_a_run_is_opened_in_a_browser_by_the_address_that_is_printed(chromium, served):
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    chromium = shutil.which("chromium", path=os.defpath + ":/usr/bin:/usr/local/bin:/snap/bin")
-    if chromium is None:
-        pytest.skip("no browser is here; provide one: sudo apt install chromium")
     url, name = served
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -221,4 +206,6 @@ def test_a_job_runs_on_a_cluster_that_is_tried_on_this_machine(monkeypatch, star
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 succeeded" in done.stdout
     (run,) = Path("runs").iterdir()
-    assert {path.read_text() for path in run.rglob("stdout")} <= {"on n1\n", "on n2\n"}
+    printed = [path.read_text() for path in run.glob("tasks/*/stdout")]
+    assert len(printed) == 2
+    assert set(printed) <= {"on n1\n", "on n2\n"}
