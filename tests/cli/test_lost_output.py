@@ -86,7 +86,8 @@ def test_a_full_standard_output_is_said_in_words(output_lost, capsys, words):
     output_lost("full")
     code = call(words.split())
     error = capsys.readouterr().err
-    assert (code, error) == (1, f"error: {_FULL}\n") or "no space left to write" in error, error
+    assert code == 1, error
+    assert error == f"error: {_FULL}\n" or "no space left to write" in error
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,16 @@ READS = {
     "runs list": "good-training",
     "ps --all": "good-job",
     "search list": "good-study",
-    "top --once": "",
-    **{f"runs show good-{kind}": "" for kind in MAKERS},
-    **{f"runs logs good-{kind}": "" for kind in MAKERS},
+    "top --once": "no run is at work",
+    **{f"runs show good-{kind}": f"good-{kind}" for kind in MAKERS},
+    "runs logs good-training": "epoch 1",
+    **{f"runs logs good-{kind}": "hello" for kind in ("job", "pipeline")},
+    "runs logs good-study": "good-study has no logs",
     **{f"report good-{kind} --html -": "<html" for kind in MAKERS},
-    **{f"runs compare good-{kind} other-{kind}": "" for kind in MAKERS},
-    "logs good-job": "",
-    "search best good-study": "",
-    "search export good-study": "",
+    **{f"runs compare good-{kind} other-{kind}": f"other-{kind}" for kind in MAKERS},
+    "logs good-job": "prepare | hello",
+    "search best good-study": "best: network 7",
+    "search export good-study": "number,state,",
 }
 
 WRITES = [
@@ -44,9 +46,9 @@ WRITES = [
 
 DATA = {
     "data list": (0, "theirs"),
-    "data verify theirs": (0, ""),
+    "data verify theirs": (0, "train.inputs.npy: ok"),
     "data add theirs --from TABLE --replace": (1, "Operation not permitted|Permission denied"),
-    "data add mine --from TABLE": (0, ""),
+    "data add mine --from TABLE": (0, "mine is in "),
 }
 
 

@@ -61,11 +61,9 @@ def runs_of_others(tmp_path_factory):
         for path in [*run.rglob("*.json"), *run.rglob("*.jsonl"), *run.rglob("journal.log")]:
             lines = path.read_text().splitlines() if path.suffix != ".json" else [path.read_text()]
             path.write_text("".join(json.dumps(hostile(json.loads(one))) + "\n" for one in lines))
-        for path in [*run.rglob("stdout"), *run.rglob("stderr")]:
+        for path in [*run.rglob("stdout"), *run.glob("logs/*")]:
             path.write_text(f"a line {EVIL}\n")
-        copied = make(output, f"plain-{kind}")
-        (copied / "tasks").mkdir(exist_ok=True)
-        for path in [*copied.rglob("stdout"), *copied.rglob("stderr")]:
+        for path in make(output, f"plain-{kind}").rglob("stdout"):
             path.write_text(f"a line {EVIL}\n")
     broken = output / f"broken{EVIL}"
     broken.mkdir()
@@ -76,12 +74,7 @@ def runs_of_others(tmp_path_factory):
 VERBS = (
     [["runs", "list"], ["ps", "--all"], ["search", "list"], ["top", "--once"]]
     + [["runs", "rm", "none"], ["runs", "show", EVIL], ["report", EVIL, "--html", "-"]]
-    + [
-        ["runs", verb, f"{start}-{kind}"]
-        for kind in MAKERS
-        for start in ("evil", "plain")
-        for verb in ("show", "logs")
-    ]
+    + [["runs", verb, f"evil-{kind}"] for kind in MAKERS for verb in ("show", "logs")]
     + [["runs", "compare", f"evil-{kind}", f"plain-{kind}"] for kind in MAKERS]
     + [["logs", "evil-job"], ["logs", "plain-job"], ["search", "best", "evil-study"]]
     + [
@@ -97,7 +90,8 @@ VERBS = (
 )
 def test_no_command_of_others_reaches_a_terminal(typed, runs_of_others, words):
     sent = OWN.sub("", typed(*words, "--output", runs_of_others))
-    assert sent
+    # What the others have named or printed is there; no run is at work.
+    assert "title" in sent or "2J" in sent or words[0] == "top"
     assert not re.search(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", sent), repr(sent)
 
 

@@ -33,12 +33,17 @@ def as_killed(make):
     """Return what `make` returns in a process that is gone without cleaning up."""
     reader, writer = os.pipe()
     if not (pid := os.fork()):
-        os.write(writer, str(make()).encode())
-        os._exit(9)
+        try:
+            os.write(writer, str(make()).encode())
+        finally:
+            # What `make` raises would go on with the tests in this process, too.
+            os._exit(9)
     os.waitpid(pid, 0)
     os.close(writer)
     with os.fdopen(reader) as file:
-        return file.read()
+        returned = file.read()
+    assert returned, "it has raised an error"
+    return returned
 
 
 def fill(directory, *, suffix=".part", is_folder=False):

@@ -135,6 +135,8 @@ def test_a_removed_run_does_not_come_back(root, disk, tmp_path):
         versions={}, seed=0, git=None, expectation=None,
     )  # fmt: skip
     run.update(status="failed")
+    before = disk.after_power_cut(tmp_path / "before-it-is-removed")
+    assert (before / run.name).is_dir()
     catalogue = runs.Catalogue((runs.TRAINING,), root)
     catalogue.remove(catalogue.find(run.name))
     left = disk.after_power_cut(tmp_path / "after")

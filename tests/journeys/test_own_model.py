@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -41,29 +42,29 @@ def test_a_model_of_ones_own_is_mended_trained_used_and_exported(tarmac, own):
 @pytest.mark.parametrize(
     ("workload", "answer"),
     [
-        ("my_model.py:wrokload", "workload"),
-        ("my_modell.py:workload", "my_modell.py"),
-        ("my_model.py", "my_model.py:"),
+        ("my_model.py:wrokload", "did you mean 'workload'?\n  Valid: workload"),
+        ("my_modell.py:workload", "workload file 'my_modell.py' does not exist"),
+        ("my_model.py", "Name the workload in it too: my_model.py:workload"),
     ],
 )
-def test_a_workload_that_is_not_there_is_named_with_those_that_are(tarmac, own, workload, answer):
+def test_a_workload_that_is_not_there_is_answered_with_what_is_wrong(tarmac, own, workload, answer):
     code, _, err = tarmac("train", workload)
     assert (code, answer in err) == (2, True)
 
 
 def test_an_error_of_ones_own_file_is_shown_with_its_line(tarmac, own):
-    own.write_text(own.read_text() + "\n1 / 0\n")
+    text = own.read_text() + "\n1 / 0\n"
+    own.write_text(text)
     code, _, err = tarmac(*TRAIN)
-    assert code in (1, 2)
-    assert "division by zero" in err
-    assert "my_model.py" in err
+    line = len(text.splitlines())
+    assert (code, err) == (1, f"error: my_model.py:{line}: ZeroDivisionError: division by zero\n")
 
 
 def test_samples_of_another_size_are_refused_before_they_are_scored(tarmac, own):
     tarmac(*TRAIN)
     np.savetxt("samples.csv", np.zeros((3, 63), int), "%d", ",")
     code, _, err = tarmac("predict", "latest", "samples.csv")
-    assert (code in (1, 2), "63" in err, "64" in err) == (True, True, True)
+    assert (code, "samples.csv:1: 63 columns, expected 64" in err) == (2, True), err
 
 
 def test_a_table_is_added_and_trained_on_by_its_name(tarmac):
@@ -93,4 +94,5 @@ def test_a_folder_of_images_is_trained_on_and_a_photo_is_asked_about(tarmac):
     words = ("train", "mlp", "--set", "dataset=sky", "--set", "neurons=8", "--no-check")
     assert tarmac(*words, "--epochs", "3")[0] == 0
     code, out, _ = tarmac("predict", "latest", "sky/night/0.png")
-    assert (code, "day" in out or "night" in out or "class" in out) == (0, True)
+    assert code == 0
+    assert json.loads(out)["label"] in ("day", "night")

@@ -124,9 +124,8 @@ def test_patience_and_the_best_checkpoint_go_by_one_metric(tmp_path, monitor):
     assert run.record.best.metric == metric
     assert run.record.best.value == sign * max(values)
     assert run.record.judged_by.of("val") == metric
-    if run.record.stopped_early is not None:
-        assert run.record.stopped_early.startswith(metric)
-        assert values[-1] <= max(values[:-1])
+    assert run.record.stopped_early.startswith(metric)
+    assert values[-1] <= max(values[:-1])
 
 
 @pytest.mark.parametrize(
