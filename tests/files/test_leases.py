@@ -301,7 +301,7 @@ VIEWS = pytest.mark.parametrize(
 def host(monkeypatch):
     """Return a function that makes this process one of a host that mounts all files in a way."""
 
-    def become(name: str, view: str, beat_s: float = 0.05):
+    def become(name: str, view: str, beat_s: float = BEAT_S):
         monkeypatch.setattr("tarmac.files.holders.kernel_name", lambda: name)
         monkeypatch.setattr("tarmac.files.hosts_locks.is_network", lambda _: view == "network")
         monkeypatch.setattr("tarmac.files.hosts_locks.BEAT_S", beat_s)
@@ -394,7 +394,7 @@ def test_a_lease_of_an_older_version_in_the_locks_own_file_holds_until_it_is_dea
     # Written on hosts that saw the directory over the network.
     path = tmp_path / ".lock"
     host("a", "network")
-    lease = Lease(path, beat_s=0.05)
+    lease = Lease(path, beat_s=BEAT_S)
     assert lease.acquire()
     host("b", view)
     assert is_held(path)

@@ -183,10 +183,14 @@ def test_another_user_who_holds_an_old_lock_keeps_nobody(mine, stranger, locked,
 def test_those_who_may_write_a_directory_may_hold_its_locks(mine):
     for directory, lock in ((0o755, 0o600), (0o775, 0o660), (0o777, 0o666), (0o1777, 0o600)):
         mine.chmod(directory)
-        old = os.umask(0)
-        with OwnerLock(mine / f"{directory:o}").held():
-            os.umask(old)
-            assert (mine / f"{directory:o}").stat().st_mode & 0o777 == lock
+        path = mine / f"{directory:o}"
+        before = os.umask(0)
+        try:
+            with OwnerLock(path).held():
+                pass
+        finally:
+            os.umask(before)
+        assert path.stat().st_mode & 0o777 == lock
 
 
 @pytest.mark.parametrize("is_first_ours", [True, False])

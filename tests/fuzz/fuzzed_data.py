@@ -9,6 +9,7 @@ import lzma
 import pickle
 import struct
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -103,8 +104,6 @@ def _read_rows(path: Path) -> None:
 
 @functools.cache
 def _own_record() -> Samples:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "a.npz").write_bytes(npz(npy(np.arange(12.0).reshape(6, 2))))

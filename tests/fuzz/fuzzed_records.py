@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -48,6 +49,7 @@ _ATTEMPT = {
 def _made_runs() -> Path:
     """Return a directory with a run of each kind, named after it."""
     root = Path(tempfile.mkdtemp(prefix="fuzzed-runs-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
     for kind, make in MAKERS.items():
         make(root, kind)
     return root

@@ -221,7 +221,7 @@ def test_a_damaged_index_is_made_anew(reading, content):
     assert reading.read == []
 
 
-def test_no_flipped_bit_of_an_index_hides_a_run(reading):
+def test_a_flipped_bit_of_an_index_hides_no_run(reading):
     training(reading.output, "a")
     age(reading.output)
     assert names(reading.open()) == ["a"]

@@ -194,9 +194,8 @@ def test_a_split_with_a_size_holds_out_no_more_than_was_asked(sizes):
 
 
 def test_patience_without_validation_advises_a_share_of_the_samples():
-    small = dataclasses.replace(data.load("digits"), train=data.load("digits").train)
     with pytest.raises(RequestError) as caught:
-        tarmac.train(workload(lambda: small), patience=2, device="cpu")
+        tarmac.train(workload(digits), patience=2, device="cpu")
     assert str(caught.value).endswith("--validation-size 239")
 
 
