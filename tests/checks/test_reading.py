@@ -22,6 +22,7 @@ from tarmac.checks.kernel_log import MARKS
 from tarmac.checks.reading.prefilter import Prefilter
 from tarmac.checks.rules.patterns import ErrorPattern, all_patterns, find_in
 from tarmac.errors import RequestError
+from waiting import limit_s
 
 ROOT = Path(__file__).parents[2]
 CLEAN = Path(__file__).parent / "logs" / "clean"
@@ -385,7 +386,7 @@ def test_ctrl_c_ends_an_endless_pipe_and_what_was_found_is_said():
     reader.stdin.write(f"{OOM}\n".encode() + b"more\n" * 100_000)
     reader.stdin.flush()
     reader.send_signal(signal.SIGINT)
-    out, _ = reader.communicate(timeout=60)
+    out, _ = reader.communicate(timeout=limit_s(60))
     assert reader.returncode == 130
     assert b"[oom]" in out
 

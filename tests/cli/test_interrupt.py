@@ -59,7 +59,7 @@ def test_a_download_that_is_interrupted_says_so(tmp_path, slow_server):
         "NO_PROXY": "127.0.0.1",
     }
     with start("data", "fetch", "mnist", **variables) as running:
-        assert slow_server.begun.wait(timeout=120)
+        assert slow_server.begun.wait(timeout=limit_s(120))
         running.send_signal(signal.SIGINT)
         _, err = running.communicate()
     assert (running.returncode, err.strip()) == (130, "interrupted")

@@ -18,7 +18,7 @@ from tarmac.cli.preflight import check_into
 from tarmac.cli.views.job import _LiveProgress
 from tarmac.cli.views.job_logs import Tail
 from tarmac.jobs import Grant, create_run, parse_job, prepare, task_directory
-from waiting import wait_until
+from waiting import limit_s, wait_until
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ def test_ctrl_c_ends_following_and_not_the_job(tmp_path):
     assert (follower.returncode, out, err.strip()) == (130, "", "interrupted")
     assert handle.cancel()
     with pytest.raises(CancelledError):
-        handle.exception(timeout=120)
+        handle.exception(timeout=limit_s(120))
 
 
 @each_name

@@ -19,7 +19,7 @@ from tarmac.cli import main
 from tarmac.cli.views.job_logs import Tail
 from tarmac.cli.views.pipeline import PipelineProgress, _LiveProgress
 from tarmac.hkube import Ending, Work
-from waiting import wait_until
+from waiting import limit_s, wait_until
 
 WRAPPED = Path(__file__).parents[1] / "hkube/hosting/algorithm.py"
 
@@ -403,11 +403,11 @@ def test_a_disk_that_tasks_have_filled_is_named_and_the_run_goes_on_once_there_i
     Path(disk.parent / "input.json").write_text("[]")
     options = ("run", "algorithms/fill.json", "--input", "input.json", "--output", str(disk))
     process = start(*options)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=limit_s(120))
     assert process.returncode == 1
     assert re.search(rf"^error: no space left to write {disk}/\S+$", said, re.MULTILINE), said
     small_disk("8m")
     process = start("run", "--resume", "latest", "--output", str(disk))
-    out, said = process.communicate(timeout=120)
+    out, said = process.communicate(timeout=limit_s(120))
     assert process.returncode == 0, said
     assert out.splitlines()[-1] == "null"

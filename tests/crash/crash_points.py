@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from forked import run_python
+from waiting import limit_s
 
 # SIGKILL before the call; half of a write, then SIGKILL; EIO once; ENOSPC from then on.
 KINDS = ("kill", "torn", "error", "full")
@@ -100,7 +101,10 @@ class CrashShell:
         self._calls.write_bytes(bytes(mmap.PAGESIZE))
         at = {"CRASH_AT": str(crash.at if crash else 0), "CRASH_KIND": crash.kind if crash else "-"}
         done = run_python(
-            *("-m", "tarmac", *words), cwd=self.directory, env=self._variables | at, timeout=200
+            *("-m", "tarmac", *words),
+            cwd=self.directory,
+            env=self._variables | at,
+            timeout=limit_s(200),
         )
         page = self._calls.read_bytes()
         call = page[_COUNT_BYTES:].partition(b"\0")[0].decode(errors="replace")

@@ -17,7 +17,7 @@ from tarmac.environments.once import made_once
 from tarmac.environments.venvs import read_recipe
 from tarmac.errors import TarmacError
 from tarmac.files import StorageError
-from waiting import wait_until
+from waiting import limit_s, wait_until
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def ship(spec, tmp_path, node: str) -> subprocess.Popen:
 
 def test_nodes_that_begin_together_build_it_once(spec, tmp_path):
     processes = [ship(spec, tmp_path, f"n{number}") for number in range(3)]
-    places = [process.communicate(timeout=120)[0].strip() for process in processes]
+    places = [process.communicate(timeout=limit_s(120))[0].strip() for process in processes]
     assert all(printed(Path(place) / "bin/tool") == place for place in places)
     assert builds(tmp_path) == 1
 
@@ -169,7 +169,7 @@ def test_those_that_wait_for_one_that_fails_fail_in_its_words(tmp_path, monkeypa
 
     def fail(part: Path) -> None:
         begun.set()
-        go.wait(60)
+        go.wait(limit_s(60))
         raise TarmacError("no such package", hint="spell it right")
 
     def get() -> None:
@@ -180,18 +180,18 @@ def test_those_that_wait_for_one_that_fails_fail_in_its_words(tmp_path, monkeypa
 
     def sleep(_: float) -> None:
         waiting.set()
-        builder.join(60)
+        builder.join(limit_s(60))
 
     monkeypatch.setattr(once.time, "sleep", sleep)
     builder = threading.Thread(target=get)
     builder.start()
-    assert begun.wait(60)
+    assert begun.wait(limit_s(60))
     waiter = threading.Thread(target=get)
     waiter.start()
-    assert waiting.wait(60)
+    assert waiting.wait(limit_s(60))
     begun.clear()
     go.set()
-    waiter.join(60)
+    waiter.join(limit_s(60))
     assert not begun.is_set()
     assert len(failures) == 2
     assert all("no such package" in words for words in failures)

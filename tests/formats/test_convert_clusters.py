@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from forked import run_python
+from waiting import limit_s
 
 JOB = "{name: sweep, command: 'echo {{ n }}', sweep: {grid: {n: [1, 2, 3]}}}"
 PIPELINE = """
@@ -27,7 +28,7 @@ def tarmac(tmp_path):
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env = os.environ | {"TARMAC_RUNS": str(tmp_path / "runs")} | variables
-        return run_python("-m", "tarmac", *arguments, cwd=tmp_path, env=env, timeout=120)
+        return run_python("-m", "tarmac", *arguments, cwd=tmp_path, env=env, timeout=limit_s(120))
 
     return run
 

@@ -28,7 +28,7 @@ from tarmac.jobs import (
 )
 from tarmac.processes.handles import has_ended
 from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
-from waiting import wait_until
+from waiting import limit_s, wait_until
 
 
 def local(base: Path) -> LocalExecutor:
@@ -74,7 +74,7 @@ def finish(executor, attempts):
     while len(ends) < len(attempts):
         while left and begin(executor, left[0]):
             left.pop(0)
-        for finished in executor.wait(60):
+        for finished in executor.wait(limit_s(60)):
             assert finished.attempt.task.name not in ends
             ends[finished.attempt.task.name] = finished
     return ends
@@ -94,13 +94,13 @@ def test_stopping_ends_a_preparation_with_all_that_it_has_started(
     needs = needs.format(url=slow_server.url)
     (attempt,) = attempts(f"{{name: x, command: 'true', {needs}}}")
     assert begin(executor, attempt)
-    assert slow_server.begun.wait(120)
+    assert slow_server.begun.wait(limit_s(120))
     started = trace.processes()
     executor.stop()
-    (end,) = executor.wait(60)
+    (end,) = executor.wait(limit_s(60))
     assert (end.outcome, end.reason) == ("interrupted", "the run was stopped")
     executor.close()
-    _, alive = psutil.wait_procs(started, timeout=60)
+    _, alive = psutil.wait_procs(started, timeout=limit_s(60))
     assert not alive
     assert not trace.processes()
 
@@ -110,11 +110,11 @@ def test_stopping_forgets_preparations_that_have_not_begun(executor, attempts, s
     every = attempts(text + f"inputs: [{{from: '{slow_server.url}'}}]}}")
     for attempt in every:
         assert begin(executor, attempt)
-    assert slow_server.begun.wait(60)
+    assert slow_server.begun.wait(limit_s(60))
     executor.stop()
     ends = []
     while len(ends) < len(every):
-        ends += executor.wait(60)
+        ends += executor.wait(limit_s(60))
     assert {end.outcome for end in ends} == {"interrupted"}
 
 
@@ -133,7 +133,7 @@ def test_outputs_that_do_not_get_through_are_given_up_when_the_run_is_stopped(
         while not slow_server.begun.is_set():
             assert local.wait(0.05) == []
         local.stop()
-        (end,) = local.wait(60)
+        (end,) = local.wait(limit_s(60))
     assert (end.outcome, end.exit_code) == ("interrupted", 0)
     assert end.reason == "the run was stopped before its outputs were kept"
 
@@ -164,7 +164,7 @@ def test_a_stop_after_the_end_of_a_program_leaves_it_its_success(executor, attem
     # Its own parent waits for it, so it is there until the executor looks.
     wait_until(lambda: has_ended(int(printed.read_text())), "the end of its program")
     executor.stop()
-    (end,) = executor.wait(60)
+    (end,) = executor.wait(limit_s(60))
     assert end.outcome == "succeeded"
 
 

@@ -15,6 +15,7 @@ import tarmac
 from tarmac.errors import RequestError
 from tarmac.jobs import Handle, Job, JobFailed, Secret, attach, list_statuses, parse_job
 from tarmac.processes.identity import identify
+from waiting import limit_s
 
 
 def job(text: str) -> Job:
@@ -31,7 +32,7 @@ def test_a_job_runs_in_the_background_and_returns_its_tasks(tmp_path):
         job("{name: x, command: 'echo {{ n }}; echo bad >&2', sweep: {grid: {n: [1, 2]}}}"),
         output=tmp_path,
     )
-    tasks = handle.result(timeout=120)
+    tasks = handle.result(timeout=limit_s(120))
     assert [(task.name, task.state, task.exit_code) for task in tasks] == [
         ("x[n=1]", "succeeded", 0),
         ("x[n=2]", "succeeded", 0),
@@ -74,7 +75,7 @@ def test_a_runner_on_another_machine_ends_its_tasks_when_a_job_is_cancelled(tmp_
 
 def test_a_failed_job_raises_what_failed_and_where_its_logs_are(tmp_path):
     handle = tarmac.submit(job("{name: x, command: exit 3}"), output=tmp_path)
-    error = handle.exception(timeout=120)
+    error = handle.exception(timeout=limit_s(120))
     assert isinstance(error, JobFailed)
     assert str(error).startswith("1 of 1 task did not succeed: x: exit code 3\nLogs: ")
     with pytest.raises(JobFailed):
@@ -92,11 +93,11 @@ def test_a_job_can_be_cancelled_by_another_process_and_goes_on_when_resumed(tmp_
     other = tarmac.attach(handle.path.name[:8], tmp_path)
     assert other.cancel()
     with pytest.raises(concurrent.futures.CancelledError):
-        other.result(timeout=120)
+        other.result(timeout=limit_s(120))
     assert handle.cancelled()
     (handle.path / "go").touch()
     again = tarmac.jobs.start_runner(tarmac.jobs.find_run(str(handle.path)))
-    assert [task.state for task in again.result(timeout=120)] == ["succeeded"]
+    assert [task.state for task in again.result(timeout=limit_s(120))] == ["succeeded"]
 
 
 def test_a_job_whose_runner_is_killed_is_interrupted(tmp_path):
@@ -106,7 +107,7 @@ def test_a_job_whose_runner_is_killed_is_interrupted(tmp_path):
     assert runner is not None
     os.kill(runner.pid, signal.SIGKILL)
     with pytest.raises(concurrent.futures.CancelledError):
-        handle.result(timeout=120)
+        handle.result(timeout=limit_s(120))
     (status,), broken = list_statuses(tmp_path)
     assert not broken
     assert (status.state, status.tasks[0].state) == ("interrupted", "interrupted")
@@ -154,7 +155,7 @@ def test_a_file_is_read_and_its_paths_start_from_it(tmp_path):
     (tmp_path / "in.txt").write_text("hello")
     (tmp_path / "job.yaml").write_text("{name: x, inputs: [{from: in.txt}], command: cat in.txt}")
     handle = tarmac.submit(tmp_path / "job.yaml", output=tmp_path / "runs")
-    handle.result(timeout=120)
+    handle.result(timeout=limit_s(120))
     assert handle.stdout() == "hello"
 
 
@@ -165,7 +166,7 @@ def test_named_secrets_come_from_where_they_are_said_to_be(tmp_path, monkeypatch
         output=tmp_path,
         secrets={"s3/k": Secret(env="MY_KEY")},
     )
-    handle.result(timeout=120)
+    handle.result(timeout=limit_s(120))
     assert handle.stdout() == "8\n"
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(b"pssst-23" in content for content in written)
@@ -186,6 +187,6 @@ def test_the_job_goes_on_when_its_submitter_ends(tmp_path):
     )
     assert os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", script) == 0
     handle = tarmac.attach("latest", tmp_path)
-    handle.result(timeout=120)
+    handle.result(timeout=limit_s(120))
     assert Path(handle.path / "runner.log").exists()
     assert handle.stdout() == "hello\n"

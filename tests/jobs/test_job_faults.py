@@ -26,6 +26,7 @@ from tarmac.jobs.pauses import pause_s
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.machine import GpuInfo
 from tarmac.processes import Process, make_memory_group, parent_of_groups, start
+from waiting import limit_s
 
 
 def tarmac(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -93,13 +94,13 @@ def test_no_installer_runs_on_when_the_runner_is_killed(tmp_path, slow_server, t
         environment: {{requirements: ["six @ {slow_server.url}/six-1.0-py3-none-any.whl"]}}
         """,
     )
-    assert slow_server.begun.wait(120)
+    assert slow_server.begun.wait(limit_s(120))
     started = trace.processes()
     # The runner, its guardian, what stages, and the installer.
     assert len(started) >= 4
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs(started, timeout=60)
+    _, alive = psutil.wait_procs(started, timeout=limit_s(60))
     assert not alive
 
 
@@ -112,10 +113,10 @@ def test_an_interrupt_of_the_terminal_interrupts_a_preparation_and_does_not_fail
         start_new_session=True,
         env={**os.environ, "NO_PROXY": "127.0.0.1"},
     )
-    assert slow_server.begun.wait(120)
+    assert slow_server.begun.wait(limit_s(120))
     # As a terminal does: to all of the foreground's process group.
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(limit_s(60)) == 130
     (run,) = (tmp_path / "runs").iterdir()
     last = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()][-1]
     assert (last["outcome"], last["reason"]) == ("interrupted", "the run was stopped")
@@ -202,7 +203,7 @@ def test_no_control_group_is_left_when_the_runner_is_killed(tmp_path, memory_gro
     ]
     process.kill()
     process.wait()
-    _, left = psutil.wait_procs([guardian, task], timeout=60)
+    _, left = psutil.wait_procs([guardian, task], timeout=limit_s(60))
     assert not left
     assert not (memory_groups / own).exists()
 
@@ -289,7 +290,7 @@ def test_two_runners_take_turns_with_the_only_gpu(tmp_path):
         start_python("-c", _RIVAL, tmp_path, name, stdout=subprocess.PIPE)
         for name in ("one", "two")
     ]
-    assert [rival.communicate(timeout=240)[0] for rival in rivals] == ["5\n", "5\n"]
+    assert [rival.communicate(timeout=limit_s(240))[0] for rival in rivals] == ["5\n", "5\n"]
 
 
 _NESTED = """

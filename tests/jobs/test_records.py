@@ -25,6 +25,7 @@ from tarmac.jobs import (
 from tarmac.jobs.kind import reserved
 from tarmac.jobs.status import is_asked_to_end
 from tarmac.processes import ProcessIdentity
+from waiting import limit_s
 
 SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "job-run-schema-1.json"
@@ -93,7 +94,7 @@ def test_a_named_secret_may_be_said_in_the_users_configuration_alone(tmp_path, m
         "{name: x, command: test $KEY = pssst-17, secrets: {KEY: {name: store, key: key}}}"
     )
     handle = start(job, base=tmp_path, output=tmp_path)
-    assert [task.state for task in handle.result(timeout=120)] == ["succeeded"]
+    assert [task.state for task in handle.result(timeout=limit_s(120))] == ["succeeded"]
 
 
 def test_an_engine_is_asked_whether_it_answers_before_the_run_and_not_in_it(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.journal import read_journal
 from tarmac.jobs.model import Input
 from tarmac.processes.cgroup import make_memory_group
-from waiting import wait_until
+from waiting import limit_s, wait_until
 
 
 class Watcher:
@@ -428,7 +428,7 @@ def test_nothing_runs_on_when_the_runner_is_killed_and_it_can_be_resumed(tmp_pat
     (run,) = (tmp_path / "runs").iterdir()
     (run / "resumed").touch()
     resumed = tarmac("--resume", str(run))
-    out, err = resumed.communicate(timeout=60)
+    out, err = resumed.communicate(timeout=limit_s(60))
     assert resumed.returncode == 0, out + err
     assert (run / "quick").read_text() == "x\n"
 
@@ -442,7 +442,7 @@ def test_a_signal_ends_all_tasks_and_says_how_to_go_on(tmp_path, number):
     process = tarmac(str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs"))
     wait_until(lambda: sleepers(nap), "a task")
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=limit_s(60))
     assert process.returncode == 130
     assert "interrupted\n  Go on with what is left: tarmac run --resume" in err
     assert not sleepers(nap)
@@ -615,7 +615,7 @@ def test_the_command_line_runs_a_file_and_says_so_as_json(tmp_path):
         "{name: x, command: 'exit {{ n }}', sweep: {grid: {n: [0, 5]}}}"
     )
     done = tarmac(str(tmp_path / "job.yaml"), "--output", str(tmp_path / "runs"), "--json")
-    out, _ = done.communicate(timeout=60)
+    out, _ = done.communicate(timeout=limit_s(60))
     assert done.returncode == 1
     (result,) = json.loads(out)
     assert result["counts"] == {"succeeded": 1, "failed": 1}
@@ -634,7 +634,7 @@ def test_a_dry_run_shows_all_and_starts_nothing(tmp_path, monkeypatch):
     done = tarmac(
         str(tmp_path / "job.yaml"), "--dry-run", "--set", "resources.cpus=0.5", cwd=tmp_path
     )
-    out, err = done.communicate(timeout=60)
+    out, err = done.communicate(timeout=limit_s(60))
     assert done.returncode == 0, err
     assert "$ sh -c 'touch a'" in out
     assert "0.5 CPUs" in out
@@ -656,7 +656,7 @@ def test_a_dry_run_shows_all_and_starts_nothing(tmp_path, monkeypatch):
 def test_a_wrong_line_is_refused(tmp_path, arguments, message):
     (tmp_path / "job.yaml").write_text("{name: x, command: echo}")
     done = tarmac(*arguments, cwd=tmp_path)
-    _, err = done.communicate(timeout=60)
+    _, err = done.communicate(timeout=limit_s(60))
     assert done.returncode == 2
     assert err.startswith(message)
 

@@ -12,6 +12,7 @@ import pytest
 import tarmac
 from tarmac.cli import main
 from tarmac.processes import Worker, python_command
+from waiting import limit_s
 
 _SOURCE = Path(tarmac.__file__).parent
 
@@ -121,7 +122,7 @@ def test_a_submitted_job_runs_among_modules_that_are_called_as_the_librarys(
     job_with_input: Path,
 ) -> None:
     handle = tarmac.submit(job_with_input)
-    handle.result(timeout=120)
+    handle.result(timeout=limit_s(120))
     assert handle.stdout() == "brought\n"
 
 

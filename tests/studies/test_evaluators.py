@@ -19,6 +19,7 @@ from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
 from tarmac.studies.request import make_request
 from tarmac.studies.space import Choices, Space
 from tarmac.studies.study.writer import StudyWriter
+from waiting import limit_s
 
 DIGITS = {"space": {"dataset": "digits", "neurons": [16, 32], "layers": [1, 2]}, "epochs": 2}
 
@@ -131,7 +132,7 @@ def test_a_search_in_stacks_that_was_killed_ends_as_if_it_had_not_been(tmp_path)
     workers = psutil.Process(killed.pid).children()
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    _, left = psutil.wait_procs(workers, timeout=60)
+    _, left = psutil.wait_procs(workers, timeout=limit_s(60))
     assert left == []
     again = subprocess.run(
         [

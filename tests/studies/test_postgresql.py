@@ -21,6 +21,7 @@ from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.verb import work_on
 from tarmac.testing.stand_in import StandIn
 from tarmac.testing.stand_in import search_without_networks as search
+from waiting import limit_s
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
@@ -59,7 +60,7 @@ class Server:
         command = [str(_PROGRAMS[-1] / program), *arguments]
         if os.geteuid() == 0:
             command = ["runuser", "-u", "postgres", "--", *command]
-        subprocess.run(command, check=True, capture_output=True, cwd="/", timeout=60)
+        subprocess.run(command, check=True, capture_output=True, cwd="/", timeout=limit_s(60))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_no_file_of_a_study_holds_the_password_that_the_command_line_held(tmp_pa
         "search mlp --set dataset=digits --set neurons=8,16 --set layers=1 --epochs 1 --trials 2"
     )
     options = ["--storage", server.url, "--output", tmp_path]
-    done = run_python("-m", "tarmac", *words.split(), *options, timeout=120, check=True)
+    done = run_python("-m", "tarmac", *words.split(), *options, timeout=limit_s(120), check=True)
     assert _PASSWORD not in done.stdout + done.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "study.json" for path in files)

@@ -25,6 +25,7 @@ from tarmac.training import build_model, resume, train
 from tarmac.training.engine.columns import Arrangement, put_on
 from tarmac.training.engine.feeds import open_feed
 from tarmac.workloads import Classification, NextToken, Objective, Regression
+from waiting import limit_s
 
 CPU = torch.device("cpu")
 SCORES = ("test_", "val_", "train_loss")
@@ -48,7 +49,7 @@ def test_ranks_make_the_weights_and_the_scores_of_one_device(tmp_path):
         check=False,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=limit_s(200),
     )
     assert done.returncode == 0, done.stderr
     for name in SHARED:

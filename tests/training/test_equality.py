@@ -14,6 +14,7 @@ import tarmac
 from tarmac.runs import Run
 from tarmac.testing import strategies
 from tarmac.testing.strategies import WORKLOADS, Case, assert_close, weights_of
+from waiting import limit_s
 
 
 def torchrun(num_ranks: int, output: Path, strategy: str) -> None:
@@ -24,7 +25,7 @@ def torchrun(num_ranks: int, output: Path, strategy: str) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=limit_s(200),
     )
     assert done.returncode == 0, done.stderr
 

@@ -25,8 +25,6 @@ from waiting import limit_s
 
 FAULTY = f"{Path(__file__).with_name('faulty.py')}:faulty"
 
-# On a busy machine one rank may be ready some seconds before the others, and none of them hangs.
-
 
 def tarmac(output: Path, *arguments: str, launcher: tuple[str, ...] = (), **environment: str):
     command = [sys.executable, *launcher, "-m", "tarmac", "train"]
@@ -35,7 +33,7 @@ def tarmac(output: Path, *arguments: str, launcher: tuple[str, ...] = (), **envi
         check=False,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=limit_s(150),
         env=os.environ | environment | {"TARMAC_RUNS": str(output)},
     )
     left = [
@@ -153,6 +151,7 @@ def test_a_worker_lost_too_often_ends_the_training(tmp_path):
     ],
 )
 def test_a_rank_that_hangs_is_named(tmp_path, fault, message):
+    # On a busy machine one rank may be ready seconds before the others, and none of them hangs.
     timeout = str(round(limit_s(4)))
     message = message.format(timeout=timeout)
     options = ("--devices", "cpu:2", "--max-restarts", "0", "--hang-timeout", timeout)
@@ -200,7 +199,7 @@ def test_a_signal_saves_the_state_of_all_ranks_together(tmp_path, undisturbed, f
         text=True,
         start_new_session=True,
     )
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate(timeout=limit_s(100))
     assert process.returncode == 130
     run = only_run(output)
     assert err.splitlines()[-2:] == [
@@ -227,7 +226,7 @@ def test_workers_do_not_outlive_their_launcher(tmp_path):
     assert len(workers) >= 2
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    _, alive = psutil.wait_procs(workers, timeout=60)
+    _, alive = psutil.wait_procs(workers, timeout=limit_s(60))
     assert not alive
     resumed = tarmac(tmp_path, "--resume", "latest")
     assert resumed.returncode == 0, resumed.stderr
@@ -263,7 +262,7 @@ def test_a_wrong_sum_is_blamed_on_the_pair(tmp_path):
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=limit_s(100),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

@@ -19,6 +19,7 @@ from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.feeds import open_feed
 from tarmac.training.planning.feed import choose_feed
 from tarmac.training.shares import Shares, cut
+from waiting import limit_s
 
 CPU = torch.device("cpu")
 
@@ -150,7 +151,7 @@ print(run.record.status, run.record.configuration["feed"])
         check=False,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=limit_s(200),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "completed prefetch\n"

@@ -28,6 +28,7 @@ from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.training import resume
 from tarmac.training.initial import read_weights
 from tarmac.training.shards import ShardReader
+from waiting import limit_s
 
 _HERE = Path(__file__).parent
 _MLP = f"{strategies.__file__}:mlp_workload"
@@ -52,7 +53,7 @@ def by_ranks(tmp_path_factory) -> Path:
         check=False,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=limit_s(240),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return output

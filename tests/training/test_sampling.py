@@ -23,7 +23,7 @@ from tarmac.training.session.gpu_meter import GpuMeter
 from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.utilization import model_flops_utilization
 from tarmac.workloads import find_workload
-from waiting import wait_until
+from waiting import limit_s, wait_until
 
 MACHINES = Path(__file__).parents[1] / "checks" / "machines"
 
@@ -99,7 +99,7 @@ def test_a_session_that_is_over_before_its_thread_begins_has_a_first_and_a_last_
     run = make_run(tmp_path)
 
     def open_host():
-        assert seen._is_over.wait(60)
+        assert seen._is_over.wait(limit_s(60))
         return Host()
 
     seen = Sampler(run, [], open_host=open_host)
@@ -122,7 +122,7 @@ def test_readings_come_again_and_again_while_it_lasts(tmp_path):
             return super().read()
 
     with sampler(run, Counting((gpu(power_watts=1.0),)), interval_s=0.001):
-        assert enough.wait(60)
+        assert enough.wait(limit_s(60))
     assert len(runs.read_samples(run.path).at_s) >= 5
 
 
@@ -148,7 +148,7 @@ def test_lost_workers_are_noted_with_their_reason(tmp_path):
             return super().read()
 
     with Sampler(run, [], open_host=Told, interval_s=0.001) as seen:
-        assert enough.wait(60)
+        assert enough.wait(limit_s(60))
         seen.workers_lost("worker 1 was ended by SIGKILL")
     seen.workers_lost("too late")
     events = runs.read_samples(run.path).events
@@ -182,16 +182,16 @@ def test_a_driver_that_hangs_keeps_no_training_from_ending(tmp_path, monkeypatch
 
     def hang():
         is_asked.set()
-        answers.wait(60)
+        answers.wait(limit_s(60))
         return Gpus((gpu(),))
 
     seen = Sampler(run, ["GPU-a"], open_gpus=hang, open_host=Host)
     with seen:
-        assert is_asked.wait(60)
+        assert is_asked.wait(limit_s(60))
     answers.set()
     thread = seen._thread
     assert thread is not None
-    thread.join(60)
+    thread.join(limit_s(60))
     assert not runs.samples_path(run.path).exists(), "what comes after the end is not written"
 
 
@@ -311,7 +311,9 @@ def stop(row):
     os.kill(os.getpid(), signal.SIGKILL)
 train("digits-mlp", output=sys.argv[1], stop=stop, **{SMALL!r})
 """
-    ended = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=280)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], check=False, timeout=limit_s(280)
+    )
     assert ended.returncode == -signal.SIGKILL
     (found,) = runs.list_runs(tmp_path)[0]
     assert runs.read_samples(found.path).at_s
@@ -358,7 +360,7 @@ with sampling.Sampler(run, uuids, interval_s=3600.0, open_gpus=open_gpus):
         [sys.executable, "-c", code, tmp_path / "runs", clock],
         env=on_machine("healthy", NVML_STAND_IN=str(machine), NVML_STAND_IN_CLOCK=str(clock)),
         check=False,
-        timeout=280,
+        timeout=limit_s(280),
     )
     assert done.returncode == 0
     (found,) = runs.list_runs(tmp_path / "runs")[0]

@@ -52,7 +52,7 @@ class Nodes:
     def end(self) -> tuple[list[int], str, str]:
         """Return the exit codes, and what all have printed, once they have ended."""
         try:
-            printed = [process.communicate(timeout=150) for process in self.processes]
+            printed = [process.communicate(timeout=limit_s(150)) for process in self.processes]
         finally:
             self.kill()
         codes = [process.returncode for process in self.processes]
@@ -129,7 +129,7 @@ def test_a_rank_that_hangs_ends_the_other_node_as_a_lost_one_would(start, tmp_pa
     options = (FAULTY, "--devices", "cpu", "--hang-timeout", str(round(limit_s(4))))
     nodes = start(tmp_path / "runs", *options, FAULT=fault)
     other = nodes.processes[1 - int(fault[0])]
-    _, err = other.communicate(timeout=120)
+    _, err = other.communicate(timeout=limit_s(120))
     # What hangs is ended by whoever started it.
     nodes.kill()
     assert other.returncode == os.EX_UNAVAILABLE

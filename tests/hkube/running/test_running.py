@@ -18,6 +18,7 @@ from tarmac.formats import merged
 from tarmac.hkube.pipelines.batches import Inputs
 from tarmac.hkube.running import Silent, plan_pipeline, run_pipeline
 from tarmac.jobs import Job, JobFailed, find_run, read_status
+from waiting import limit_s
 
 SUM = body(
     ("square", "square", ["#@flowInput.numbers"]),
@@ -280,12 +281,12 @@ def test_the_verbs_of_python_run_pipelines_as_they_run_jobs(tmp_path, start):
     (tmp_path / "answer.json").write_text(json.dumps(definition))
     (tmp_path / "p.json").write_text(json.dumps(body(("a", "answer", []))))
     handle = start(tmp_path / "p.json", output=tmp_path / "runs")
-    assert [task.name for task in handle.result(timeout=120)] == ["a"]
+    assert [task.name for task in handle.result(timeout=limit_s(120))] == ["a"]
     assert json.loads((handle.path / "result.json").read_text())["data"][0]["result"] == 42
     own["command"] = ["false"]
     failing = Job(name="p", pipeline=body(("a", "answer", [])), algorithms=(definition,))
     with pytest.raises(JobFailed, match="a: ") as caught:
-        start(failing, output=tmp_path / "runs").result(timeout=120)
+        start(failing, output=tmp_path / "runs").result(timeout=limit_s(120))
     assert "tarmac run --resume" in caught.value.hint
     with pytest.raises(RequestError, match="far"):
         start(failing, output=tmp_path / "runs", on="far")
