@@ -1,10 +1,9 @@
 """The process that `forked` starts once: imports what takes long, then forks for each request.
 
-Its arguments are the descriptor of a listening Unix socket, and what children have as
-`sys.executable`. A client sends, on a connection for each
-child, files and a line of JSON: the words, the environment, the directory and so on. Back go the
-process id and, when the child has ended, the status of `os.waitpid`. The server ends when its
-standard input is closed.
+Its arguments are the descriptor of a listening Unix socket, and the `sys.executable` of children. A
+client sends, on a connection for each child, files and a line of JSON: the words, the environment,
+the directory and so on. The server answers with the process id and, when the child has ended, with
+the status of `os.waitpid`. It ends when its standard input is closed.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def test_a_module_whose_import_needs_an_extra_is_skipped_with_what_brings_it(run
     assert "1 torch is not installed" in (pytester.path / "skips.txt").read_text()
 
 
-def test_an_import_that_tarmac_itself_explains_is_one_of_these(run):
+def test_a_module_whose_missing_import_tarmac_explains_is_skipped(run):
     text = f"from {explained_imports.__module__} import explained_imports\n"
     text += "with explained_imports():\n    " + missing("optuna")
     run(test_a=text).assert_outcomes(skipped=1)

@@ -88,10 +88,10 @@ def _intervals(what: str, seconds: float) -> Iterator[float]:
         waited_s = time.monotonic() - started
         # Read each time: a machine that became busy meanwhile gets the longer limit.
         if waited_s > limit_s(seconds):
-            raise AssertionError(f"waited {waited_s:.0f} s in vain for {what}")
+            raise AssertionError(f"waited {waited_s:.0f} s in vain: {what}")
 
 
 def _fail_if(unless: Callable[[], object], what: str) -> None:
     reason = unless()
     if reason is not None:
-        raise AssertionError(f"no longer waiting for {what}: {reason}")
+        raise AssertionError(f"no longer waiting: {what}: {reason}")

@@ -198,7 +198,7 @@ def test_bash_understands_every_line():
 
 
 @ALL
-def test_its_gaps_are_filled_and_its_quotes_end(failure: Failure):
+def test_every_line_has_its_gaps_filled_and_its_quotes_closed(failure: Failure):
     for line in commands_of(failure.code):
         assert not re.search(r"(?<!\$)\{\w+\}", line), line
         shlex.split(typed(line), comments=True)

@@ -299,7 +299,7 @@ def test_a_cache_of_another_user_costs_time_alone(second_user, open_directory, m
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_one_thing_is_not_said_in_the_plural(count):
+def test_one_thing_alone_is_said_in_the_singular(count):
     assert counted(count, "task") == ("1 task" if count == 1 else f"{count} tasks")
 
 

@@ -182,7 +182,7 @@ def test_labels_written_as_floats_are_noted_and_taken_as_classes_when_told(tmp_p
         taken(numbered(path, 20, lambda n: n / 2), root, targets=("y",), as_classes=True)
 
 
-def test_the_same_holds_for_an_archive_of_arrays(tmp_path, root):
+def test_targets_of_arrays_are_judged_as_those_of_tables(tmp_path, root):
     with pytest.raises(RequestError, match="90 different whole numbers in 90 samples"):
         targets_of(np.arange(90), "t", as_values=False)
     assert targets_of(np.array([1.0, 0.0]), "t", as_values=False, as_classes=True)[1] == 2

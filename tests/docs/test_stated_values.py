@@ -49,14 +49,22 @@ def test_the_help_names_the_exit_code_of_no_answer():
 SIZES = {"%": 0.01, "s": 1, "min": 60, "h": 3600}
 
 
+def defaults_on(page: Path) -> list[tuple[str, str, str]]:
+    """Return what `--option` (default VALUE) and `--option`, default VALUE say, with the unit."""
+    return re.findall(
+        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|(?:s|min|h)\b))?",
+        " ".join(page.read_text().split()),
+    )
+
+
+def test_pages_have_what_the_other_tests_look_for():
+    assert sum(len(defaults_on(page)) for page in FOR_USERS) > 15
+    assert sum(len(tables_of_values(page)) for page in FOR_USERS) > 4
+
+
 @each_page
 def test_every_default_that_a_page_gives_for_an_option_is_the_options(page):
-    """The form is `--option` (default VALUE), or `--option`, default VALUE."""
-    text = " ".join(page.read_text().split())
-    for name, value, unit in re.findall(
-        r"`(--[a-z][\w-]*)(?: [A-Z]+)?`(?: \(|, )default `?([\w.:%-]*\w)`?(?: (%|(?:s|min|h)\b))?",
-        text,
-    ):
+    for name, value, unit in defaults_on(page):
         defaults = {shown(option) for option in OPTIONS[name]}
         expected = str(float(value) * SIZES[unit]) if unit else value
         assert expected in defaults or as_number(expected) in defaults, (name, value, defaults)
@@ -80,12 +88,15 @@ def test_the_defaults_in_the_help_of_a_search_are_those_of_a_request():
     from tarmac.studies import Request
 
     (search,) = [command for line, command, _ in commands() if line == "tarmac search"]
+    checked = 0
     for option in search.params:
         field = Request.model_fields.get(str(option.name))
         text = getattr(option, "show_default", None)
         if field is not None and isinstance(text, str) and re.fullmatch(r"[\d.]+|none", text):
             default = field.default if field.default is not None else text
             assert as_number(str(default)) == as_number(text), option.name
+            checked += 1
+    assert checked > 5
 
 
 @pytest.mark.parametrize("engine", ["slurm", "kubernetes", "ray"])
@@ -96,11 +107,14 @@ def test_the_tables_of_an_engines_options_have_its_defaults(engine):
     heading = {"slurm": "## Options", "kubernetes": "## Kubernetes", "ray": "## Ray"}[engine]
     text = section(DOCS / "clusters.md", heading)
     assert not {name for name in fields if f"`{name}`" not in text}
+    checked = 0
     for row in rows(text):
         (value,) = re.findall(r"Default `?([\w./~-]*\w)`?\.", row[1])[:1] or [None]
         for name in in_code(row[0]):
             if name in fields and value is not None:
                 assert str(fields[name].default).removesuffix(".0").lower() == value.lower(), name
+                checked += 1
+    assert checked
 
 
 def engines() -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tarmac.files import (
     taking_turns,
 )
 from tarmac.studies.study.locks import turns
+from waiting import wait_until
 
 OWN = """
 import pathlib, sys
@@ -125,7 +127,11 @@ def stranger(second_user):
 
         thread = threading.Thread(target=second_user, args=[lock])
         thread.start()
-        os.read(is_held, 1)
+        wait_until(
+            lambda: select.select([is_held], [], [], 0)[0],
+            "the lock of the other user",
+            unless=lambda: None if thread.is_alive() else "its process has ended",
+        )
         try:
             yield
         finally:
@@ -169,7 +175,7 @@ def test_no_other_user_can_open_a_lock(mine, second_user, locked, is_old):
 
 @pytest.mark.parametrize("locked", LOCKED.values(), ids=LOCKED)
 @pytest.mark.parametrize("operation", [fcntl.LOCK_EX, fcntl.LOCK_SH], ids=["alone", "shared"])
-def test_another_user_who_holds_an_old_lock_keeps_nobody(mine, stranger, locked, operation):
+def test_another_user_who_holds_an_old_lock_keeps_nobody_out(mine, stranger, locked, operation):
     path = mine / ".lock"
     path.touch()
     path.chmod(0o644)

@@ -92,7 +92,7 @@ def test_a_journals_durable_line_is_there_with_those_before_it(root, disk, tmp_p
     assert read_lines(left / "journal.jsonl").values == (1, 2)
 
 
-def test_a_journal_that_is_new_is_there_too(root, disk, tmp_path):
+def test_a_new_journal_is_there_with_its_durable_line(root, disk, tmp_path):
     append_lines(root / "journal.jsonl", [1], is_durable=True)
     left = disk.after_power_cut(tmp_path / "after")
     assert read_lines(left / "journal.jsonl").values == (1,)

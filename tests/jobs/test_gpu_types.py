@@ -76,7 +76,7 @@ def test_a_name_that_is_written_alike_goes_before_longer_ones():
         ("{type: a100, count: 0.5}", (0.5, "a100")),
     ],
 )
-def test_a_number_or_a_kind_and_a_number_are_read(tmp_path, text, expected):
+def test_gpus_are_read_as_a_number_or_as_a_kind_with_a_number(tmp_path, text, expected):
     needs = task_of(tmp_path, text).resources
     assert (needs.gpus, needs.gpu_type) == expected
 
@@ -93,7 +93,7 @@ def test_a_number_or_a_kind_and_a_number_are_read(tmp_path, text, expected):
         ("[a100]", "gpus", "expected a number"),
     ],
 )
-def test_what_is_neither_is_refused_with_its_place(text, named, words):
+def test_gpus_that_are_no_number_and_no_kind_are_refused_with_their_place(text, named, words):
     job = f"{{name: x, command: 'true', resources: {{gpus: {text}}}}}"
     with pytest.raises(RequestError) as refused:
         parse_job(job)

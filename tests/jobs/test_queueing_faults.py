@@ -315,7 +315,7 @@ def test_what_no_host_starts_is_the_tasks_own_failure(queue):
     assert {(end.cause, end.reason) for end in queue.finished()} == {("start", "no driver")}
 
 
-def test_of_what_alone_is_left_nobody_waits_for_others(queue):
+def test_a_failed_start_of_the_last_attempt_waits_for_no_other_one(queue):
     del queue.attempts[1:]
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: queue.engine.chunks)

@@ -77,7 +77,7 @@ def test_a_pod_gets_what_no_option_says(tmp_path):
     assert {each["name"] for each in spec["volumes"]} == {"chunk", "run", "data"}
 
 
-def test_its_affinity_and_that_of_a_session_that_avoids_nodes_both_hold(tmp_path):
+def test_the_affinities_of_an_overlay_and_of_a_session_that_avoids_nodes_both_hold(tmp_path):
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     zones = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [z]}]} for z in "ab"]
     spread = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"team": "vision"}}}
@@ -162,7 +162,7 @@ def test_a_preference_of_nodes_leaves_what_the_session_avoids(tmp_path):
         ("{spec: {initContainers: [{name: check, image: b}]}}", "environment: {image"),
     ],
 )
-def test_what_is_wrong_in_it_is_said_with_its_place(pod, words):
+def test_what_is_wrong_in_an_overlay_is_said_with_its_place(pod, words):
     job = f"{{name: x, command: 'true', options: {{kubernetes: {{pod: {pod}}}}}}}"
     with pytest.raises(RequestError) as refused:
         parse_job(job)

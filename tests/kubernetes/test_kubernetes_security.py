@@ -34,7 +34,7 @@ def test_a_restricted_namespace_admits_the_pods_of_tasks(uid, tmp_path, nodes, c
     assert [*violations(pod)] == []
 
 
-def test_it_admits_the_pods_that_look_at_nodes_and_check_them():
+def test_a_restricted_namespace_admits_the_pods_that_look_at_nodes_and_check_them():
     node = read_node({"metadata": {"name": "n7"}, "status": {"allocatable": {}}})
     look = look_manifest("tarmac-look-1-0", "1", node, Look(image="tarmac"), 120.0)
     assert [*violations(look["spec"]["template"]["spec"])] == []
@@ -42,7 +42,9 @@ def test_it_admits_the_pods_that_look_at_nodes_and_check_them():
     assert [*violations(daemons["spec"]["template"]["spec"])] == []
 
 
-def test_it_admits_the_pod_of_a_runner_whose_user_is_not_root(monkeypatch, tmp_path):
+def test_a_restricted_namespace_admits_the_pod_of_a_runner_whose_user_is_not_root(
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     pod = runner_template(tmp_path)["spec"]
     assert [*violations(pod)] == []

@@ -61,7 +61,7 @@ def test_every_flipped_bit_of_a_file_is_seen(tmp_path):
     assert set(taken) <= set(range(start, start + len(b'"tarmac_checksum":"')))
 
 
-def test_others_read_what_is_written(tmp_path):
+def test_other_readers_of_safetensors_read_what_is_written(tmp_path):
     path = tmp_path / "weights.safetensors"
     write_tensors(path, {"a": torch.arange(3.0)}, {"x": "y"})
     assert torch.equal(load_file(path)["a"], torch.arange(3.0))
@@ -141,7 +141,7 @@ def test_a_damaged_best_checkpoint_is_not_scored(run):
 
 
 @pytest.mark.parametrize("odd", ["[" * 100_000, "{}", '{"epoch": "1"}', "\ud800"])
-def test_a_checkpoint_whose_position_is_none_is_damaged(run, odd):
+def test_a_checkpoint_with_a_malformed_position_is_damaged(run, odd):
     newest = max(run.checkpoints.glob("epoch-*"))
     text = odd if odd != "\ud800" else json.dumps({"epoch": odd})
     write_tensors(newest, load_file(newest), {"tarmac": text})

@@ -38,7 +38,7 @@ def test_threads_follow_the_size_of_a_step_and_the_cores(
     assert ("are too few for two threads" in why) == (chosen == 1 and device is FOUR)
 
 
-def test_a_users_number_comes_first():
+def test_the_number_of_threads_that_a_user_names_comes_first():
     assert choose_threads(3, FOUR, "single", 5_000_000, {})[0] == 3
     assert choose_threads(0, FOUR, "single", 5_000_000, {})[0] is None
     asked = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
@@ -57,7 +57,7 @@ class Counting(Silent):
         self.threads.append(torch.get_num_threads())
 
 
-def test_a_resumed_run_keeps_its_number_and_gives_the_callers_back(tmp_path):
+def test_a_resumed_run_keeps_its_number_of_threads_and_gives_the_callers_back(tmp_path):
     before = torch.get_num_threads()
     seen = Counting()
     options = {"epochs": 2, "device": "cpu", "train_size": 64, "threads": 3, "output": tmp_path}
