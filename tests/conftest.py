@@ -32,7 +32,7 @@ from hypothesis import HealthCheck, settings
 
 import skips
 from busybox import make_busybox_image, remove_busybox
-from forked import FAILURES, forked_interpreter
+from forked import FAILURES, STARTED, forked_interpreter
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.masking import values as masking_values
 from tarmac.slurm import OneMachineSlurm
@@ -469,6 +469,20 @@ def limited_group() -> Iterator[Callable[[str, Mapping[str, str]], Path]]:
     yield make
     for path in made:
         path.rmdir()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    # Fixtures, whose forks may serve several tests, have started theirs before.
+    del item
+    STARTED.clear()
+    try:
+        return (yield)
+    except BaseException:
+        # A training that nobody waits for any more would take the cores of the tests that follow.
+        for process in STARTED:
+            process.kill()
+        raise
 
 
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Any:

@@ -48,6 +48,9 @@ _HEEDED = ("PYTHONDONTWRITEBYTECODE", "PYTHONSAFEPATH", "PYTHONUNBUFFERED")
 # might wait for ever.
 FAILURES = (AssertionError, pytest.fail.Exception)
 
+# What the test under way has started; where it fails, `conftest.py` ends what still runs.
+STARTED: list[ForkedProcess] = []
+
 
 class ForkedProcess:
     """A child that `start_python` has started, with the methods of `subprocess.Popen`.
@@ -93,11 +96,11 @@ class ForkedProcess:
         Raises:
             subprocess.TimeoutExpired: After `timeout` seconds. By default there is no limit.
         """
+        # Without the lock: another thread may kill the child meanwhile.
+        if self.returncode is None and not _is_readable(self._connection, timeout):
+            raise subprocess.TimeoutExpired(list(self.args), timeout or 0.0)
         with self._lock:
             if self.returncode is None:
-                self._connection.settimeout(None)
-                if timeout is not None and not _is_readable(self._connection, timeout):
-                    raise subprocess.TimeoutExpired(list(self.args), timeout)
                 status = self._answers.readline()
                 # A server that has ended has taken its children along.
                 self.returncode = os.waitstatus_to_exitcode(int(status)) if status else -9
@@ -202,6 +205,7 @@ def start_python(
         socket.send_fds(connection, [b"{"], theirs)
         connection.sendall(json.dumps(request)[1:].encode() + b"\n")
     process = ForkedProcess(args, connection)
+    STARTED.append(process)
     for name, pipe in pipes.items():
         setattr(process, name, pipe)
     return process
@@ -289,10 +293,14 @@ def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _is_readable(connection: socket.socket, timeout: float) -> bool:
+def _is_readable(connection: socket.socket, timeout: float | None) -> bool:
     poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return bool(poll.poll(timeout * 1000))
+    try:
+        poll.register(connection, select.POLLIN)
+    except ValueError:
+        # Another thread has read it to its end.
+        return True
+    return bool(poll.poll(None if timeout is None else timeout * 1000))
 
 
 @functools.cache

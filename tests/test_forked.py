@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -178,3 +180,22 @@ def test_a_failed_test_does_not_wait_for_its_program(start, failure):
     with pytest.raises(failure), start() as program:
         raise failure("at its time limit")
     assert program.returncode == -signal.SIGKILL
+
+
+def test_a_failed_test_leaves_none_of_its_forks_running(request):
+    conftest = str(Path(__file__).with_name("conftest.py"))
+    hook = request.config.pluginmanager.get_plugin(conftest).pytest_runtest_call(request.node)
+    next(hook)
+    process = start_python("-c", SLEEP)
+    with pytest.raises(AssertionError, match="of the test"):
+        hook.throw(AssertionError("of the test"))
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_a_fork_is_killed_while_another_thread_waits_for_it():
+    process = start_python("-c", SLEEP)
+    waits = threading.Thread(target=process.wait, daemon=True)
+    waits.start()
+    process.kill()
+    waits.join()
+    assert process.returncode == -signal.SIGKILL

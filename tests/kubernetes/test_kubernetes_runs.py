@@ -276,14 +276,13 @@ def test_a_runner_that_was_killed_finds_its_pods_again(cluster, tmp_path):
         *("--set", "options.kubernetes.image=python:3.12-slim"),
     ]
     command = [sys.executable, "-m", "tarmac", "run", str(job), *options]
-    runner = subprocess.Popen(command, start_new_session=True)
-    wait_until(
-        lambda: [p for p in cluster.pods() if p["status"].get("phase") == "Running"],
-        "the pod",
-        unless=runner.poll,
-    )
-    runner.kill()
-    runner.wait()
+    with subprocess.Popen(command, start_new_session=True) as runner:
+        wait_until(
+            lambda: [p for p in cluster.pods() if p["status"].get("phase") == "Running"],
+            "the pod",
+            unless=runner.poll,
+        )
+        runner.kill()
     (run,) = [p for p in (tmp_path / "runs").iterdir() if p.is_dir()]
     again = [sys.executable, "-m", "tarmac", "run", "--resume", str(run), "--on", "kubernetes"]
     ended = subprocess.run(again, capture_output=True, text=True, check=False)

@@ -91,14 +91,13 @@ def test_a_killed_runner_finds_what_its_pods_have_kept_meanwhile(cluster, tmp_pa
     """
     options = ("--output", str(runs), "--set", "options.kubernetes.store_secret=keys")
     command, environment = tarmac_run(cluster, tmp_path, job, *options)
-    runner = subprocess.Popen(command, env=environment, start_new_session=True)
-    wait_until(
-        lambda: [p for p in cluster.pods() if p["status"].get("phase") == "Running"],
-        "the pod",
-        unless=runner.poll,
-    )
-    os.killpg(runner.pid, signal.SIGKILL)
-    runner.wait()
+    with subprocess.Popen(command, env=environment, start_new_session=True) as runner:
+        wait_until(
+            lambda: [p for p in cluster.pods() if p["status"].get("phase") == "Running"],
+            "the pod",
+            unless=runner.poll,
+        )
+        os.killpg(runner.pid, signal.SIGKILL)
     wait_until(lambda: versions("results/.tarmac/"), "the outputs of the pod", seconds=120)
     (run,) = [path for path in runs.iterdir() if path.is_dir()]
     again = [sys.executable, "-m", "tarmac", "run", "--resume", str(run)]
