@@ -61,6 +61,7 @@ class Trial:
         shutil.copytree(self._directory, self._kept, symlinks=True)
         whole = self._shell.run(*verb.words)
         assert whole.returncode == 0, whole.output
+        assert whole.num_calls, "the library has counted nothing"
         self.num_calls = whole.num_calls
         self._result = verb.made(self._directory)
         assert not self._left_behind()

@@ -28,6 +28,7 @@ from tarmac.jobs.executors.queueing import (
 )
 from tarmac.jobs.executors.queueing.engine import UnitName
 from tarmac.node import AttemptRecord, Element, attempt_file, fence_file, read_attempt
+from waiting import limit_s
 
 _PATIENCE_S = 60.0
 SAMPLES = Path(__file__).parent / "samples"
@@ -109,14 +110,14 @@ class Queue:
     def finished(self) -> list[Finished]:
         """Wait until all attempts have finished."""
         ends: list[Finished] = []
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + limit_s(_PATIENCE_S)
         while len(ends) < len(self.attempts):
             assert time.monotonic() < deadline
             ends += [e for e in self.executor.wait(0.1) if isinstance(e, Finished)]
         return ends
 
     def wait_until(self, is_so) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + limit_s(_PATIENCE_S)
         while not is_so():
             assert time.monotonic() < deadline
             self.executor.wait(0.05)
@@ -234,7 +235,7 @@ def test_what_an_agent_writes_after_its_attempt_was_queued_again_is_told_of_no_n
     events = []
 
     def see_until(is_so):
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + limit_s(_PATIENCE_S)
         while not is_so():
             assert time.monotonic() < deadline
             events.extend(queue.executor.wait(0.05))

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import http.server
 import io
+import json
 import runpy
 import shutil
 import sys
@@ -124,6 +125,7 @@ def _make_runs() -> None:
 
 def _make_reports() -> None:
     report = type_here("check", "--quick", "--json")
+    assert json.loads(report)["findings"] is not None
     for name in ("check", "n01", "n02", "n03"):
         Path(f"{name}.json").write_text(report)
     type_here("check", "--quick", "--save", "good.json")

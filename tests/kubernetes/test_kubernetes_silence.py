@@ -119,16 +119,17 @@ def test_a_second_runner_takes_over_what_has_ended_what_runs_and_what_has_not_be
         *("--set", f"options.kubernetes.kubeconfig={cluster.kubeconfig}"),
         *("--set", "options.kubernetes.image=python:3.12-slim"),
     ]
-    with (tmp_path / "said").open("w") as said:
-        runner = subprocess.Popen(command, start_new_session=True, stdout=said, stderr=said)
-    wait_until(
-        lambda: phases(cluster).count("Running") >= 2 and [*runs.glob("*/tasks/*/stdout")],
-        "two pods that run and the output of one that has ended",
-        seconds=WITHIN_S,
-        unless=lambda: None if runner.poll() is None else (tmp_path / "said").read_text(),
-    )
-    os.killpg(runner.pid, signal.SIGKILL)
-    runner.wait()
+    with (
+        (tmp_path / "said").open("w") as said,
+        subprocess.Popen(command, start_new_session=True, stdout=said, stderr=said) as runner,
+    ):
+        wait_until(
+            lambda: phases(cluster).count("Running") >= 2 and [*runs.glob("*/tasks/*/stdout")],
+            "two pods that run and the output of one that has ended",
+            seconds=WITHIN_S,
+            unless=lambda: None if runner.poll() is None else (tmp_path / "said").read_text(),
+        )
+        os.killpg(runner.pid, signal.SIGKILL)
     # All of them end while nobody looks.
     wait_until(
         lambda: not {"Running", "Pending"} & {*phases(cluster)},

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve as listen
 
 from tarmac.hkube.protocol import Message, decode, encode, read_link
+from waiting import limit_s
 
 if TYPE_CHECKING:
     from websockets.sync.server import ServerConnection
@@ -51,7 +52,7 @@ class Worker:
 
     def connected(self) -> None:
         """Wait for the next connection."""
-        self._socket = self._sockets.get(timeout=LONG_S)
+        self._socket = self._sockets.get(timeout=limit_s(LONG_S))
 
     def drop(self) -> None:
         """Close the connection, as a network does that breaks."""
@@ -71,14 +72,14 @@ class Worker:
     def hear(self, *commands: str) -> Message:
         """Return the next message, of those commands where any are named."""
         while True:
-            message = self._heard.get(timeout=LONG_S)
+            message = self._heard.get(timeout=limit_s(LONG_S))
             if not commands or message.command in commands:
                 return message
 
     def hear_next(self) -> Message:
         """Return the next message that is no sign of life and no progress."""
         while True:
-            message = self._heard.get(timeout=LONG_S)
+            message = self._heard.get(timeout=limit_s(LONG_S))
             if message.command not in ("alive", "stopping", "progress"):
                 return message
 
