@@ -69,7 +69,7 @@ def test_a_warning_for_users_is_shown_without_a_line_of_code(capsys):
         ("name: a\n\tcommand: b\n", "YAML is indented by spaces, never by tabs"),
         ('name: a\ncommand: "b\n', "A quote"),
         ("name: a\ncommand: [b\n", "is not closed"),
-        ("name: a\ncommand: {{ lr }}\n", "a key is a list or a mapping, expected a text"),
+        ("name: a\ncommand: {{ lr }}\n", "A text that begins with a brace needs quotes"),
         ("name: a\n  command: b\n", "indented otherwise"),
         ("name: a\ncommand: *.py\n", "A text that begins with * needs quotes"),
         ('name: a\ncommand: "\\d"\n', "use single quotes"),
