@@ -226,6 +226,15 @@ def test_a_quota_is_told_in_numbers() -> None:
     assert explain_creation([event, {"reason": "SuccessfulCreate"}]) is None
 
 
+def test_each_try_to_make_a_pod_says_the_same_words() -> None:
+    said = 'violates PodSecurity "restricted:latest": runAsNonRoot != true'
+    tries = [
+        {"reason": "FailedCreate", "message": f'Error creating: pods "{pod}" is forbidden: {said}'}
+        for pod in ("a-0-r8g9k", "a-0-22l22")
+    ]
+    assert [explain_creation([event]) for event in tries] == [said, said]
+
+
 def test_a_job_says_how_it_ended() -> None:
     def job(kind: str, reason: str = "", **spec: Any) -> dict[str, Any]:
         condition = {"type": kind, "status": "True", "reason": reason, "message": "quoted"}

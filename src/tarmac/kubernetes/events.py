@@ -19,6 +19,7 @@ _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), "
     r"limited: (?P<most>.+)$"
 )
+_TRY = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
 
 
 @in_form
@@ -40,7 +41,8 @@ def explain_creation(events: Iterable[Object]) -> str | None:
             last = event
     if last is None or last["reason"] == "SuccessfulCreate":
         return None
-    return explain_event(last)
+    # Each try has another pod's name, and would be another reason.
+    return _TRY.sub("", explain_event(last))
 
 
 def explain_quota(message: str) -> str | None:
