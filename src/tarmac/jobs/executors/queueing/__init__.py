@@ -5,7 +5,8 @@ commands.
 """
 
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, job_label, run_code
-from tarmac.jobs.executors.queueing.clusters import ClusterId, refuse_other_cluster
+from tarmac.jobs.executors.queueing.clusters import ClusterId
+from tarmac.jobs.executors.queueing.elsewhere import refuse_other_cluster
 from tarmac.jobs.executors.queueing.engine import (
     Accepted,
     Ending,

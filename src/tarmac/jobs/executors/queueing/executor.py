@@ -15,7 +15,7 @@ from tarmac.jobs.executors.interface import Busy
 from tarmac.jobs.executors.queueing.calls import Calls
 from tarmac.jobs.executors.queueing.cancellations import Cancellations
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles
-from tarmac.jobs.executors.queueing.clusters import refuse_other_cluster
+from tarmac.jobs.executors.queueing.elsewhere import refuse_other_cluster
 from tarmac.jobs.executors.queueing.engine import Accepted
 from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
