@@ -143,7 +143,7 @@ def problems_beforehand(
 
 def _checks(
     tasks: Sequence[Task], base: Path, mapping: Mapping[str, Secret], executor: str
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[[], object]]:
     """Yield what refuses tasks that cannot succeed, by this machine's knowledge alone."""
     has_named = find_executor(executor).has_secrets
     yield partial(missing_secrets, tasks, os.environ, mapping, base, has_named=has_named)
