@@ -7,17 +7,29 @@ import json
 import os
 import re
 import shutil
+import tempfile
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from damaged_records import BY_NAME, FILES, KINDS, MAKERS, UNREADABLE, damaged, records
+from damaged_records import (
+    BY_NAME,
+    FILES,
+    KINDS,
+    MAKERS,
+    UNREADABLE,
+    damaged,
+    make_good_runs,
+    records,
+)
 from tarmac.cli import main
 from tarmac.errors import TarmacError
-from tarmac.files import Readings, StorageError, append_lines, read_lines
+from tarmac.files import OwnerLock, Readings, StorageError, append_lines, read_lines
 from tarmac.jobs import JOB, find_run, list_statuses
 from tarmac.jobs.history import read_history
 from tarmac.jobs.status import read_status
+from tarmac.monitor import sight
 from tarmac.monitor.sight import RunsInSight
 from tarmac.pages import page_of, render_page
 from tarmac.runs import TRAINING, Catalogue, RunIndex, list_runs
@@ -376,3 +388,49 @@ def test_nothing_shows_what_a_link_leads_to_outside_of_its_run(
         shown += look.tarmac("report", str(path.parent), "--html", "-")
     assert "hunter2" not in shown
     assert "[oom]" not in shown
+
+
+@pytest.mark.parametrize("mtime", [1e12, -1e12])
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_of_files_beyond_the_years_that_there_are_disturb_nothing(capsys, kind, mtime):
+    # Most file systems on disks have no such times.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        look = Looker(make_good_runs(Path(memory) / "runs"), capsys)
+        run = MAKERS[kind](look.output, "bad")
+        (run / "checkpoints").mkdir(exist_ok=True)
+        (run / "checkpoints" / "epoch-00003-step-0000000.safetensors").touch()
+        if kind == "training":
+            record = json.loads((run / "run.json").read_text())
+            (run / "run.json").write_text(json.dumps(record | {"status": "running"}))
+            lost = {"kind": "event", "event": "workers_lost", "at_s": 1e300}
+            append_lines(run / "samples.jsonl", [lost])
+        with OwnerLock(run / ".lock").held():
+            for path in run.rglob("*"):
+                os.utime(path, (mtime, mtime))
+            KINDS[kind].glance(run)
+            look.lists()
+            look.pages(kind)
+
+
+def test_a_run_whose_glance_raises_takes_no_other_from_sight(good, look, monkeypatch):
+    for name in ("bad", "other"):
+        run = MAKERS["training"](look.output, name)
+        record = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(record | {"status": "running"}))
+    try:
+        with OwnerLock(run / ".lock").held(), OwnerLock(look.output / "bad" / ".lock").held():
+            (look.output / "bad" / "metrics.jsonl").write_text("")
+            glance = sight._KINDS["run.json"].glance
+
+            def raises_of_bad(path, readings):
+                if path.name == "bad":
+                    raise KeyError(path)
+                return glance(path, readings)
+
+            monkeypatch.setitem(
+                sight._KINDS, "run.json", sight._KINDS["run.json"]._replace(glance=raises_of_bad)
+            )
+            seen = RunsInSight(look.output, Readings()).look()
+            assert [run.name for run in seen] == ["other"]
+    finally:
+        shutil.rmtree(look.output / "other")

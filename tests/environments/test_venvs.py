@@ -55,6 +55,11 @@ def test_every_form_that_pip_takes_is_taken(tmp_path, form):
     assert read_requirements([form], tmp_path).lines == ("six",)
 
 
+def test_a_line_that_is_too_long_for_a_path_is_the_installers_matter(tmp_path):
+    line = f"./x>={'9' * 5000}"
+    assert read_requirements([line], tmp_path).lines == (line,)
+
+
 def test_files_that_are_missing_or_name_each_other_are_said(tmp_path):
     (tmp_path / "a.txt").write_text("-r b.txt\n")
     with pytest.raises(RequestError, match=r"b\.txt: No such file"):

@@ -196,6 +196,10 @@ def test_studies_are_found_by_path_name_and_beginning(make_study, tmp_path):
     assert find_study(str(study.path)).name == study.name
     assert find_study(study.name, root).name == study.name
     assert find_study("stud", root).name == find_study("latest", root).name == study.name
+    with pytest.raises(RequestError, match=r"there is no study 'n{3000}'"):
+        find_study("n" * 3000, root)
+    with pytest.raises(RequestError, match=r"No study is there\..* --output DIR"):
+        find_study("other", tmp_path / "empty")
     with pytest.raises(RequestError, match="there is no study 'other'"):
         find_study("other", root)
     broken = root / "broken"

@@ -112,7 +112,7 @@ class _Reader:
         name = rest.removesuffix(tail).strip()
         path = Path(os.path.normpath(base / name))
         is_path = option or name.startswith(".") or "/" in name or name.endswith((".whl", ".gz"))
-        if not is_path or _REMOTE.match(name) or "@" in name or not path.exists():
+        if not is_path or _REMOTE.match(name) or "@" in name or not os.path.exists(path):  # noqa: PTH110 - False where it cannot be
             return line
         self.local.append(path)
         return f"{option}{path}{tail}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         write_json,
         write_text,
     )
-    from tarmac.files.fields import Fields
+    from tarmac.files.fields import Fields, moment_after
     from tarmac.files.holders import BEAT_S, Holder, LeaseWatch, read_lease
     from tarmac.files.hosts_locks import (
         Lock,
@@ -129,6 +129,7 @@ __all__ = [
     "lock_descriptor",
     "make_directories",
     "make_private",
+    "moment_after",
     "network_type",
     "new_directory",
     "open_lock",
@@ -174,6 +175,7 @@ _MODULES = {
     "SCHEMES": "locations",
     "DamagedLine": "journal",
     "Fields": "fields",
+    "moment_after": "fields",
     "Holder": "holders",
     "JournalLines": "journal",
     "Lease": "lease",

@@ -11,13 +11,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fields"]
+__all__ = ["Fields", "moment_after"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment_after(seconds: float, since: datetime = _EPOCH) -> datetime | None:
+    """Return the moment some seconds after another; None beyond the years that there are.
+
+    Args:
+        seconds: Of a record, or of a file's time, which its owner may set to anything.
+        since: Default 1970, as for a file's time.
+    """
+    try:
+        return since + timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

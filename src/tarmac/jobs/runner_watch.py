@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tarmac.files import moment_after
 from tarmac.jobs.executors import RunnerState, find_executor
 from tarmac.jobs.runner_notes import is_marked, last_runner, runner_noted_at, runner_place
 
@@ -45,7 +46,7 @@ class RunnerWatch:
         for asked_at, state in filter(None, known):
             if time.monotonic() < asked_at + _ASKED_EVERY_S:
                 return state
-        since = datetime.fromtimestamp(runner_noted_at(run, number), UTC)
+        since = moment_after(runner_noted_at(run, number)) or datetime.now(UTC)
         state = engine.look(run, number, runner_place(run, number), since)
         self._known[run, number] = (time.monotonic(), state)
         if state.kind == "unknown":

@@ -140,7 +140,17 @@ class RunsInSight:
     def last_of(self, path: Path) -> Glance | None:
         """Return how a run stands that was at work before; None where it is gone."""
         kind = _kind_of(path)
-        return None if kind is None else kind.glance(path, self._readings)
+        return None if kind is None else self._read(kind, path)
+
+    def _read(self, kind: _Kind, path: Path) -> Glance | None:
+        """Return how a run stands; None where its files make a reader raise anything.
+
+        One bad run must not take the sight of all others.
+        """
+        try:
+            return kind.glance(path, self._readings)
+        except Exception:
+            return None
 
     def _list(self) -> None:
         """Note new directories, and forget those that are gone."""
@@ -168,7 +178,7 @@ class RunsInSight:
         seen.kind = seen.kind or _kind_of(seen.path)
         glance = None
         if seen.kind is not None and seen.kind.may_be_at_work(seen.path, self._readings):
-            glance = seen.kind.glance(seen.path, self._readings)
+            glance = self._read(seen.kind, seen.path)
         seen.is_at_work = glance is not None and glance.status in _AT_WORK
         # What has just changed may change again within the same tick of the file system's clock.
         is_new = time.time() - stamp / 1e9 < _CHANGED_WITHIN_S

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from tarmac.files import moment_after
 from tarmac.masking import masked_text
 from tarmac.pages.curves import curves, gpu_lanes, marks_of, share_waited, speed, time_axis, waits
 from tarmac.pages.epochs import read_epochs
@@ -23,6 +23,7 @@ from tarmac.runs import Run, name_words, read_all_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from tarmac.pages.epochs import Epochs
@@ -243,13 +244,14 @@ def _told(run: Run, hosts: Sequence[Samples]) -> Iterator[tuple[datetime, str, s
         yield session.started_at, what, f"process {session.pid}"
     for event in hosts[0].events if hosts else ():
         # Sessions' starts and the end are told by the record.
-        if event.kind == "workers_lost":
-            at = record.created_at + timedelta(seconds=event.at_s)
+        at = moment_after(event.at_s, record.created_at)
+        if event.kind == "workers_lost" and at is not None:
             yield at, "workers lost, and started anew", event.text
     for checkpoint in run.checkpoints.glob("*.safetensors"):
         with contextlib.suppress(OSError):
-            written = datetime.fromtimestamp(checkpoint.stat().st_mtime, UTC)
-            yield written, "checkpoint", checkpoint.stem
+            written = moment_after(checkpoint.stat().st_mtime)
+            if written is not None:
+                yield written, "checkpoint", checkpoint.stem
     if record.ended_at is not None:
         yield (
             record.ended_at,

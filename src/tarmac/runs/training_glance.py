@@ -10,10 +10,9 @@ import contextlib
 import os
 import time
 from collections import deque
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tarmac.files import Fields, Readings, read_holder
+from tarmac.files import Fields, Readings, moment_after, read_holder
 from tarmac.runs.glance import Glance
 from tarmac.runs.judging import JudgedBy
 from tarmac.runs.sampled import Sampled
@@ -21,6 +20,7 @@ from tarmac.runs.samples import samples_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
 __all__ = ["glance_training"]
@@ -149,7 +149,7 @@ def _first_epoch_s(between_steps_s: float | None) -> float | None:
 def _moment(created_at: datetime | None, after_s: float | None) -> datetime | None:
     if created_at is None or after_s is None:
         return None
-    return created_at + timedelta(seconds=after_s)
+    return moment_after(after_s, created_at)
 
 
 def _eta_s(rows: Sequence[Fields], epochs: int | None, written_at: datetime | None) -> float | None:
@@ -211,12 +211,12 @@ def _newest(directory: Path) -> datetime | None:
             with contextlib.suppress(OSError):
                 if entry.name.endswith(".safetensors"):
                     times.append(entry.stat().st_mtime)
-    return datetime.fromtimestamp(max(times), UTC) if times else None
+    return moment_after(max(times)) if times else None
 
 
 def _written_at(path: Path) -> datetime | None:
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return moment_after(path.stat().st_mtime)
     except OSError:
         return None
 

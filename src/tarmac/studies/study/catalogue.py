@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tarmac import runs
@@ -34,7 +35,7 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     """
     root = output or runs.default_output()
     for path in (Path(reference), root / reference):
-        if (path / "study.json").exists():
+        if os.path.isfile(path / "study.json"):  # noqa: PTH113 - False where forbidden
             return Study.open(path, storage)
     studies, _ = list_studies(root)
     fitting = [study for study in studies if study.name.startswith(reference)]
@@ -46,5 +47,10 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     if fitting:
         names = "\n".join(study.name for study in fitting)
         raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
-    names = "\n".join(study.name for study in studies[:10]) or "(none)"
-    raise RequestError(f"there is no study {reference!r} in {root}", hint=f"Newest there:\n{names}")
+    names = "\n".join(study.name for study in studies[:10])
+    hint = (
+        f"Newest there:\n{names}"
+        if names
+        else "No study is there. Name where studies lie: --output DIR, or TARMAC_RUNS"
+    )
+    raise RequestError(f"there is no study {reference!r} in {root}", hint=hint)
