@@ -146,7 +146,12 @@ RECORDED: dict[str, list[Evidence]] = {
             "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught "
             "collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, "
             "NumelOut=9801523, Timeout(ms)=600000) ran for 600020 milliseconds before timing out."
-        )
+        ),
+        text(
+            "[rank2]:[E704 13:48:58.260494728 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID "
+            "0(default_pg) Rank 2] ProcessGroupNCCL's watchdog got stuck for 480 seconds without "
+            "making progress in monitoring enqueued collectives."
+        ),
     ],
     "port-in-use": [
         text(

@@ -63,6 +63,21 @@ RECORDED: dict[str, list[Evidence]] = {
     "k8s-no-plugin": [
         text("0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes")
     ],
+    "container-command": [
+        text(
+            "docker: Error response from daemon: OCI runtime create failed: runc create failed: "
+            'unable to start container process: exec: "python": executable file not found in $PATH'
+        ),
+        text(
+            'OCI runtime create failed: container_linux.go:345: starting container process caused "'
+            'exec: \\"ffprobe\\": executable file not found in $PATH": unknown.'
+        ),
+        text(
+            'unable to start container process: exec: "./run_and_time.sh": stat ./run_and_time.sh: '
+            "no such file or directory: unknown."
+        ),
+        text("Error: crun: executable file `python` not found in $PATH: No such file or directory"),
+    ],
     "wsl-libcuda": [
         Evidence(
             inventory=machine(
@@ -126,6 +141,11 @@ CLOSE: dict[str, list[Evidence]] = {
         )
     ],
     "k8s-no-plugin": [text("0/3 nodes are available: 3 Insufficient cpu.")],
+    "container-command": [
+        # The toolkit itself is not there.
+        text('exec: "nvidia-container-runtime": executable file not found in $PATH: unknown'),
+        text('exec: "python": looking for it in $PATH'),
+    ],
     "wsl-libcuda": [
         Evidence(
             inventory=with_gpu(container=Container(kind="wsl", device_nodes=("dxg",))),

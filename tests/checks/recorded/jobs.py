@@ -147,7 +147,19 @@ RECORDED: dict[str, list[Evidence]] = {
         text('MountVolume.SetUp failed for volume "a" : secret "b" not found'),
         text("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
     ],
+    "k8s-taint": [
+        text(
+            "0/5 nodes are available: 1 node(s) had untolerated taint "
+            "{node-role.kubernetes.io/control-plane: }, 4 node(s) had untolerated taint "
+            "{nvidia.com/gpu: present}. preemption: 0/5 nodes are available"
+        ),
+        text("0/1 nodes are available: 1 node(s) had taints that the pod didn't tolerate."),
+    ],
     "rendezvous-timeout": [
+        text(
+            "Stopping coordination service as cluster registration failed. This may be due to 1) "
+            "some tasks crashed earlier before connecting, 2) some tasks were never scheduled"
+        ),
         text(
             "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for "
             "clients. 1/3 clients joined."

@@ -317,7 +317,33 @@ RECORDED: dict[str, list[Evidence]] = {
         text("ninja: build stopped: subcommand failed."),
         text("      error: command '/opt/conda/bin/nvcc' failed with exit code 255"),
     ],
+    "heads-undivided": [
+        text(
+            "ValueError: Total number of attention heads (52) must be divisible by tensor parallel "
+            "size (3)."
+        )
+    ],
+    "model-unknown": [
+        text(
+            "ValueError: The checkpoint you are trying to load has model type `qwen3_vl` but "
+            "Transformers does not recognize this architecture. This could be because of an issue "
+            "with the checkpoint, or because your version of Transformers is out of date."
+        )
+    ],
+    "sampled-not-finite": [
+        text("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"),
+        text("RuntimeError: probability tensor contains either inf, nan or element < 0"),
+    ],
     "process-lost": [
+        text(
+            "F0929 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX "
+            "distributed service detected fatal errors. This most likely indicates that another "
+            "task died; see the other task logs for more details."
+        ),
+        text(
+            "absl::Status: UNAVAILABLE: Failed to send RPC to coordination service. Either the "
+            "leader task was preempted/died/restarted unexpectedly"
+        ),
         text(
             "RuntimeError: Engine core initialization failed. See root cause above. Failed core "
             "proc(s): {}"
@@ -349,5 +375,7 @@ RECORDED: dict[str, list[Evidence]] = {
         text("  exitcode  : -9 (pid: 14677)"),
         text("  traceback : Signal 9 (SIGKILL) received by PID 14677"),
         text("worker process exited with code -9"),
+        text("srun: error: node1: tasks 0-7: Killed"),
+        text("/var/spool/slurmd/job77/slurm_script: line 12: 41077 Killed    python train.py"),
     ],
 }
