@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -195,7 +196,8 @@ def test_a_run_is_opened_in_a_browser_by_the_address_that_is_printed(chromium, s
 @pytest.mark.slurm
 def test_a_job_runs_on_a_cluster_that_is_tried_on_this_machine(monkeypatch, start_slurm):
     write("job.yaml", "{name: x, command: 'echo on $SLURMD_NODENAME', sweep: {grid: {n: [1, 2]}}}")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.defpath}:/usr/bin:/usr/sbin")
+    programs = sysconfig.get_path("scripts")
+    monkeypatch.setenv("PATH", f"{programs}:{os.defpath}:/usr/bin:/usr/sbin")
     tried = (sys.executable, "-m", "tarmac", "cluster", "try", "slurm", "--")
     done = subprocess.run(
         [*tried, "tarmac", "run", "--on", "slurm", "job.yaml"],
