@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 import click
 import cloup
 
-from tarmac.cli.lead_process import code_of_peer, leave, speaks_for_all, wait_for_lead
+from tarmac.cli.lead_process import (
+    code_of_peer,
+    leave,
+    speaks_for_all,
+    wait_for_failed,
+    wait_for_lead,
+)
 from tarmac.cli.options import SETTINGS, Group, examples, option
 from tarmac.cli.output import flush_output, guarded_output
 from tarmac.cli.terminal import guard_terminals
@@ -162,6 +168,7 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
         _refuse(error)
     except PeerFailed:
         # Another process of the same training says what is wrong, once for all.
+        wait_for_failed()
         sys.exit(code_of_peer())
     except TarmacError as error:
         if debug:

@@ -7,10 +7,12 @@ import sys
 import time
 from typing import NoReturn
 
-__all__ = ["code_of_peer", "leave", "speaks_for_all", "wait_for_lead"]
+__all__ = ["code_of_peer", "leave", "speaks_for_all", "wait_for_failed", "wait_for_lead"]
 
 # The lead has the same line to read, on a machine that may be busy.
 _PATIENCE_S = 10.0
+# One that has failed has only its message left to print.
+_PRINTED_WITHIN_S = 3.0
 
 
 def speaks_for_all() -> bool:
@@ -46,3 +48,12 @@ def wait_for_lead() -> None:
     has not spoken yet.
     """
     time.sleep(_PATIENCE_S)
+
+
+def wait_for_failed() -> None:
+    """Give the process that has failed time to say so, where torchrun started both.
+
+    It ends all others when the first one ends, which may be one that has nothing to say.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        time.sleep(_PRINTED_WITHIN_S)
