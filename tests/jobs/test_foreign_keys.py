@@ -102,7 +102,7 @@ def test_an_exit_code_that_no_program_has_is_refused(codes, said):
     ],
 )
 def test_true_is_no_number_of_a_job(line):
-    assert "True: expected a number, not true or false" in message(f"{PROGRAM}{line}")
+    assert "true: expected a number, not true or false" in message(f"{PROGRAM}{line}")
 
 
 def test_a_signal_in_exit_codes_is_known_by_both_of_its_numbers():

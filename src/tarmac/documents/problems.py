@@ -133,7 +133,8 @@ _WORDS = {
 
 def _shown(value: Any) -> str:
     """Return a value for a message, a long one by its beginning."""
-    text = repr(value)
+    # As files have them.
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
