@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
 from command_line import commands
+from tarmac.cli import entry, lead_process
 from tarmac.cli.entry import _show_warning
 from tarmac.cli.options import _ELSEWHERE
+from tarmac.errors import PeerFailed
 
 
 @pytest.mark.parametrize("words", [[], ["cluster"], ["hkube"], ["runs"], ["data"], ["env"]])
@@ -90,3 +93,20 @@ def test_a_program_in_the_place_of_a_job_file_is_told_how_to_become_one(tarmac, 
     assert "a loop.py is a program, expected a job file" in err
     assert f"command: python '{tmp_path / 'a loop.py'}'" in err
     assert "tarmac train 'a loop.py':workload" in err
+
+
+@pytest.mark.parametrize("launcher", [{}, {"TORCHELASTIC_RUN_ID": "none"}])
+def test_a_rank_with_nothing_to_say_lets_the_failed_one_speak_before_torchrun_ends_it(
+    tarmac, monkeypatch, launcher
+):
+    def fail(*_, **__):
+        raise PeerFailed("rank 1: ValueError")
+
+    waits: list[float] = []
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(entry, "root", SimpleNamespace(main=fail))
+    monkeypatch.setattr(lead_process.time, "sleep", waits.append)
+    assert tarmac("runs", "list") == (1, "", "")
+    assert len(waits) == len(launcher)
