@@ -157,7 +157,7 @@ class Launch:
     """Four ranks of ``tarmac check --ranks all``, each on a host of its own, says Slurm.
 
     Args:
-        arguments: Of the command.
+        arguments: What the command line has after them.
         without: A rank that is not started.
         importing: A rank that imports PyTorch for seconds, in which it meets no other.
     """

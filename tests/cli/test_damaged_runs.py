@@ -153,9 +153,9 @@ def test_how_to_remove_a_run_whose_record_is_damaged_is_said(look, kind):
     run = MAKERS[kind](look.output, "bad")
     (run / "runner.json").unlink(missing_ok=True)
     (run / RECORDS[kind]).write_text("[" * 10)
-    said = look.tarmac("runs", "rm", "bad", "--yes", code=1)
-    assert "is damaged: Expecting value: line 1 column 11 (char 10)\n" in said
-    assert f"\n  If nothing works on it: rm -r {run}\n" in said
+    message = look.tarmac("runs", "rm", "bad", "--yes", code=1)
+    assert "is damaged: Expecting value: line 1 column 11 (char 10)\n" in message
+    assert f"\n  If nothing works on it: rm -r {run}\n" in message
 
 
 def test_a_number_of_many_digits_is_not_shown_whole_nor_in_pythons_words(look):
@@ -163,8 +163,8 @@ def test_a_number_of_many_digits_is_not_shown_whole_nor_in_pythons_words(look):
     record.write_text('{"schema_version": ' + "9" * 4000 + "}")
     assert len(look.tarmac("runs", "show", "bad", code=2)) < len(str(look.output)) + 200
     record.write_text("9" * 5000)
-    said = look.tarmac("runs", "show", "bad", code=1)
-    assert "is damaged: a number in it has too many digits\n" in said
+    message = look.tarmac("runs", "show", "bad", code=1)
+    assert "is damaged: a number in it has too many digits\n" in message
 
 
 @pytest.mark.parametrize("what", UNREADABLE)

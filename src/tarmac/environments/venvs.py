@@ -167,8 +167,8 @@ def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
     """
     root = root or venvs_directory()
     with read_errors(root):
-        found = sorted(root.glob("*/requirements.txt"))
-        return [(path.parent, path.read_text(encoding="utf-8").strip()) for path in found]
+        paths = sorted(root.glob("*/requirements.txt"))
+        return [(path.parent, path.read_text(encoding="utf-8").strip()) for path in paths]
 
 
 def remove_venv(name: str, root: Path | None = None) -> Path:

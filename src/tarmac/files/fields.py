@@ -26,7 +26,7 @@ def moment_after(seconds: float, since: datetime = _EPOCH) -> datetime | None:
     """Return the moment some seconds after another; None beyond the years that there are.
 
     Args:
-        seconds: Of a record, or of a file's time, which its owner may set to anything.
+        seconds: A number of a record, or a file's time, which its owner may set to anything.
         since: Default 1970, as for a file's time.
     """
     try:

@@ -139,4 +139,5 @@ def _named(name: str, present: Sequence[Gpu], memory_bytes: int | None, words: s
 
 
 def _gpus(count: int) -> str:
+    # `tarmac.wording` is not in the agent's file.
     return "1 GPU" if count == 1 else f"{count} GPUs"

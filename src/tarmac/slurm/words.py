@@ -259,10 +259,10 @@ def _said(words: str) -> str:
 
 
 def _not_permitted(reason: str) -> str | None:
-    found = _NOT_PERMITTED.match(reason)
-    if found is None:
+    match = _NOT_PERMITTED.match(reason)
+    if match is None:
         return None
-    kind = found["kind"]
+    kind = match["kind"]
     return (
         f"can never start: its partition does not take its {kind}; choose another `partition` or "
         f"another `{kind.lower()}`"

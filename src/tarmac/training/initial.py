@@ -179,8 +179,8 @@ def _other_kind(path: Path) -> str | None:
         return "an empty file"
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     kinds = (kind for start, kind in _OTHER_KINDS.items() if text.startswith(start))
-    is_pickled = path.suffix == ".safetensors" or head.startswith(_PICKLES)
-    return next(kinds, None if is_pickled else "no file of torch.save")
+    may_be_weights = path.suffix == ".safetensors" or head.startswith(_PICKLES)
+    return next(kinds, None if may_be_weights else "no file of torch.save")
 
 
 def _read_pickled(path: Path) -> dict[str, torch.Tensor]:

@@ -60,11 +60,11 @@ _NOT_YET_S = 20.0
 
 def cluster_of(cluster: Cluster) -> ClusterId | None:
     """Return a cluster by the uid of its first namespace, and its address; None if it is silent."""
-    found = cluster.get("Namespace", "kube-system")
-    if isinstance(found, Silence):
+    namespace = cluster.get("Namespace", "kube-system")
+    if isinstance(namespace, Silence):
         return None
     # Whoever may see one namespace alone gets a refusal.
-    uid = str(found["metadata"]["uid"]) if isinstance(found, dict) else ""
+    uid = str(namespace["metadata"]["uid"]) if isinstance(namespace, dict) else ""
     context = shlex.quote(cluster.context) if cluster.context else ""
     way = f"kubectl config use-context {context} &&" if context else ""
     return ClusterId(cluster.server, uid, way)

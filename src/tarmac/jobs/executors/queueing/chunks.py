@@ -31,8 +31,8 @@ _SCHEMA_VERSION = 2
 # With the run's code, numbers and what Kubernetes adds, a name has 63 characters at most.
 _LABEL_LENGTH = 30
 
-# Of a run's directory: when it was made, and what tells it from others of that second.
-# Of a run's directory, after the job's name; a dry run has no time.
+# Of a run's directory: when it was made, and what tells it from others of that second. A dry run
+# has no time.
 _RUN_SUFFIX = re.compile(r"-(?:\d{8}-\d{6}-[0-9a-z]+|RUN)$")
 
 
