@@ -113,7 +113,7 @@ def test_a_line_of_require_and_one_of_a_file_are_the_same_condition(tmp_path):
         ("[rates.torch]\n\n  bf61 = 1", ":3:3: rates.torch.bf61: unknown key", "'bf16'?"),
         ("[rates.tensorfow]\nbf16 = 1", ":1:8: rates.tensorfow: unknown framework", "tensorflow"),
         ('frameworks = ["jaxx"]', ":1:1: frameworks[0]: 'jaxx': unknown framework 'jaxx'", ""),
-        ("gpus = true", ":1:1: gpus: True: expected a number, or a comparison", ""),
+        ("gpus = true", ":1:1: gpus: true: expected a number, or a comparison", ""),
         ('gpus = ">= many"', ":1:1: gpus: '>= many': 'many' is no number", ""),
         ('driver = "5x"', ":1:1: driver: '5x': '5x' is no version", ""),
         ("a = {b = 1, gpus = 2}", ":1:1: a: unknown key", ""),
