@@ -228,7 +228,7 @@ def write_sample(
     taken = {(mutant.file, mutant.first) for mutant in kept}
     sizes = collections.Counter(source.room for source in sources for _ in source.functions)
     had = collections.Counter(mutant.room for mutant in kept)
-    mutants = kept
+    mutants = [*kept]
     for room, quota in shares(sizes, count).items():
         lines = [(s, line) for s in sources if s.room == room for line in s.functions]
         random_.shuffle(lines)
