@@ -26,6 +26,8 @@ MUTABLE = {
     *("number", "operator", "keyword", "comparison", "factor", "not_test", "test"),
     *("if_stmt", "while_stmt", "for_stmt", "assert_stmt", "except_clause"),
 }
+# Function, operator, lines before and after, and which of those in the function.
+Change = tuple[str, str, str, str, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Mutant:
     after: list[str]
     nth: int
     twin: int | None = None
+
+    @property
+    def change(self) -> Change:
+        """What it does to which function, in any commit."""
+        return self.function, self.operator, "\n".join(self.before), "\n".join(self.after), self.nth
 
     def apply(self, source: str) -> str:
         """Return the mutated source."""

@@ -15,7 +15,9 @@ each mutant has its touching tests and their seconds. ``run`` runs these on each
 fails: those of the room first, the quick first, up to ``--max-tests`` and ``--max-s``, with
 `pytest -x` in a copy of the tree's commit. Tests that fail without mutants never count: a slow test
 that fails has to pass again without the mutant. All of it goes on where it was stopped; with larger
-limits, ``run`` continues with survivors. Copies, map and one line per mutant are in ``--work``.
+limits, ``run`` continues with survivors. ``run --killers W`` saves most of the time at a later
+commit: what killed the same change in W runs first. Copies, map and one line per mutant are in
+``--work``.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from _harness import table, write_results
-from _mutants import Mutant, Source, read_sample, write_sample
+from _mutants import Change, Mutant, Source, read_sample, write_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -217,10 +219,11 @@ class Map:
                 self.imported.add(site)
 
     def select(
-        self, mutant: Mutant, *, is_cached: bool, max_tests: int, max_s: float
+        self, mutant: Mutant, *, is_cached: bool, max_tests: int, max_s: float, killer: str = ""
     ) -> tuple[list[str], int]:
         """Return the tests to run on a mutant, in order, and how many touch it.
 
+        The killer of the same mutant in another measurement comes first, if it touches this one.
         Of what runs while a module is imported, or is cached, the first test alone shows in the
         map: tests of the room count as touching it too.
         """
@@ -230,7 +233,8 @@ class Map:
             touching |= {test for test in self.tests if test.startswith(folder)}
         chosen, fixtures, total = [], set(), 0.0
         for test in sorted(
-            touching, key=lambda t: (not t.startswith(folder), self.tests[t]["seconds"], t)
+            touching,
+            key=lambda t: (t != killer, not t.startswith(folder), self.tests[t]["seconds"], t),
         ):
             new = set(self.tests[test]["fixtures"]) - fixtures
             cost = self.tests[test]["seconds"] + sum(self.seconds[number] for number in new)
@@ -241,6 +245,12 @@ class Map:
         return chosen, len(touching)
 
 
+def read_killers(work: Path) -> dict[Change, str]:
+    """Return which test killed each change of another measurement."""
+    killers = {r["number"]: r["by"] for r in read_lines(work / "results.jsonl") if r.get("by")}
+    return {m.change: killers[m.number] for m in read_sample(work)[1] if m.number in killers}
+
+
 class Runner:
     """Runs tests on mutants, in copies of the tree."""
 
@@ -249,6 +259,7 @@ class Runner:
         facts, self.mutants = read_sample(self.work)
         self.map = Map(self.work)
         self.results = self.work / "results.jsonl"
+        self.killers = read_killers(args.killers) if args.killers else {}
         self.copies: queue.Queue[Path] = queue.Queue()
         self.lock = threading.Lock()
         for number in range(args.jobs):
@@ -274,6 +285,7 @@ class Runner:
                 is_cached=Source(copy, mutant.file).is_cached(mutant.function),
                 max_tests=self.args.max_tests,
                 max_s=self.args.max_s,
+                killer=self.killers.get(mutant.change, ""),
             )
             earlier = before.get("ran", [])
             tests = [test for test in tests if test not in earlier]
@@ -453,6 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif name == "run":
             command.add_argument("--max-tests", type=int, default=150, help="a mutant; default 150")
             command.add_argument("--max-s", type=float, default=60, help="a mutant; default 60 s")
+            command.add_argument("--killers", type=Path, help="folder whose killers run first")
         else:
             command.add_argument("--before", type=Path, help="folder to compare with")
             command.add_argument("--write", action="store_true", help="into bench/results")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -68,13 +69,24 @@ def work(tmp_path):
         (1, {}, ["other", "slow", "quick"]),
         (1, {"max_s": 50}, ["other", "quick"]),
         (2, {}, []),
+        (0, {"max_tests": 1, "killer": "tests/runs/test_b.py::quick"}, ["quick"]),
+        (2, {"killer": "tests/runs/test_b.py::quick"}, []),
     ],
-    ids=["by-fixture", "count", "at-import", "seconds", "untouched"],
+    ids=["by-fixture", "count", "at-import", "seconds", "untouched", "killer", "no-killer"],
 )
 def test_touching_tests_run_those_of_the_room_first_within_limits(work, number, limits, names):
     limits = {"max_tests": 9, "max_s": 99} | limits
     chosen, _ = mutation.Map(work).select(mutant(number=number), is_cached=False, **limits)
     assert [test.partition("::")[2] for test in chosen] == names
+
+
+def test_a_changes_killer_is_known_wherever_its_lines_have_gone(tmp_path):
+    sample = {"mutants": [dataclasses.asdict(mutant(number=n, nth=n)) for n in (0, 1)]}
+    (tmp_path / "sample.json").write_text(json.dumps(sample))
+    results = [{"number": 0, "by": ""}, {"number": 1, "by": "tests/a.py::b"}]
+    (tmp_path / "results.jsonl").write_text("\n".join(map(json.dumps, results)))
+    moved = mutant(number=5, nth=1, first=99, file="src/tarmac/files/other.py")
+    assert mutation.read_killers(tmp_path) == {moved.change: "tests/a.py::b"}
 
 
 def test_a_pair_that_is_killed_no_more_is_listed(tmp_path, capsys):
