@@ -104,6 +104,10 @@ def test_random_whole_numbers_and_a_missing_seed():
         ({}, "task_factory: expected one of custom, file, repeat, random, parametric_sweep"),
         ({"repeat": 0}, "task_factory.repeat: makes no task"),
         ({"repeat": 10**12}, "makes 1,000,000,000,000 tasks, more than 100,000"),
+        (
+            sweep(combinations={"iterable": ["x"] * 150, "length": 3, "replacement": True}),
+            "makes 573,800 tasks, more than 100,000",
+        ),
         ({"repeat": 10**30}, "makes far more tasks than 100,000"),
         (sweep(), "expected one of product, product_iterables, combinations, permutations, zip"),
         (sweep(product=[]), "product: makes no task: it is empty"),

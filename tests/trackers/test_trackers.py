@@ -176,6 +176,18 @@ def test_mlflow_gets_parameters_metrics_and_the_end(tmp_path, mlflow_server):
     assert (run["name"], run["status"]) == ("digits-mlp-1", "KILLED")
 
 
+def test_an_experiment_of_mlflow_that_another_run_makes_at_the_same_time_is_shared(
+    tmp_path, mlflow_server, monkeypatch
+):
+    def make_as_another_has(asked):
+        mlflow_server.experiments[asked["name"]] = "7"
+        raise ValueError("experiment exists")
+
+    monkeypatch.setattr(mlflow_server, "_create_experiment", make_as_another_has)
+    tracker = open_tracker("mlflow", tracked(tmp_path))
+    assert tracker.place == f"{mlflow_server.url}/#/experiments/7/runs/run0"
+
+
 def test_mlflow_goes_on_with_a_run_that_it_knows(tmp_path, mlflow_server):
     for epoch in (1, 2):
         tracker = open_tracker("mlflow", tracked(tmp_path))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.metadata
+import inspect
 import sys
 
 import numpy as np
@@ -41,6 +43,26 @@ NUM_PARAMETERS = {
     "cifar10-convnet": 4_864 + 102_464 + 885_120 + 73_920 + 1_930,
     "digits-mlp": 26_122,
 }
+FITTED = {"sample_shape": (64,), "target_shape": (10,), "num_classes": 10}
+# Of the names and shapes of what is stored.
+WEIGHTS = {
+    "digits-mlp": "e387e82699ab3afd",
+    "diabetes-mlp": "91271467046e7b89",
+    "table-mlp": "c4a6291036770421",
+    "digits-autoencoder": "c19f9e4b44ab8aa3",
+    "mnist-mlp": "b9a6d214c954e6b5",
+    "mnist-cnn": "b98749eeae942b53",
+    "mnist-convnet": "c796b6f24739fc8e",
+    "mnist-chainer-mlp": "673054da924425e0",
+    "mnist-fast": "96471dfa5f5ee552",
+    "cifar10-fast": "c56121b5876937bd",
+    "cifar10-convnet": "b04fd20fab982351",
+    "resnet50": "3513091288955748",
+    "mlp": "4367a3a94c330c03",
+    "char-gpt": "42a038e29b58baa7",
+    "char-gpt-small": "21eeda6662fadf8a",
+    "gpt2-124m": "fdf430bfe00c510b",
+}
 SHAPES = {"mnist": (28, 28), "cifar10": (3, 32, 32), "digits": (8, 8)}
 # Those of other data, objectives or classes have tests of their own.
 ELSEWHERE = {
@@ -65,6 +87,19 @@ def test_a_workload_builds_and_gives_logits(name):
         assert model(inputs).shape == (4, 10)
     assert workload.expectation is not None
     assert settings_of(workload)["dataset"] == workload.dataset
+
+
+def test_weights_of_earlier_releases_fit_each_workload():
+    """A run's weights are read by name: a layer that is renamed needs a way for older ones."""
+    digests = {}
+    for name in workload_names():
+        network = find_workload(name).model
+        fitted = inspect.signature(network).parameters.keys() & FITTED.keys()
+        with torch.device("meta"):
+            weights = network(**{key: FITTED[key] for key in fitted}).state_dict()
+        lines = "".join(f"{key} {list(value.shape)}\n" for key, value in weights.items())
+        digests[name] = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    assert digests == WEIGHTS
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS)
