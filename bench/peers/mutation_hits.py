@@ -25,6 +25,7 @@ class Recorder:
 
     def __init__(self, place: str) -> None:
         self.place = place
+        self.process = _getpid()
         self.reached: set[tuple[int, int]] = set()
         self.current: mmap.mmap | None = None
         self.path = os.environ.get(VARIABLE) or self.of_parent()
@@ -46,6 +47,9 @@ class Recorder:
     def hit(self, site: int) -> None:
         """Record that the current test has reached a site."""
         try:
+            if self.process != _getpid():
+                # Workers share servers that fork: the child has the variables of its own worker.
+                self.__init__(self.place)
             if self.current is None:
                 if not self.path:
                     return

@@ -43,6 +43,23 @@ def test_a_probe_reports_its_site_and_test_without_packages_and_environment(tmp_
     assert (tmp_path / "hits.txt").read_text() == "42 7 0\n42 8 0\n"
 
 
+def test_a_fork_counts_for_the_worker_whose_environment_it_has(tmp_path):
+    (tmp_path / "hits.txt").touch()
+    workers = [tmp_path / name for name in ("first", "second")]
+    for number, worker in enumerate(workers):
+        worker.write_bytes(number.to_bytes(8, "little"))
+    file = str(mutation.PEERS / "mutation_hits.py")
+    probe = mutation.PROBE.format(number=7, file=file, place=str(tmp_path))
+    code = (
+        f"import os\n{probe}\npid = os.fork()\n"
+        f"if not pid:\n    os.environ['MUTATION_CURRENT'] = {str(workers[1])!r}\n    {probe}\n"
+        "else:\n    os.waitpid(pid, 0)\n"
+    )
+    env = {"MUTATION_CURRENT": str(workers[0])}
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], env=env, check=True)
+    assert (tmp_path / "hits.txt").read_text() == "0 7 0\n1 7 0\n"
+
+
 @pytest.fixture
 def work(tmp_path):
     """A map: fixture 9 takes 50 s; the suite has four tests, of which one failed."""
