@@ -38,8 +38,8 @@ import fork_server
 import forked_client
 from waiting import wait_until
 
-# What the dynamic linker, the interpreter and the libraries of PyTorch read once, at the start.
-_READ_AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "ATEN_", "MKL_CBWR", "ONEDNN_")
+# What the dynamic linker, the interpreter and libraries of the server read once, at the start.
+_READ_AT_START = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "ATEN_", "MKL_CBWR", "ONEDNN_", "TRITON_")
 
 # These a fork heeds as well.
 _HEEDED = ("PYTHONDONTWRITEBYTECODE", "PYTHONSAFEPATH", "PYTHONUNBUFFERED")
