@@ -9,6 +9,7 @@ import io
 import json
 import runpy
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from command_line import tarmac as tarmac_fixture
 from forked import forked_interpreter
 from tarmac.cli import main
 from tarmac.data import sources
+
+_CP = shutil.which("cp") or "cp"
 
 # Under the name of the command that it runs.
 run_tarmac = pytest.fixture(name="tarmac")(tarmac_fixture.__wrapped__)
@@ -95,8 +98,9 @@ def template(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def prepared(template: Path, tmp_path: Path, typed: None) -> Path:
     """Copy the prepared directory; return the one to type commands in."""
-    for name in ("here", "data"):
-        shutil.copytree(template / name, tmp_path / name, symlinks=True, dirs_exist_ok=True)
+    # Some 250 files, which shutil takes ten times as long for.
+    copy = [_CP, "-a", str(template / "here"), str(template / "data"), str(tmp_path)]
+    subprocess.run(copy, check=True)
     return tmp_path / "here"
 
 

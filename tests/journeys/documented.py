@@ -137,6 +137,8 @@ def documented() -> list[Documented]:
 def hints() -> Iterator[Documented]:
     """Yield the commands that messages of the source advise, up to the end of their sentence."""
     for path in sorted((ROOT / "src" / "tarmac").rglob("*.py")):
+        if "tarmac " not in path.read_text():
+            continue
         for line in (line for text in _messages_of(path) for line in text.splitlines()):
             for advised in re.findall(r"(?:^|: |`)(tarmac [a-z]+ [^`]*)", line):
                 sentence = re.split(r"[.,:;](?: |$)", advised)[0]
@@ -180,7 +182,10 @@ def advised_options() -> Iterator[AdvisedOption]:
     """Yield the options of Tarmac's that lines of messages name; docstrings are none."""
     root = ROOT / "src" / "tarmac"
     for path in sorted([*root.rglob("*.py"), *root.rglob("*.toml")]):
-        texts = [path.read_text()] if path.suffix == ".toml" else _messages_of(path)
+        text = path.read_text()
+        if "--" not in text:
+            continue
+        texts = [text] if path.suffix == ".toml" else _messages_of(path)
         for line in (line for text in texts for line in text.splitlines() if " " in line):
             for match in _OPTION.finditer(line):
                 # Of a line with several programs, the last one before the option takes it.
@@ -212,6 +217,8 @@ def unquoted_values() -> Iterator[str]:
     """Yield the paths that advised commands hold as they are, which a space would break."""
     root = ROOT / "src" / "tarmac"
     for path in sorted(root.rglob("*.py")):
+        if "tarmac " not in path.read_text():
+            continue
         for node in _nodes_of(path):
             if not isinstance(node, ast.JoinedStr):
                 continue

@@ -285,6 +285,8 @@ class _OneLook:
 
 def end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupt what serves as soon as it does, and probe no framework twice."""
+    # 300 MiB of noise take 2 s.
+    monkeypatch.setattr("tarmac.data.noise._NUM_TRAIN", 64)
     monkeypatch.setattr(verb, "run_probe", _probe)
     monkeypatch.setattr(verb, "soak", _soak)
     serve, dashboard = tarmac.server.serve, tarmac.studies.serve_dashboard
