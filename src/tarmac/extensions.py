@@ -5,6 +5,8 @@ Each group of entry points, such as ``tarmac.strategies``, holds values of one t
 
 from __future__ import annotations
 
+import functools
+import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,11 +14,27 @@ from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
-__all__ = ["load_provided", "names_with_provided"]
+__all__ = ["load_provided", "names_with_provided", "points_of"]
 
 _Value = TypeVar("_Value")
+
+
+def points_of(group: str) -> EntryPoints:
+    """Return the entry points of a group that installed packages provide.
+
+    Args:
+        group: Of entry points, such as ``tarmac.strategies``.
+    """
+    return _points_on(tuple(sys.path), group)
+
+
+@functools.cache
+def _points_on(path: tuple[str, ...], group: str) -> EntryPoints:
+    # Reads a file of each package on `path`, some 10 ms: a command asks again and again.
+    del path
+    return entry_points(group=group)
 
 
 def names_with_provided(group: str, own: Iterable[str]) -> tuple[str, ...]:
@@ -27,7 +45,7 @@ def names_with_provided(group: str, own: Iterable[str]) -> tuple[str, ...]:
         own: Tarmac's names, which a package cannot take.
     """
     mine = tuple(own)
-    provided = {point.name for point in entry_points(group=group)}
+    provided = {point.name for point in points_of(group)}
     return (*mine, *sorted(provided.difference(mine)))
 
 
@@ -46,7 +64,7 @@ def load_provided(
     Raises:
         TarmacError: The package failed to import, or provides something else.
     """
-    for point in entry_points(group=group, name=name):
+    for point in points_of(group).select(name=name):
         return _load(point, kind, expected, is_named=is_named)
     return None
 

@@ -451,10 +451,8 @@ def test_a_package_can_provide_workloads(monkeypatch):
     )
     broken = importlib.metadata.EntryPoint("broken", "no_such_package:x", "tarmac.workloads")
 
-    def entry_points(*, group, name=None):
-        return [p for p in (point, broken) if name in (None, p.name)]
-
-    monkeypatch.setattr("tarmac.extensions.entry_points", entry_points)
+    points = importlib.metadata.EntryPoints([point, broken])
+    monkeypatch.setattr("tarmac.extensions.points_of", lambda group: points.select(group=group))
     assert {"mine", "broken"} < set(workload_names())
     assert find_workload("mine").name == "digits-mlp"
     with pytest.raises(TarmacError, match="'broken' of no_such_package:x failed to load"):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.environments import VenvSpec
 from tarmac.errors import TarmacError, unknown_name
+from tarmac.extensions import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ _BY_NAME = {name: f for f in _ALL for name in (f.name, f.alias) if name is not N
 
 def framework_names() -> tuple[str, ...]:
     """Return the names of Tarmac's own frameworks, then of those that packages provide."""
-    provided = {point.name for point in entry_points(group=_GROUP)}
+    provided = {point.name for point in points_of(_GROUP)}
     return (*FRAMEWORKS, *sorted(provided - _BY_NAME.keys()))
 
 
@@ -154,7 +154,7 @@ def find_framework(name: str) -> Framework:
 def _provided() -> Mapping[str, Framework]:
     """Load what installed packages provide, by name and alias."""
     frameworks: dict[str, Framework] = {}
-    for point in entry_points(group=_GROUP):
+    for point in points_of(_GROUP):
         try:
             framework = point.load()
         except Exception as error:

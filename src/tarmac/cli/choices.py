@@ -90,10 +90,9 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
     def _names(self) -> tuple[str, ...]:
         if self._group is None:
             return tuple(self._own)
-        from importlib.metadata import entry_points
+        from tarmac.extensions import names_with_provided
 
-        points = entry_points(group=self._group)
-        return (*self._own, *sorted({point.name for point in points} - {*self._own}))
+        return names_with_provided(self._group, self._own)
 
     def get_metavar(
         self,
