@@ -30,6 +30,7 @@ import pytest
 import pytest_timeout
 from hypothesis import HealthCheck, settings
 
+import shared
 import skips
 from busybox import make_busybox_image, remove_busybox
 from forked import FAILURES, STARTED, forked_interpreter
@@ -261,16 +262,17 @@ def open_directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stand_in() -> Path:
     """Return the directory of a libnvidia-ml.so.1 for tests, built by the C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler is here; provide one: sudo apt install gcc")
-    directory = tmp_path_factory.mktemp("nvml")
-    library = directory / "libnvidia-ml.so.1"
     source = _MACHINES.parent / "nvml_stand_in.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-    return directory
+    command = [compiler, "-shared", "-fPIC", source, "-o"]
+    # Of one path for all workers, so that they share the forks that have it loaded.
+    return shared.made_once(
+        "nvml", lambda path: subprocess.run([*command, path / "libnvidia-ml.so.1"], check=True)
+    )
 
 
 @pytest.fixture
@@ -511,6 +513,8 @@ def _has_cuda() -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.begin()
     # Hooks of this file do not see a folder whose own conftest.py fails.
     config.pluginmanager.register(skips)
     # A test whose random numbers must be the same each time has a seed of its own.

@@ -3,7 +3,7 @@
 Its arguments are the descriptor of a listening Unix socket, and the `sys.executable` of children. A
 client sends, on a connection for each child, files and a line of JSON: the words, the environment,
 the directory and so on. The server answers with the process id and, when the child has ended, with
-the status of `os.waitpid`. It ends when its standard input is closed.
+the status of `os.waitpid`. It ends when its standard input reaches its end.
 """
 
 from __future__ import annotations

@@ -15,18 +15,16 @@ and all modules are imported already. Tests of these need `subprocess`. Only
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +34,7 @@ import pytest
 
 import fork_server
 import forked_client
+from shared import lifeline, made_once
 from waiting import wait_until
 
 # What the dynamic linker, the interpreter and libraries of the server read once, at the start.
@@ -305,32 +304,36 @@ def _is_readable(connection: socket.socket, timeout: float | None) -> bool:
 
 @functools.cache
 def _server(at_start: tuple[tuple[str, str], ...]) -> Path:
-    """Start a server whose linker and interpreter saw these variables; return its directory."""
-    directory = Path(tempfile.mkdtemp(prefix="forked-"))
+    """Return the directory of the server whose linker and interpreter saw these variables.
+
+    The first worker of the run that asks for it starts it, for all of them.
+    """
+    digest = hashlib.sha256(repr(at_start).encode()).hexdigest()[:16]
+    return made_once(f"forked-{digest}", lambda directory: _start_server(directory, at_start))
+
+
+def _start_server(directory: Path, at_start: tuple[tuple[str, str], ...]) -> None:
     python = directory / "python"
     python.write_text(_client(str(directory / "socket"), at_start), encoding="utf-8")
     python.chmod(0o755)
     others = {
         name: value for name, value in os.environ.items() if not name.startswith(_READ_AT_START)
     }
+    stdin = lifeline()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "socket"))
         listener.listen(64)
         process = subprocess.Popen(
             [sys.executable, fork_server.__file__, str(listener.fileno()), str(python)],
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             pass_fds=[listener.fileno()],
             env=others | dict(at_start) | {"OMP_NUM_THREADS": "1"},
             cwd="/",
             start_new_session=True,
         )
-
-    def end() -> None:
-        process.communicate()
-        shutil.rmtree(directory)
-
-    atexit.register(end)
-    return directory
+    os.close(stdin)
+    # It outlives this process, which is not to wait for it.
+    process.returncode = 0
 
 
 def _client(path: str, at_start: tuple[tuple[str, str], ...]) -> str:

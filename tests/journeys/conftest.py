@@ -29,6 +29,7 @@ from prepared import (
 import tarmac
 from command_line import tarmac as tarmac_fixture
 from forked import forked_interpreter
+from shared import made_once
 from tarmac.cli import main
 from tarmac.data import sources
 
@@ -82,16 +83,24 @@ def _enter(machine: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(scope="session")
 def template(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory with every file and run that the pages name."""
-    directory = tmp_path_factory.mktemp("template")
+    """Return the directory with every file and run that the pages name, for all workers."""
+
+    def make(directory: Path) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            _enter(machine, directory, monkeypatch)
+            end_soon(monkeypatch)
+            prepare_files(Path.cwd())
+            _make_runs()
+            _make_reports()
+            for name in ("mnist", "fashion-mnist"):
+                tarmac.data.fetch(name)
+
+    directory = made_once("template", make)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        _enter(machine, directory, monkeypatch)
+        _enter(machine, tmp_path_factory.mktemp("probed"), monkeypatch)
         end_soon(monkeypatch)
-        prepare_files(Path.cwd())
-        _make_runs()
-        _make_reports()
-        for name in ("mnist", "fashion-mnist"):
-            tarmac.data.fetch(name)
+        # The one probe of PyTorch that commands of this worker see, if it has not made the reports.
+        type_here("check", "torch", "--quick")
     return directory
 
 
