@@ -54,9 +54,10 @@ def preload() -> None:
             # An extra that is not installed.
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
-    # Each rank with shards imports it at its first step, 0.5 s after all else is there.
-    with contextlib.suppress(ImportError):
-        importlib.import_module("torch._dynamo")
+    # Each rank with shards would import the first at its first step, each with metrics the other.
+    for name in ("torch._dynamo", "torchmetrics"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

@@ -1,6 +1,8 @@
 """Workloads with metrics of all samples together, as torchmetrics has them."""
 
 import dataclasses
+import sys
+from pathlib import Path
 
 import numpy as np
 import torchmetrics
@@ -12,6 +14,8 @@ from torchmetrics.classification import (
     MulticlassRecall,
 )
 
+# Ranks import this file too.
+sys.path.append(str(Path(__file__).parents[1]))
 import judged_line
 from tarmac.data import Dataset, Split
 from tarmac.workloads import SGD, Classification, Recipe, Regression, Workload

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +26,8 @@ CASES = set_metric_cases.__file__
 
 
 @pytest.fixture
-def train(tmp_path, monkeypatch):
+def train(tmp_path):
     """Return a function that trains a case, on one CPU unless it is asked otherwise."""
-    places = [str(Path(module.__file__).parent) for module in (set_metric_cases, judged_line)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
 
     def train(workload: str | Workload, **options: object) -> tarmac.Run:
         options = {"devices": "cpu", "sampling": False} | options
