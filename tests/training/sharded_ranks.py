@@ -139,10 +139,9 @@ def difference(kind: type[torch.optim.Optimizer], mesh: DeviceMesh) -> float | s
 
 def main(output: Path) -> None:
     """Do all of it, as one rank."""
-    for name in EQUAL:
+    for name in dict.fromkeys((*EQUAL, *RESUMED)):
         train(name, output / name)
     for name in RESUMED:
-        train(name, output / f"{name}-whole")
         stop_and_resume(name, output / f"{name}-resumed")
     for strategy in ("ddp", "fsdp"):
         for is_on in (False, True):
