@@ -26,6 +26,7 @@ from waiting import limit_s
 # SIGKILL before the call; half of a write, then SIGKILL; EIO once; ENOSPC from then on.
 KINDS = ("kill", "torn", "error", "full")
 
+SHIM = "crash_shim.so"
 _SOURCE = Path(__file__).parent / "crash_shim.c"
 _COUNT_BYTES = 8
 
@@ -61,11 +62,11 @@ class Ended:
 
 
 def build_shim(directory: Path) -> Path:
-    """Compile the library that counts and crashes, and return it; skip where nothing compiles."""
+    """Compile `SHIM`, which counts and crashes, and return it; skip where nothing compiles."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler is here; provide one: sudo apt install gcc")
-    library = directory / "crash_shim.so"
+    library = directory / SHIM
     command = [compiler, "-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE", "-o", library, _SOURCE]
     subprocess.run([*command, "-ldl"], check=True)
     return library
@@ -81,7 +82,7 @@ class CrashShell:
 
     def __init__(self, library: Path, directory: Path) -> None:
         self.directory = directory
-        self._calls = library.with_suffix(".calls")
+        self._calls = directory.with_suffix(".calls")
         self._variables = os.environ | {
             "LD_PRELOAD": str(library),
             "CRASH_DIRECTORY": str(directory),

@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from crash_points import KINDS, Crash, CrashShell, Ended, build_shim
+from crash_points import KINDS, SHIM, Crash, CrashShell, Ended, build_shim
 from crash_verbs import GOOD, VERBS, Verb, may_change, prepare
 
+from shared import made_once
 from tarmac.cli import main
 from tarmac.files import Readings
 from tarmac.monitor.sight import RunsInSight
@@ -31,9 +32,9 @@ LOCKS = (".lock", ".lock.lease", ".after")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the library that crashes."""
-    return build_shim(tmp_path_factory.mktemp("shim"))
+def library() -> Path:
+    """Return the library that crashes, of one path for all workers: they share its forks."""
+    return made_once("shim", build_shim) / SHIM
 
 
 @pytest.fixture
