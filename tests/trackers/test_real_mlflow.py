@@ -15,15 +15,15 @@ import pytest
 
 from waiting import wait_until
 
-pytest.importorskip("mlflow")
-pytest.importorskip("torch")
-
 pytestmark = pytest.mark.frameworks
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[str]:
     """A server of the whole package, in an environment of its own."""
+    # Not at the top: every run of the tests imports this file, and few start this server.
+    pytest.importorskip("mlflow")
+    pytest.importorskip("torch")
     directory = tmp_path_factory.mktemp("mlflow")
     uv = shutil.which("uv") or pytest.skip("uv makes the environment")
     python = directory / "venv" / "bin" / "python"

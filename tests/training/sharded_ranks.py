@@ -14,7 +14,7 @@ from pathlib import Path
 import sharded_workloads
 import torch
 import torch.distributed as dist
-from sharded_workloads import OPTIONS
+from sharded_workloads import CHECKPOINTED, EQUAL, OPTIONS, RESUMED, UNSHARDED
 from test_torch_optimizers import KINDS, Own, matrices
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
@@ -33,13 +33,6 @@ from tarmac.training.planning.options import Options
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.workloads import Recipe, TorchOptimizer
 
-# By one device and by shards they are the same weights.
-EQUAL = ("blocks", "clipped", "grouped", "torch_class", "loaded")
-# What a training goes on with is of every kind there.
-RESUMED = ("dropping", "grouped", "torch_class")
-CHECKPOINTED = "dropping"
-# Refused; see tarmac/training/planning/sharding.py.
-UNSHARDED = ("Adafactor", "Muon", "Rprop")
 # Of epochs of three steps: ranks that vote in the fourth stop after the fifth.
 NUM_STEPS = 4
 

@@ -17,6 +17,14 @@ WIDTH = 32
 # In fp64, in which two orders of a sum differ by little.
 OPTIONS: Mapping[str, object] = {"precision": "fp64", "train_size": 50}
 
+# By one device and by shards they are the same weights.
+EQUAL = ("blocks", "clipped", "grouped", "torch_class", "loaded")
+# What a training goes on with is of every kind there.
+RESUMED = ("dropping", "grouped", "torch_class")
+CHECKPOINTED = "dropping"
+# Refused; see tarmac/training/planning/sharding.py.
+UNSHARDED = ("Adafactor", "Muon", "Rprop")
+
 
 class Block(nn.Module):
     """A layer whose activations are worth more than its input."""

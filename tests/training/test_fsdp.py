@@ -15,8 +15,7 @@ import pytest
 import sharded_workloads
 import torch
 from safetensors.torch import load_file
-from sharded_ranks import CHECKPOINTED, EQUAL, RESUMED, UNSHARDED
-from sharded_workloads import OPTIONS
+from sharded_workloads import CHECKPOINTED, EQUAL, OPTIONS, RESUMED, UNSHARDED
 
 import tarmac
 from tarmac.errors import RequestError, TarmacError
