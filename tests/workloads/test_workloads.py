@@ -102,8 +102,24 @@ def test_weights_of_earlier_releases_fit_each_workload():
     assert digests == WEIGHTS
 
 
-@pytest.mark.parametrize("check", conformance.CHECKS)
-@pytest.mark.parametrize("name", [*SHAPES_BY_WORKLOAD])
+# Of large networks, check_resumes compares two trainings by one seed as well.
+_LARGE = ("cifar10-fast", "mnist-convnet")
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(
+            name,
+            check,
+            marks=[pytest.mark.nightly]
+            if name in _LARGE and check is conformance.check_repeats
+            else [],
+        )
+        for name in SHAPES_BY_WORKLOAD
+        for check in conformance.CHECKS
+    ],
+)
 def test_a_workload_conforms(name, check, tmp_path):
     dataset = conformance.random_dataset(SHAPES_BY_WORKLOAD[name], num_classes=10)
     check(find_workload(name), dataset, tmp_path)
