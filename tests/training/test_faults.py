@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from forked import start_python
 from tarmac import RequestError, runs, train
 from tarmac.training.processes.rendezvous import Rendezvous, find_rendezvous
-from tarmac.training.processes.self_test import blame
+from tarmac.training.processes.self_test import _NUM_ELEMENTS, _PERIOD, _pattern, blame
 from tarmac.training.processes.watchdog import Heartbeat, name_hung
 from waiting import limit_s
 
@@ -299,6 +299,13 @@ def test_a_self_test_that_does_not_end_says_so(tmp_path):
     (said,) = re.findall("^error: .*", done.stderr, re.MULTILINE)
     assert "s, in the all-reduce self-test over " in said
     assert said.endswith("; try NCCL_P2P_DISABLE=1, or --strategy towers")
+
+
+@pytest.mark.parametrize("rank", [0, 1, 7])
+def test_numbers_of_the_self_test_differ_by_place_and_by_rank(rank):
+    place = torch.arange(_NUM_ELEMENTS)
+    expected = ((place * (2 * rank + 3) + rank) % _PERIOD).float()
+    assert torch.equal(_pattern(rank, torch.device("cpu")), expected)
 
 
 def test_a_sum_that_is_wrong_only_for_all_blames_no_pair():
