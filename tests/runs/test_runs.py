@@ -54,7 +54,7 @@ def test_a_run_reads_back_as_it_was_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123), (4, 9245), (5, 31909)]
+    ("schema", "pid"), [(1, 4522), (2, 7001), (3, 8123), (4, 9245), (5, 31909), (6, 40177)]
 )
 def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
     shutil.copy(SAMPLES / f"run-schema-{schema}.json", tmp_path / "run.json")
@@ -68,7 +68,7 @@ def test_a_run_of_an_older_schema_can_always_be_read(tmp_path, schema, pid):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"schema_version": 7}, RequestError, r"newer Tarmac \(schema 7, this one reads up to 6\)"),
+        ({"schema_version": 8}, RequestError, r"newer Tarmac \(schema 8, this one reads up to 7\)"),
         ({"status": "flying"}, TarmacError, "is damaged: status"),
         ({"surprise": 1}, TarmacError, "is damaged: surprise"),
         (
@@ -85,6 +85,16 @@ def test_a_record_that_cannot_be_read_is_refused_in_words(tmp_path, change, erro
     (tmp_path / "run.json").write_text(json.dumps(content))
     with pytest.raises(error, match=message):
         runs.Run.open(tmp_path)
+
+
+def test_a_record_of_this_version_that_lacks_a_field_is_damaged(tmp_path):
+    run = create(tmp_path)
+    record = json.loads((run.path / "run.json").read_text())
+    for name in record.keys() - {"schema_version"}:
+        less = {key: value for key, value in record.items() if key != name}
+        (run.path / "run.json").write_text(json.dumps(less))
+        with pytest.raises(TarmacError, match=rf"run\.json is damaged: {name}: Field required"):
+            runs.Run.open(run.path)
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path):

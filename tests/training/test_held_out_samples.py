@@ -178,7 +178,7 @@ def test_a_run_of_an_older_version_goes_on_with_the_last_samples(tmp_path):
     (path / "run.json").write_text(json.dumps(record | {"schema_version": 5}))
     again = tarmac.resume(path, workload=workload(digits))
     assert again.metrics["val_loss"] == whole.metrics["val_loss"]
-    assert again.record.schema_version == 6
+    assert again.record.schema_version == 7
 
 
 @pytest.mark.parametrize("split", ["random", "last"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from tarmac.errors import TarmacError
 from tarmac.files import Moment, Shape, read_versioned
@@ -29,11 +29,36 @@ __all__ = [
 
 # 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`, 4 `energy_joules`,
 # `throttled_s`, `mfu` and `tracked`, 5 `judged_by` and `best`, 6 `validation_split` and
-# `validation_seed` to a training's configuration, and `num_validation` to its dataset.
-SCHEMA_VERSION = 6
+# `validation_seed` to a training's configuration, and `num_validation` to its dataset, 7 `monitor`
+# and `threads` to the former.
+SCHEMA_VERSION = 7
+
+# The settings that came after version 1, as trainings before them had them; null means "not
+# recorded". Every version before 7 may lack any of them, since a resume wrote an older record in
+# the newest version without them.
+_BEFORE_7: dict[str, Any] = {
+    "accumulate": 1,
+    "activation_checkpointing": False,
+    "devices": None,
+    "feed": "auto",
+    "fused": "off",
+    "hang_timeout_s": 300.0,
+    "log_to": [],
+    "max_restarts": 3,
+    "monitor": None,
+    "patience": None,
+    "sampling": True,
+    "score_test": True,
+    "steps": None,
+    "strategy": "auto",
+    "sync_batchnorm": False,
+    "threads": None,
+    "validation_seed": None,
+    "validation_split": None,
+}
 
 # What readers rely on where it is there; versions before the newest have less.
-_TEXTS = ("workload", "validation_split", "strategy", "feed", "fused", "precision", "compile")
+_TEXTS = ("workload", "strategy", "feed", "fused", "precision", "compile")
 _WHOLE = (
     "epochs",
     "batch_size",
@@ -46,8 +71,15 @@ _WHOLE = (
     "validation_size",
     "validation_seed",
     "patience",
+    "threads",
 )
-_YES_OR_NO = ("score_test", "sync_batchnorm", "activation_checkpointing", "deterministic")
+_YES_OR_NO = (
+    "score_test",
+    "sync_batchnorm",
+    "activation_checkpointing",
+    "deterministic",
+    "sampling",
+)
 _CONFIGURATION = Shape(
     {},
     {
@@ -59,6 +91,8 @@ _CONFIGURATION = Shape(
         "settings": "object",
         "log_to": "texts",
         "from_checkpoint": "text or null",
+        "validation_split": "text or null",
+        "monitor": "text or null",
     },
 )
 _DATASET = Shape(
@@ -238,12 +272,25 @@ class RunRecord(BaseModel):
     tracked: dict[str, str] = {}
     sessions: tuple[Session, ...] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_later_settings(cls, content: Any) -> Any:
+        version = content.get("schema_version", SCHEMA_VERSION)
+        configuration = content.get("configuration")
+        if version < 7 and isinstance(configuration, dict):
+            return content | {"configuration": _BEFORE_7 | configuration}
+        return content
+
 
 def read_record(path: Path) -> RunRecord:
     """Read a ``run.json``.
 
     Raises:
         RequestError: It was written by a newer Tarmac, or there is none.
-        TarmacError: It is damaged.
+        TarmacError: It is damaged, or is of the newest version and lacks a field.
     """
-    return read_versioned(path, RunRecord, SCHEMA_VERSION, "run")
+    record = read_versioned(path, RunRecord, SCHEMA_VERSION, "run")
+    missing = sorted(RunRecord.model_fields.keys() - record.model_fields_set)
+    if missing and record.schema_version == SCHEMA_VERSION:
+        raise TarmacError(f"{path} is damaged: {missing[0]}: Field required")
+    return record

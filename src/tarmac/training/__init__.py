@@ -42,7 +42,7 @@ from tarmac.training.session.mistakes import look_at_mistakes
 from tarmac.training.session.modes import denormals_flushed, threads_within_limits
 from tarmac.training.session.origin import Checkpoint, find_weights
 from tarmac.training.session.patience import Patience
-from tarmac.training.session.record import expectation_of, input_record
+from tarmac.training.session.record import expectation_of, input_record, options_of
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.scoring import plan_to_score, score_test
 from tarmac.training.session.stop_request import StopRequest
@@ -90,6 +90,7 @@ __all__ = [
     "look_at_mistakes",
     "make_plan",
     "optional_types",
+    "options_of",
     "order_of",
     "plan_to_score",
     "predict",

@@ -17,6 +17,7 @@ from tarmac.training import (
     apply_settings,
     fetch_run,
     make_plan,
+    options_of,
     resume,
     train,
     uploaded,
@@ -188,10 +189,10 @@ class ServedWorkload:
 
     def _refuse_other(self, run: Run, request: Request) -> None:
         """Refuse to take a training for that of a task that asks for another one."""
-        # Records before schema 6 do not say it: the first samples were trained on.
-        begun = {"validation_split": "last"} | run.record.configuration
+        begun = options_of(run)
         options = dict(request.options)
-        if "validation_split" not in run.record.configuration:
+        # Records before schema 6 do not say it: the first samples were trained on.
+        if run.record.configuration["validation_split"] is None:
             options = {"validation_split": "last"} | options
         # What nobody has asked for is as it was begun.
         unasked = self._begin_with.keys() - request.options.keys()
@@ -205,7 +206,7 @@ class ServedWorkload:
         ).to_record()
         same = [*_SAME, *(["precision"] if options.get("precision", "auto") != "auto" else [])]
         # Records of before 0.2 do not say it, and are gone on with as they were begun.
-        same += ["monitor"] if "monitor" in begun else []
+        same += ["monitor"] if begun["monitor"] is not None else []
         before = _told_apart(run.record.workload, begun, same)
         now = _told_apart(self._workload.name, asked, same)
         for name in sorted(before.keys() | now.keys()):

@@ -50,11 +50,16 @@ __all__ = [
     "expectation_of",
     "find_begun",
     "input_record",
+    "options_of",
     "plan_of",
     "recorded",
 ]
 
 _PACKAGES = ("torch", "numpy", "safetensors")
+
+# The recorded batch size and rate are those of all devices, scaled already, and first weights are
+# in the run's directory.
+_UNRECORDED = ("batch_size_per_device", "scale_lr", "init_from", "init_partial")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,31 +165,28 @@ def plan_of(
 
     Raises:
         RequestError: The data have changed since, or there is another number of devices.
+        TarmacError: The record is damaged: it lacks an option.
     """
     if rendezvous is not None:
         _check_world_size(run, rendezvous.world_size)
-    # Records before schema 6 do not say it: the last samples were held out.
-    asked = {"validation_split": "last"} | run.record.configuration
+    asked = options_of(run)
     if epochs is not None:
         # What goes on from a trial is none.
         asked |= {"epochs": epochs, "steps": None}
     # Records of schema 1 know one device.
     recorded = run.record.configuration
-    device = asked.get("devices") or recorded["device"]
+    device = asked["devices"] or recorded["device"]
     asked["devices"] = devices or devices_again(device, rendezvous)
     # Where the kernels can no longer run, the training goes on without them; one that was begun
     # without goes on so, for its dropout is drawn differently.
-    asked["fused"] = "auto" if asked.get("fused") == "on" else "off"
-    known = {field.name for field in dataclasses.fields(Options)}
-    # The rate that is recorded is scaled already, and first weights are in the run's directory.
-    known -= {"scale_lr", "init_from"}
-    options = Options(**{key: value for key, value in asked.items() if key in known})
+    asked["fused"] = "auto" if asked["fused"] == "on" else "off"
     # A run keeps its number, on which the order of sums depends; earlier versions left it open.
-    options = dataclasses.replace(options, threads=asked.get("threads") or 0)
+    asked["threads"] = asked["threads"] or 0
+    options = Options(**asked)
     plan = make_plan(
         workload, recorded["workload"], options, progress, rendezvous=rendezvous, goes_on=True
     )
-    if "monitor" not in asked and plan.workload.objective.judged_by == "accuracy":
+    if asked["monitor"] is None and plan.workload.objective.judged_by == "accuracy":
         plan = dataclasses.replace(plan, patience_metric="loss")
     fingerprint = run.record.dataset["fingerprint"]
     if plan.dataset.fingerprint != fingerprint:
@@ -194,6 +196,22 @@ def plan_of(
         )
     _check_world_size(run, plan.world_size)
     return plan
+
+
+def options_of(run: Run) -> dict[str, Any]:
+    """Return all options of a run's training, as its record has them.
+
+    Raises:
+        TarmacError: The record is damaged: it lacks one.
+    """
+    configuration = run.record.configuration
+    names = [field.name for field in dataclasses.fields(Options) if field.name not in _UNRECORDED]
+    for name in names:
+        if name not in configuration:
+            raise TarmacError(f"{run.path / 'run.json'} is damaged: it does not say {name}")
+    options = {name: configuration[name] for name in names}
+    # Records before schema 6 do not say it: the last samples were held out.
+    return options | {"validation_split": options["validation_split"] or "last"}
 
 
 def _check_world_size(run: Run, found: int) -> None:

@@ -18,7 +18,7 @@ from tarmac.training.session.modes import (
     threads_within_limits,
     training_environment,
 )
-from tarmac.training.session.record import input_record
+from tarmac.training.session.record import input_record, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,14 +37,8 @@ __all__ = ["plan_to_score", "score_test"]
 # What only matters while a model is trained, and what depends on the machine that did it.
 _OF_TRAINING = {
     "accumulate",
-    "batch_size_per_device",
-    "compile",
-    "fused",
-    "init_from",
-    "init_partial",
     "log_to",
     "patience",
-    "scale_lr",
     "sync_batchnorm",
     "threads",
     "train_size",
@@ -70,7 +64,7 @@ def plan_to_score(
         TarmacError: The data cannot be had.
     """
     recorded = run.record.configuration
-    asked = dict(recorded)
+    asked = options_of(run)
     place = find_devices(device)[0]
     named = "cpu" if place.type == "cpu" else str(place.index)
     precision = recorded["precision"] if place.type == run.record.device.get("type") else "fp32"
@@ -78,10 +72,9 @@ def plan_to_score(
     asked |= {"devices": named, "strategy": "single", "precision": precision}
     asked |= {"feed": "loader" if is_loaded else "direct"}
     asked |= {"compile": "off", "fused": "off"}
-    known = {field.name for field in dataclasses.fields(Options)} - _OF_TRAINING
-    known |= {"compile", "fused"}
     options = Options(
-        validation_size=0, **{key: value for key, value in asked.items() if key in known}
+        validation_size=0,
+        **{name: value for name, value in asked.items() if name not in _OF_TRAINING},
     )
     given = None if dataset is None else _as_of(run, dataset)
     if given is not None and not isinstance(workload.dataset, str):
