@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import py_compile
@@ -325,6 +326,32 @@ def test_a_search_of_another_user_is_not_gone_on_with(
     assert not evil.has_run
     open_study(evil.reference, resume=study.path, output=evil.runs, space=space, method="brute")
     assert evil.has_run
+
+
+@pytest.mark.parametrize("foreign", ["study", "file"])
+def test_the_line_that_trains_a_winner_comes_with_whose_python_it_runs(
+    evil: Evil, nobody: int, capsys: Said, foreign: str
+) -> None:
+    study = open_study(evil.reference, output=evil.runs, space={"hidden": [16, 17]}, method="brute")
+    values = dict.fromkeys(study.request.objective, 0.5)
+    winner = {"number": 0, "settings": {"hidden": 16}, "values": values, "epochs": 1}
+    study.update(best=winner, status="completed")
+    page = evil.runs / "page.html"
+    verbs = ["search", "best"], ["search", "show"], ["report", "--html", str(page)]
+
+    def said(*options: str) -> str:
+        for words in verbs:
+            assert not exit_code([*words, study.path, *options])
+        return capsys.readouterr().out + page.read_text()
+
+    caution = f"may have chosen what this line runs as you: read {evil.reference} first"
+    assert caution not in said()
+    give(study.path if foreign == "study" else evil.file, nobody)
+    assert said().count(f"nobody {caution}") == len(verbs)
+    evil.trace.unlink()
+    assert not exit_code(["search", "best", study.path, "--json"])
+    assert json.loads(capsys.readouterr().out)["best"]["command"] is None
+    assert not evil.has_run
 
 
 def test_a_job_of_another_user_is_not_gone_on_with(place: Path, nobody: int, capsys: Said) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "TRUSTED_USERS",
     "first_own",
     "foreign_owner",
+    "foreign_python_owner",
     "passes_over",
     "refuse_foreign",
     "refuse_foreign_python",
@@ -79,10 +80,27 @@ def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
         record: The file of a run or a study.
         again: A command line that names the file.
     """
-    file = reference.rpartition(":")[0]
-    if file.endswith(".py"):
+    if (file := _python_of(reference)) is not None:
         words = f"the Python of {reference}"
-        refuse_foreign(record, Path(file), what=words, again=f"name it: {again}")
+        refuse_foreign(record, file, what=words, again=f"name it: {again}")
+
+
+def foreign_python_owner(reference: str, record: Path) -> str | None:
+    """Return the other user whose Python a record names, or whose record it is; None where none is.
+
+    Args:
+        reference: As recorded.
+        record: The file of a run or a study.
+    """
+    if (file := _python_of(reference)) is None:
+        return None
+    real = [Path(os.path.realpath(path)) for path in (record, file)]
+    return foreign_owner(*real, *(path.parent for path in real))
+
+
+def _python_of(reference: str) -> Path | None:
+    file = reference.rpartition(":")[0]
+    return Path(file) if file.endswith(".py") else None
 
 
 def first_own(records: Iterable[Path]) -> Path | None:

@@ -160,7 +160,7 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
 
 
 def _outcome(study: Study) -> Markup:
-    from tarmac.studies import choose_winner, train_line  # noqa: PLC0415 - loads Optuna
+    from tarmac.studies import choose_winner, train_caution, train_line  # noqa: PLC0415 - loads Optuna
 
     record = study.record
     body = Markup("")
@@ -173,6 +173,8 @@ def _outcome(study: Study) -> Markup:
         return body + message("plain", "There is no winner yet.")
     body += _winner(study, winner)
     body += paragraph("The line that trains the same network again:")
+    if (caution := train_caution(study)) is not None:
+        body += message("warn", caution)
     return body + pre(train_line(study, winner))
 
 

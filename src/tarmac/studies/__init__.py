@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tarmac.studies.views.export import export
     from tarmac.studies.views.survey import Network, SpaceAxis, Step, Survey, survey
     from tarmac.studies.views.totals import Group, Totals, by_generation, summarize
-    from tarmac.studies.winner import choose_winner, front_numbers, train_line
+    from tarmac.studies.winner import choose_winner, front_numbers, train_caution, train_line
 
 __all__ = [
     "AGAIN",
@@ -114,6 +114,7 @@ __all__ = [
     "survey",
     "time_left",
     "tracked",
+    "train_caution",
     "train_line",
     "work_as_one",
     "work_on",
@@ -177,6 +178,7 @@ _MODULES = {
     "survey": "views.survey",
     "time_left": "cluster.time_left",
     "tracked": "tracking",
+    "train_caution": "winner",
     "train_line": "winner",
     "work_as_one": "verb",
     "work_on": "verb",

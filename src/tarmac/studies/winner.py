@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
+from tarmac.files import foreign_python_owner
 from tarmac.studies.confirm import confirmed_best
 from tarmac.studies.objectives import best_first, front
 from tarmac.studies.study.record import Winner
@@ -24,6 +25,7 @@ __all__ = [
     "front_numbers",
     "front_of",
     "monitor_of",
+    "train_caution",
     "train_line",
     "whole_size",
 ]
@@ -87,6 +89,15 @@ def train_line(study: Study, winner: Winner) -> str:
         text = str(value).lower() if isinstance(value, bool) else show_setting(value)
         words += ["--set", f"{name}={text}"]
     return shlex.join(words)
+
+
+def train_caution(study: Study) -> str | None:
+    """Return what to do before typing `train_line`; None where only trusted Python would run."""
+    reference = study.request.workload
+    owner = foreign_python_owner(reference, study.path / "study.json")
+    if owner is None:
+        return None
+    return f"{owner} may have chosen what this line runs as you: read {reference} first"
 
 
 def monitor_of(study: Study) -> str | None:

@@ -9,7 +9,7 @@ import click
 
 from tarmac import wording
 from tarmac.runs import name_words
-from tarmac.studies import by_generation, summarize, train_line
+from tarmac.studies import by_generation, summarize, train_caution, train_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,9 @@ def result_of(study: Study) -> dict[str, Any]:
 
 
 def best_of(study: Study, best: Winner) -> dict[str, Any]:
-    """Return a winner as JSON values, with the line that trains it."""
-    return best.model_dump() | {"command": train_line(study, best)}
+    """Return a winner as JSON values, with the line that trains it; null if that is unsafe."""
+    is_safe = train_caution(study) is None
+    return best.model_dump() | {"command": train_line(study, best) if is_safe else None}
 
 
 def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
@@ -84,6 +85,8 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
             made = ", ".join(f"{name}={value}" for name, value in trial.params.items())
             click.echo(f"  {number:>4}  {shown}  {made}")
     click.echo(f"again: {train_line(study, best)}")
+    if (caution := train_caution(study)) is not None:
+        click.secho(f"  {caution}", fg="yellow")
     click.echo(f"study {study.path}")
 
 
