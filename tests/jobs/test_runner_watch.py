@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -95,6 +96,22 @@ def test_what_was_said_of_a_runner_is_not_so_of_the_next(run, runners):
     status = read_status(run, runners=watch)
     assert (status.state, status.runner_note) == ("queued", "job 82 waits for its turn (Priority)")
     assert runners.asked == [1, 2]
+
+
+def test_an_engine_that_has_not_answered_for_one_run_is_left_alone_but_not_one_that_has(
+    run, tmp_path, runners
+):
+    other = tmp_path / "runs" / "other"
+    shutil.copytree(run, other)
+    for kind, asked in (("elsewhere", [1, 1]), ("unknown", [1])):
+        runners.asked.clear()
+        runners.states[1] = RunnerState(kind, "job 81 is there")
+        watch = RunnerWatch()
+        for path in (run, other):
+            if not (path / "runners").exists():
+                submit(path)
+            assert read_status(path, runners=watch).state == "queued"
+        assert runners.asked == asked
 
 
 def test_nothing_is_said_of_a_lost_runner_whose_tasks_have_all_succeeded_without_it(run, runners):

@@ -57,11 +57,12 @@ class RunnerState:
     """What an engine says of a runner.
 
     Attributes:
-        kind: What it does; ``unknown`` where the engine does not answer.
+        kind: What it does; ``unknown`` where the engine does not answer, ``elsewhere`` where the
+            engine that answers is another cluster than the runner's.
         words: Of it, for people: ``job 81 waits for its turn (Priority)``.
     """
 
-    kind: Literal["waits", "runs", "ended", "unknown"]
+    kind: Literal["waits", "runs", "ended", "unknown", "elsewhere"]
     words: str
 
 

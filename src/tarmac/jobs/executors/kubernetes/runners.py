@@ -31,8 +31,10 @@ from tarmac.jobs.executors.kubernetes.place import connect_to
 from tarmac.jobs.executors.queueing import (
     ChunkFiles,
     job_label,
+    note_runner_cluster,
     refuse_other_cluster,
     run_code,
+    runner_elsewhere,
 )
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.kubernetes import (
@@ -87,9 +89,9 @@ class KubernetesRunners:
         manifest = _manifest(job, options)
         left = ChunkFiles(job.run).left()
         with _connect(job.run) as cluster:
-            if left:
-                here = cluster_of(cluster)
-                refuse_other_cluster(job.run, "Kubernetes", left, here, has=lambda _: False)
+            here = cluster_of(cluster)
+            refuse_other_cluster(job.run, "Kubernetes", left, here, has=lambda _: False)
+            note_runner_cluster(job.run, here)
             made = _insist(cluster, manifest)
             if job.secrets:
                 values = {name: os.fsencode(value) for name, value in job.secrets.items()}
@@ -109,7 +111,10 @@ class KubernetesRunners:
         del number, since
         try:
             with _connect(run, patience_s=_ANSWERS_WITHIN_S) as cluster:
-                return _state(cluster, place)
+                state = _state(cluster, place)
+                if state.kind != "ended":
+                    return state
+                return runner_elsewhere(run, place, "Kubernetes", cluster_of(cluster)) or state
         except TarmacError as error:
             return RunnerState("unknown", f"job cannot be asked for: {error.message}")
 

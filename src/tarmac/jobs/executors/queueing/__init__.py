@@ -6,7 +6,11 @@ commands.
 
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, job_label, run_code
 from tarmac.jobs.executors.queueing.clusters import ClusterId
-from tarmac.jobs.executors.queueing.elsewhere import refuse_other_cluster
+from tarmac.jobs.executors.queueing.elsewhere import (
+    note_runner_cluster,
+    refuse_other_cluster,
+    runner_elsewhere,
+)
 from tarmac.jobs.executors.queueing.engine import (
     Accepted,
     Ending,
@@ -41,6 +45,8 @@ __all__ = [
     "UnitName",
     "chunk_size",
     "job_label",
+    "note_runner_cluster",
     "refuse_other_cluster",
     "run_code",
+    "runner_elsewhere",
 ]

@@ -1,19 +1,26 @@
-"""Refuses to go on with a run here whose tasks are on another cluster."""
+"""Refuses to go on with a run here whose tasks are on another cluster, and says where they are."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, quoted
+from tarmac.files import Fields, parse_json, read_regular, write_json
+from tarmac.jobs.executors.queueing.clusters import ClusterId
+from tarmac.jobs.executors.runners import RunnerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
-    from tarmac.jobs.executors.queueing.clusters import ClusterId
 
-__all__ = ["refuse_other_cluster"]
+__all__ = ["note_runner_cluster", "refuse_other_cluster", "runner_elsewhere"]
+
+# In the run's directory: the cluster that has the last runner.
+_RUNNER_CLUSTER = "runners/where.json"
 
 
 def refuse_other_cluster(
@@ -40,13 +47,50 @@ def refuse_other_cluster(
         is_same_name = bool(there.name) and there.name == here.name
         if is_same_name and has(chunk):
             continue
-        names = [cluster.name or cluster.uid for cluster in (there, here)]
-        if is_same_name:
-            uids = (cluster.uid.rpartition("@")[2] for cluster in (there, here))
-            names = [f"{here.name} ({uid})" for uid in uids]
+        names = _names_of(there, here)
         way = f"{there.way} " if there.way else ""
         raise RequestError(
             f"tasks of {run.name} are on the {engine} cluster {names[0]}, and this is {names[1]}",
             hint=f"On {names[0]}, go on: {way}tarmac run --resume {quoted(run)}\n"
             f"Or end them there first: {way}tarmac cancel {quoted(run)}",
         )
+
+
+def note_runner_cluster(run: Path, here: ClusterId | None) -> None:
+    """Write down which cluster a run's runner is submitted to; None where that does not say.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    write_json(run / _RUNNER_CLUSTER, {} if here is None else dataclasses.asdict(here))
+
+
+def runner_elsewhere(
+    run: Path, place: str, engine: str, here: ClusterId | None
+) -> RunnerState | None:
+    """Return where a runner is that this cluster does not have; None where it was submitted here.
+
+    Args:
+        run: The run's directory.
+        place: The engine's name for the runner's job.
+        engine: The engine's title.
+        here: The cluster that commands reach now; None while it does not say.
+    """
+    noted = Fields({})
+    # Earlier versions did not note it.
+    with contextlib.suppress(OSError, ValueError):
+        noted = Fields.of(parse_json(read_regular(run / _RUNNER_CLUSTER)))
+    there = ClusterId(noted.text("name") or "", noted.text("uid") or "")
+    if here is None or not there.differs(here):
+        return None
+    names = _names_of(there, here)
+    words = f"job {place} is on the {engine} cluster {names[0]}, and this is {names[1]}"
+    return RunnerState("elsewhere", words)
+
+
+def _names_of(there: ClusterId, here: ClusterId) -> tuple[str, str]:
+    """Return names of two clusters that tell them apart."""
+    if there.name and there.name == here.name:
+        address, own = (cluster.uid.rpartition("@")[2] for cluster in (there, here))
+        return f"{here.name} ({address})", f"{here.name} ({own})"
+    return there.name or there.uid, here.name or here.uid

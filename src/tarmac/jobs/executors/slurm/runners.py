@@ -14,8 +14,10 @@ from tarmac.files import parse_json
 from tarmac.jobs.executors.queueing import (
     ChunkFiles,
     job_label,
+    note_runner_cluster,
     refuse_other_cluster,
     run_code,
+    runner_elsewhere,
 )
 from tarmac.jobs.executors.runners import RunnerState, runner_memory
 from tarmac.jobs.executors.slurm.engine import cluster_of
@@ -74,10 +76,9 @@ class SlurmRunners:
     def submit(self, job: RunnerJob) -> str:
         """Submit a runner, once; see `RunnerEngine`."""
         slurm = SlurmCommands(os.environ)
-        left = ChunkFiles(job.run).left()
-        if left:
-            here = cluster_of(slurm.limits())
-            refuse_other_cluster(job.run, "Slurm", left, here, lambda chunk: _has(slurm, chunk))
+        here, left = cluster_of(slurm.limits()), ChunkFiles(job.run).left()
+        refuse_other_cluster(job.run, "Slurm", left, here, lambda chunk: _has(slurm, chunk))
+        note_runner_cluster(job.run, here)
         script, variables = _script(job), {**job_variables(os.environ), **job.variables}
         if job.secrets:
             Spool(job.run).put(_SECRETS, json.dumps(dict(job.secrets)).encode())
@@ -120,12 +121,9 @@ class SlurmRunners:
             if unit.state in ("pending", "requeued", "suspended"):
                 return RunnerState("waits", f"job {place} {explain_reason(unit.reason)}")
             return RunnerState("runs", f"job {place} runs on {unit.nodes}")
-        ended = slurm.ended([Unit(int(place))], since)
-        if isinstance(ended, Silence):
-            return _unknown(ended)
-        for job in ended:
-            return RunnerState("ended", f"job {place} {_said_of(job)}")
-        return RunnerState("ended", f"job {place} is not known to Slurm any more")
+        # Another cluster may have given the job's number to another job.
+        elsewhere = runner_elsewhere(run, place, "Slurm", cluster_of(slurm.limits()))
+        return elsewhere or _ended(slurm, place, since)
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
         """Take runner jobs of a run out of the queue; see `RunnerEngine`."""
@@ -133,6 +131,15 @@ class SlurmRunners:
         SlurmCommands(os.environ).cancel(
             names=[name for number in numbers for name in _names(run, number)]
         )
+
+
+def _ended(slurm: SlurmCommands, place: str, since: datetime) -> RunnerState:
+    ended = slurm.ended([Unit(int(place))], since)
+    if isinstance(ended, Silence):
+        return _unknown(ended)
+    for job in ended:
+        return RunnerState("ended", f"job {place} {_said_of(job)}")
+    return RunnerState("ended", f"job {place} is not known to Slurm any more")
 
 
 def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
