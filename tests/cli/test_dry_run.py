@@ -13,6 +13,10 @@ LACKS = {
     "inputs: [{from: no-data.csv}]": "input no-data.csv: no such file",
     "environment: {image: i, engine: apptainer}": "apptainer runs containers on clusters only",
     "environment: {image: i, engine: pyxis}": "pyxis runs containers on clusters only",
+    "resources: {cpus: 90000}": "task 'x' needs 90,000 CPUs, this machine has ",
+    "resources: {memory: 9000TiB}": "task 'x' needs 9216000.0 GiB of memory, this machine has ",
+    "resources: {gpus: 900}": "task 'x' needs 900 GPUs",
+    "resources: {nodes: 2}": "task 'x' needs 2 nodes, and this is one machine",
 }
 
 
@@ -27,6 +31,33 @@ def test_a_dry_run_says_what_is_not_there(tarmac, tmp_path, monkeypatch, rest, s
     assert said in "".join(json.loads(out)[0]["refusals"])
     code, out, err = tarmac("run", "job.yaml")
     assert (code, said in err, [*tmp_path.glob("runs/*")]) == (2, True, [])
+
+
+def test_a_dry_run_says_of_each_kind_of_tasks_once_that_it_never_fits(tarmac, tmp_path):
+    tasks = ", ".join(
+        f"{{name: {name}, command: 'true', resources: {{{needs}}}, sweep: {{repeat: 3}}}}"
+        for name, needs in (("a", "cpus: 90000"), ("b", "gpus: 3"), ("c", "cpus: 1"))
+    )
+    (tmp_path / "job.yaml").write_text(f"{{name: x, tasks: [{tasks}]}}")
+    said = ["task 'a[repeat=0]' needs 90,000 CPUs", "task 'b[repeat=0]' needs 3 GPUs"]
+    for words in ((), ("--fake-gpus", "2")):
+        _, _, err = tarmac("run", str(tmp_path / "job.yaml"), "--dry-run", *words)
+        lines = [line for line in err.splitlines() if line.startswith("cannot be run here")]
+        assert len(lines) == len(said)
+    assert all(text in line for text, line in zip(said, lines, strict=True))
+    _, _, err = tarmac("run", str(tmp_path / "job.yaml"), "--dry-run", "--fake-gpus", "3")
+    assert "GPUs, this machine has" not in err
+    _, _, err = tarmac("run", str(tmp_path / "job.yaml"), "--dry-run", "--on", "slurm")
+    assert "this machine" not in err
+
+
+def test_a_dry_run_of_what_is_left_of_a_run_says_what_never_fits_here(tarmac, tmp_path):
+    job = "{name: x, command: 'false', resources: {gpus: 1}}"
+    (tmp_path / "job.yaml").write_text(job)
+    output = ("--output", str(tmp_path / "runs"))
+    assert tarmac("run", str(tmp_path / "job.yaml"), "--fake-gpus", "1", *output)[0] == 1
+    code, _, err = tarmac("run", "--resume", "latest", "--dry-run", *output)
+    assert (code, "cannot be run here" in err) == (0, True)
 
 
 def test_a_dry_run_says_that_no_container_engine_is_here(tarmac, tmp_path, monkeypatch):

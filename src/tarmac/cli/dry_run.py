@@ -47,7 +47,8 @@ def print_plans_of(
     """
     from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans, say_problems
 
-    plans = plans_of(read, on, mapping)
+    machine = _machine(on, fake_gpus)
+    plans = plans_of(read, on, mapping, machine)
     pipelines = [
         (job, base, reading)
         for reading, base in read
@@ -56,7 +57,6 @@ def print_plans_of(
     ]
     rows = []
     if plans:
-        machine = _machine(on, fake_gpus)
         if as_json:
             rows = plan_rows(plans, machine)
         else:
@@ -84,7 +84,7 @@ def print_rest(
 
     if run.job.pipeline is None:
         machine = _machine(run.executor, fake_gpus)
-        plan = rest_of(run, mapping)
+        plan = rest_of(run, mapping, machine)
         if as_json:
             echo_json(plan_rows([plan], machine))
         else:

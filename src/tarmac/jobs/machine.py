@@ -165,20 +165,36 @@ class Machine:
         Also where a task needs GPUs, and they cannot be looked at or leased.
         """
         for task in tasks:
-            needs = task.resources
-            if needs.gpus and self._gpu_problem is not None:
-                raise self._gpu_problem
-            if needs.nodes > 1:
-                raise RequestError(
-                    f"task {task.name!r} needs {needs.nodes} nodes, and this is one machine",
-                    hint="Run it on a cluster: tarmac run FILE --on slurm",
-                )
-            problem = self._problem(needs)
-            if problem is not None:
-                raise RequestError(f"task {task.name!r} needs {problem}", hint=self._hint(needs))
-            if self._leases is not None:
-                for gpu in self.candidates(needs):
-                    self._leases.open(gpu.uuid)
+            self._refuse_what_never_fits(task)
+
+    def problems_of(self, tasks: Iterable[Task]) -> list[str]:
+        """Return why tasks can never begin here; of those with the same needs, the first's."""
+        by_needs: dict[str, Task] = {}
+        for task in tasks:
+            by_needs.setdefault(repr(task.resources), task)
+        problems: dict[str, None] = {}
+        for task in by_needs.values():
+            try:
+                self._refuse_what_never_fits(task)
+            except RequestError as error:
+                problems[str(error)] = None
+        return [*problems]
+
+    def _refuse_what_never_fits(self, task: Task) -> None:
+        needs = task.resources
+        if needs.gpus and self._gpu_problem is not None:
+            raise self._gpu_problem
+        if needs.nodes > 1:
+            raise RequestError(
+                f"task {task.name!r} needs {needs.nodes} nodes, and this is one machine",
+                hint="Run it on a cluster: tarmac run FILE --on slurm",
+            )
+        problem = self._problem(needs)
+        if problem is not None:
+            raise RequestError(f"task {task.name!r} needs {problem}", hint=self._hint(needs))
+        if self._leases is not None:
+            for gpu in self.candidates(needs):
+                self._leases.open(gpu.uuid)
 
     def candidates(self, needs: Resources) -> Sequence[GpuInfo]:
         """Return the GPUs that a task's could come from; none where it needs none."""

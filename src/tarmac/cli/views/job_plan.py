@@ -46,7 +46,8 @@ class Plan:
         concurrency: At most so many at once.
         notes: What its file says that is read otherwise or has no effect here.
         refusals: Why it cannot be run here, as its format says.
-        problems: What it needs and is not there: secrets, inputs, workloads, container engines.
+        problems: What it needs and is not there: CPUs, memory, GPUs, secrets, inputs, workloads,
+            container engines.
         source: Its file, where that holds the job's own values.
     """
 
@@ -64,6 +65,7 @@ def plans_of(
     read: Sequence[tuple[Reading, Path]],
     on: str = "local",
     mapping: Mapping[str, Secret] | None = None,
+    machine: Machine | None = None,
 ) -> list[Plan]:
     """Return the plans of all jobs that were read, but for pipelines.
 
@@ -71,6 +73,7 @@ def plans_of(
         read: What files hold, each with the directory that its paths start from.
         on: Where their tasks would run.
         mapping: What names of secrets stand for here. None looks for no problems.
+        machine: Where they would run; None where that is not this one.
 
     Raises:
         RequestError: One cannot be planned.
@@ -81,9 +84,9 @@ def plans_of(
             if job.pipeline is not None:
                 continue
             tasks = tuple(plan_tasks(job, base))
-            problems: Sequence[str] = ()
+            problems = [] if machine is None else machine.problems_of(tasks)
             if mapping is not None:
-                problems = problems_beforehand(tasks, base, mapping, executor=on)
+                problems += problems_beforehand(tasks, base, mapping, executor=on)
             plans.append(
                 Plan(
                     job.name,
@@ -99,16 +102,18 @@ def plans_of(
     return plans
 
 
-def rest_of(run: JobRun, mapping: Mapping[str, Secret]) -> Plan:
+def rest_of(run: JobRun, mapping: Mapping[str, Secret], machine: Machine | None) -> Plan:
     """Return what going on with a run would do: the tasks that have not succeeded.
 
     Args:
         run: The run.
         mapping: What names of secrets stand for here.
+        machine: Where they would run; None where that is not this one.
     """
     done = {task.name for task in read_status(run.path).tasks if task.state == "succeeded"}
     tasks = [task for task in run.tasks if task.name not in done]
-    problems = problems_beforehand(tasks, run.base, mapping, executor=run.executor)
+    problems = [] if machine is None else machine.problems_of(tasks)
+    problems += problems_beforehand(tasks, run.base, mapping, executor=run.executor)
     return Plan(run.job.name, run.base, tasks, run.job.concurrency, problems=problems)
 
 
