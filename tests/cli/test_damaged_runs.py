@@ -149,6 +149,29 @@ def test_a_record_that_nothing_can_be_read_of_disturbs_no_other_run(look, kind, 
 
 
 @pytest.mark.parametrize("kind", RECORDS)
+def test_top_shows_a_run_at_work_whose_record_cannot_be_read(look, kind):
+    run = MAKERS[kind](look.output, "bad")
+    (run / "workers").mkdir(exist_ok=True)
+    runs_in_sight = RunsInSight(look.output, Readings())
+    with (
+        OwnerLock(run / ".lock").held(),
+        OwnerLock(run / "workers" / "1.lock").held(),
+    ):
+        for content in UNREADABLE.values():
+            (run / RECORDS[kind]).write_bytes(content)
+            (seen,) = runs_in_sight.look()
+            assert (seen.name, seen.kind, seen.status) == ("bad", KINDS[kind].name, "unreadable")
+            assert seen.note.startswith(f"{run / RECORDS[kind]} is damaged: ")
+        shown = look.tarmac("top", "--once", code=0)
+        assert "  ! bad  cannot be read" in shown
+        assert f"! {run}"[:40] in shown
+        work, *_ = json.loads(look.tarmac("top", "--once", "--json", code=0))["hosts"][0]["work"]
+        assert (work["state"], work["slow"]) == ("unreadable", [seen.note])
+        (run / RECORDS[kind]).unlink()
+        assert runs_in_sight.look() == ()
+
+
+@pytest.mark.parametrize("kind", RECORDS)
 def test_how_to_remove_a_run_whose_record_is_damaged_is_said(look, kind):
     run = MAKERS[kind](look.output, "bad")
     (run / "runner.json").unlink(missing_ok=True)
@@ -412,7 +435,7 @@ def test_times_of_files_beyond_the_years_that_there_are_disturb_nothing(capsys, 
             look.pages(kind)
 
 
-def test_a_run_whose_glance_raises_takes_no_other_from_sight(good, look, monkeypatch):
+def test_a_run_whose_glance_raises_is_shown_and_takes_no_other_from_sight(good, look, monkeypatch):
     for name in ("bad", "other"):
         run = MAKERS["training"](look.output, name)
         record = json.loads((run / "run.json").read_text())
@@ -431,6 +454,10 @@ def test_a_run_whose_glance_raises_takes_no_other_from_sight(good, look, monkeyp
                 sight._KINDS, "run.json", sight._KINDS["run.json"]._replace(glance=raises_of_bad)
             )
             seen = RunsInSight(look.output, Readings()).look()
-            assert [run.name for run in seen] == ["other"]
+            assert [(run.name, run.status) for run in seen] == [
+                ("bad", "unreadable"),
+                ("other", "running"),
+            ]
+            assert seen[0].note.startswith("KeyError: ")
     finally:
         shutil.rmtree(look.output / "other")

@@ -342,7 +342,10 @@ def test_of_tasks_that_have_ended_the_last_ones_stay_and_none_that_only_waited(
 ):
     job = tmp_path / "runs" / "job"
     job.mkdir(parents=True)
-    write_json(job / "job-run.json", {"num_tasks": 100, "executor": "local"})
+    write_json(
+        job / "job-run.json",
+        {"num_tasks": 100, "executor": "local", "created_at": now().isoformat()},
+    )
     tasks = [{"task": n, "name": f"t{n}", "attempt": 1, "event": "started"} for n in range(60)]
     tasks += [{"task": 60, "name": "t60", "attempt": 1, "event": "queued"}]
     append_lines(job / "journal.jsonl", tasks)

@@ -40,7 +40,8 @@ def hold():
 def make(output, name, status="running", record="run.json"):
     path = output / name
     path.mkdir(parents=True)
-    (path / record).write_text(json.dumps({"status": status, "num_tasks": 1}))
+    fields = {"status": status, "num_tasks": 1, "created_at": "2026-11-27T00:00:00+00:00"}
+    (path / record).write_text(json.dumps(fields))
     return path
 
 

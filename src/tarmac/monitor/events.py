@@ -20,7 +20,9 @@ __all__ = ["EVENTS", "Event", "EventWatch", "idle_ones"]
 EVENTS = ("idle", "finding", "finished", "stalled")
 
 # What a run's status says while it is not over.
-_UNDER_WAY = frozenset({"running", "queued", "waiting", "starting", "detached", "pending"})
+_UNDER_WAY = frozenset(
+    {"running", "queued", "waiting", "starting", "detached", "pending", "unreadable"}
+)
 
 # Codes of what happens, each time anew; of a check's findings the figures change, not the matter.
 _HAPPENED = frozenset({"xid", "ecc", "row-remap"})

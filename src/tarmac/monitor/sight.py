@@ -12,19 +12,19 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tarmac.runs import glance_training
+from tarmac.runs import TRAINING, BrokenRun, Glance, glance_training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from tarmac.files import Readings
-    from tarmac.runs import Glance, Glancer
+    from tarmac.runs import Glancer, RunKind
 
 __all__ = ["RunsInSight", "runs_among"]
 
-# How a run stands that is at work, or will be.
-_AT_WORK = frozenset({"running", "queued", "detached"})
+# How a run stands that is at work, or will be, or whose record does not say so any more.
+_AT_WORK = frozenset({"running", "queued", "detached", "unreadable"})
 
 # New runs appear in the list this soon; ended ones are asked whether they live again so seldom.
 _LIST_AGAIN_S = 2.0
@@ -46,6 +46,18 @@ def _glance_job(path: Path, readings: Readings | None = None) -> Glance:
     return glance_job(path, readings)
 
 
+def _search() -> RunKind:
+    from tarmac.studies import SEARCH  # noqa: PLC0415 - only where one is damaged
+
+    return SEARCH
+
+
+def _job() -> RunKind:
+    from tarmac.jobs import JOB  # noqa: PLC0415 - only where one is damaged
+
+    return JOB
+
+
 def _is_locked(path: Path, readings: Readings) -> bool:
     """Whether a run's lock is held, as it is while a training or a job's runner works on it."""
     return readings.is_held(path / ".lock")
@@ -62,7 +74,9 @@ def _may_be_queued(path: Path, readings: Readings) -> bool:
     """Whether a job has a runner, or an engine that goes on without one."""
     if _is_locked(path, readings):
         return True
-    return (readings.fields(path / "job-run.json").text("executor") or "local") != "local"
+    record = readings.fields(path / "job-run.json")
+    # A damaged one does not say where its tasks are.
+    return not record or (record.text("executor") or "local") != "local"
 
 
 class _Kind(NamedTuple):
@@ -70,17 +84,21 @@ class _Kind(NamedTuple):
 
     Attributes:
         may_be_at_work: Asks so little that it can be asked of thousands.
+        name: The kind, as of `Glance.kind`.
+        load: Returns what reads a record strictly, and so says what is wrong with it.
     """
 
     glance: Glancer
     may_be_at_work: Callable[[Path, Readings], bool]
+    name: str
+    load: Callable[[], RunKind]
 
 
 # By the file that makes a directory a run.
 _KINDS = {
-    "run.json": _Kind(glance_training, _is_locked),
-    "study.json": _Kind(_glance_search, _is_worked_on),
-    "job-run.json": _Kind(_glance_job, _may_be_queued),
+    "run.json": _Kind(glance_training, _is_locked, "training", lambda: TRAINING),
+    "study.json": _Kind(_glance_search, _is_worked_on, "search", _search),
+    "job-run.json": _Kind(_glance_job, _may_be_queued, "job", _job),
 }
 
 
@@ -142,15 +160,25 @@ class RunsInSight:
         kind = _kind_of(path)
         return None if kind is None else self._read(kind, path)
 
-    def _read(self, kind: _Kind, path: Path) -> Glance | None:
-        """Return how a run stands; None where its files make a reader raise anything.
+    def _read(self, kind: _Kind, path: Path) -> Glance:
+        """Return how a run stands; unreadable where its files make a reader raise anything.
 
         One bad run must not take the sight of all others.
         """
+        glance = Glance(kind.name, path.name, path, "unknown", locks=(path / ".lock",))
         try:
-            return kind.glance(path, self._readings)
-        except Exception:
-            return None
+            glance = kind.glance(path, self._readings)
+            # A glance refuses nothing. Every record has these two.
+            is_vague = glance.status in _AT_WORK and glance.created_at is None
+            if glance.status == "unknown" or is_vague:
+                kind.load().summarize(path)
+        except Exception as error:
+            if _kind_of(path) is None:
+                # It was removed meanwhile.
+                return glance
+            reason = BrokenRun.of(path, error).reason
+            return dataclasses.replace(glance, status="unreadable", note=reason)
+        return glance
 
     def _list(self) -> None:
         """Note new directories, and forget those that are gone."""

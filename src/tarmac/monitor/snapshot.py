@@ -63,10 +63,11 @@ class Work:
         energy_joules: Since it began, where it samples.
         waits: Share of its time by what it waits for: ``data``, ``ranks``.
         state: ``busy``, ``warming``, ``idle`` (holds a GPU that does nothing), ``hung``,
-            ``waiting`` (in a queue) or ``ended``: it was seen at work, and its `status` says how it
-            ended. Work that has ended stays for five minutes.
+            ``waiting`` (in a queue), ``unreadable`` (`slow` says which file is damaged) or
+            ``ended``: it was seen at work, and its `status` says how it ended. Work that has ended
+            stays for five minutes.
         idle_s: How long it has been idle.
-        slow: Why it is slow, in one line each, the worst first; empty while it is not.
+        slow: Why it is slow or unreadable, a line each, the worst first; empty while it is not.
         advice: A command for each line of `slow`; empty where none helps.
         note: What it waits for, or why it failed.
     """

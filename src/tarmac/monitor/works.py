@@ -76,7 +76,9 @@ def work_of(candidate: Candidate, facts: Facts) -> Work:
     idle_s = idle_of_work(gpu_uuids, facts.idle_s)
     reasons = _reasons(candidate, ranks, gpu_uuids, facts)
     state = "busy"
-    if glance.status == "queued":
+    if glance.status == "unreadable":
+        state, reasons = "unreadable", (Reason(1.0, glance.note, ""),)
+    elif glance.status == "queued":
         state = "waiting"
     elif idle_s is not None and idle_s >= facts.idle_after_s:
         state = "idle"
@@ -258,6 +260,8 @@ def _family(work: str, parent_of: Mapping[str, str]) -> Collection[str]:
 
 
 def _note(candidate: Candidate, facts: Facts) -> str:
+    if candidate.glance.status == "unreadable":
+        return ""
     if candidate.glance.note or candidate.glance.status != "running":
         return candidate.glance.note
     family = _family(candidate.id, facts.joined.parent_of)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["gpus_page"]
 
 _GPU_STATES = {"busy": "ok", "free": "plain", "held": "warn", "bad": "bad"}
-_WORK_STATES = {"busy": "ok", "warming": "busy", "idle": "warn", "hung": "bad"}
+_WORK_STATES = {"busy": "ok", "warming": "busy", "idle": "warn", "hung": "bad", "unreadable": "bad"}
 # Of a job with thousands of tasks at work.
 _ROWS = 200
 

@@ -23,6 +23,7 @@ MOST_PARTS = 8
 # By state, what is said of several; those that come first are shown first.
 _WORDS = {
     "hung": "hang",
+    "unreadable": "cannot be read",
     "idle": "idle",
     "busy": "run",
     "warming": "run",

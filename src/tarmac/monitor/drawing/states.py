@@ -17,6 +17,7 @@ _WORK = {
     "warming": Span("W", "busy"),
     "idle": Span("I", "held"),
     "hung": Span("H", "bad"),
+    "unreadable": Span("!", "bad"),
     "waiting": Span("Q", "free"),
     "ended": Span("E", "dim"),
 }

@@ -138,6 +138,8 @@ def state_words(work: Work) -> Span:
     """Return a state that is news in words; empty of one that is not."""
     if work.state == "idle":
         return Span(f"idle for {duration(work.idle_s)}", "held")
+    if work.state == "unreadable":
+        return Span("cannot be read", "bad")
     if work.state == "hung":
         return Span(f"hung: silent for {duration(work.quiet_s)}", "bad")
     if work.state == "warming":
