@@ -11,11 +11,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tarmac
-from tarmac import TarmacError
-from tarmac.inference import evaluate, predict
+from tarmac import RequestError, TarmacError
+from tarmac.inference import evaluate, export, predict
 from tarmac.runs import Run
 from tarmac.training.initial import read_weights
 from tarmac.training.session.checkpoint import epoch_of, read_checkpoint
+from tarmac.training.session.record import find_begun
 from tarmac.training.tensor_files import open_tensors, write_tensors
 
 
@@ -115,6 +116,28 @@ def test_a_later_attempt_of_a_task_goes_on_from_the_checkpoint_before_a_damaged_
     assert (again.path, again.record.status) == (run.path, "completed")
     assert [row["epoch"] for row in again.history] == [1, 2]
     assert newest.with_name(f"{newest.name}.damaged").is_file()
+
+
+def test_whoever_looks_at_a_run_leaves_its_damaged_checkpoints_where_they_are(run, monkeypatch):
+    monkeypatch.setenv("TARMAC_LAUNCH", "the-task")
+    run.update(status="interrupted", launch="the-task")
+    run.model.unlink()
+    samples = torch.zeros(1, 8, 8, dtype=torch.uint8).numpy()
+    for path in run.checkpoints.glob("epoch-*"):
+        flip(path)
+    files = sorted(run.path.rglob("*"))
+    assert find_begun("the-task", run.path.parent).path == run.path
+    for look in (
+        lambda: evaluate(run, device="cpu"),
+        lambda: predict(run, samples, device="cpu"),
+        lambda: export(run, "torch"),
+        lambda: tarmac.extend(run.path, epochs=5),
+    ):
+        with pytest.raises(TarmacError, match="its checksum is"):
+            look()
+    with run.held(), pytest.raises(RequestError, match="being worked on by another process"):
+        tarmac.train("digits-mlp", epochs=2, output=run.path.parent)
+    assert sorted(run.path.rglob("*")) == files
 
 
 def test_damaged_weights_are_not_scored_asked_or_begun_from(run):

@@ -138,6 +138,7 @@ def train(
         reporter=reporter,
         stop=stop,
         interrupted=interrupted,
+        launch=launch,
     )
 
 
@@ -272,6 +273,7 @@ def extend(
         reporter=reporter,
         stop=stop,
         interrupted=interrupted,
+        launch=launch,
     )
 
 
@@ -285,6 +287,7 @@ def _work(
     reporter: Reporter,
     stop: EpochHook | None,
     interrupted: Callable[[], bool] | None,
+    launch: str = "",
 ) -> Run:
     """Train into a run's directory, record how it ended, and upload it where that is asked."""
     if rendezvous is not None:
@@ -314,7 +317,9 @@ def _work(
     tracking = Tracking(reporter, sampler)
     with (
         uploaded(uri) as begin,
-        recorded(run, plan, workload, sampler=sampler, tracking=tracking, uri=uri) as conclude,
+        recorded(
+            run, plan, workload, sampler=sampler, tracking=tracking, uri=uri, launch=launch
+        ) as conclude,
     ):
         begin(run)
         if plan.process_per_device:

@@ -148,7 +148,13 @@ def train_as_rank(
                 conclude = None
                 if team.is_main:
                     work = recorded(
-                        run, made, workload, sampler=sampler, tracking=tracking, uri=uri
+                        run,
+                        made,
+                        workload,
+                        sampler=sampler,
+                        tracking=tracking,
+                        uri=uri,
+                        launch=rendezvous.launch if goes_on else "",
                     )
                     conclude = held.enter_context(work)
             if not team.is_main:

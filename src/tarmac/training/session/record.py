@@ -129,8 +129,6 @@ def create_run(
 def find_begun(launch: str, output: str | Path | None) -> Run | None:
     """Find the run that a launch has made, should its processes have been started before.
 
-    Its newest checkpoint is whole, as damaged ones are set aside.
-
     Args:
         launch: Which; None is found where it is empty.
         output: Where it made the run; by default `runs.default_output`.
@@ -138,10 +136,7 @@ def find_begun(launch: str, output: str | Path | None) -> Run | None:
     if not launch:
         return None
     found, _ = runs.list_runs(Path(output) if output is not None else None)
-    begun = next((run for run in found if run.record.launch == launch), None)
-    if begun is not None:
-        set_damaged_aside(begun.checkpoints)
-    return begun
+    return next((run for run in found if run.record.launch == launch), None)
 
 
 def plan_of(
@@ -235,6 +230,7 @@ def recorded(
     sampler: Sampler,
     tracking: Tracking,
     uri: str | None = None,
+    launch: str = "",
 ) -> Iterator[Callable[[Outcome], None]]:
     """Hold a run while it is worked on, and record how that ends.
 
@@ -245,6 +241,8 @@ def recorded(
         sampler: Samples this host for as long as the run is held.
         tracking: Is opened, and told how it ends.
         uri: Below which its copy goes from now on; None for where the record says.
+        launch: The launch of several processes that works on it; empty for none. A run that an
+            earlier attempt of it has begun goes on from its newest checkpoint that is whole.
 
     Yields:
         What takes the outcome where there is one; an error that leaves the block is recorded too.
@@ -279,6 +277,8 @@ def recorded(
             )
 
     with run.working(), sampler:
+        if launch and run.record.launch == launch:
+            set_damaged_aside(run.checkpoints)
         now_on = name_devices(plan.devices)
         if run.record.configuration.get("devices") != now_on and plan.process_per_device:
             # Workers make their plans of the record.
