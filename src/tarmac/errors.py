@@ -22,6 +22,7 @@ __all__ = [
     "first_line",
     "quoted",
     "reason_of",
+    "short_reason",
     "unknown_name",
     "without_native_stack",
 ]
@@ -86,6 +87,16 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"the program exited with {error.code}"
     return str(error) or type(error).__name__
+
+
+def short_reason(error: BaseException) -> str:
+    """Return what an error says; of the system's, its words without number and path.
+
+    Example:
+        >>> short_reason(PermissionError(13, "Permission denied", "/etc/shadow"))
+        'Permission denied'
+    """
+    return getattr(error, "strerror", None) or str(error)
 
 
 def without_native_stack(text: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import require
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, short_reason
 from tarmac.files import (
     SCHEMES,
     Location,
@@ -90,7 +90,7 @@ def fetch_inputs(inputs: Sequence[Input], base: Path, directory: Path) -> None:
         try:
             source.bring()
         except OSError as error:
-            raise TarmacError(f"input {_shown(given)}: {error.strerror or error}") from error
+            raise TarmacError(f"input {_shown(given)}: {short_reason(error)}") from error
 
 
 def _shown(given: Input) -> str:

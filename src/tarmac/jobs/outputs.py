@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import require
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, short_reason
 from tarmac.files import SCHEMES, Location, atomic_writer, put_object
 from tarmac.jobs.run_files import is_shared
 
@@ -77,8 +77,7 @@ def keep_outputs(
                 _keep(path, output.to, name, base)
                 told(path, f"{output.to.rstrip('/')}/{name.as_posix()}")
             except (OSError, TarmacError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                problems.append(f"output {path.relative_to(directory)}: {reason}")
+                problems.append(f"output {path.relative_to(directory)}: {short_reason(error)}")
     return problems
 
 

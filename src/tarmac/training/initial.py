@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, short_reason
 from tarmac.training.shard_directories import SHARDED, way_around_damage
 from tarmac.training.tensor_files import open_tensors
 
@@ -150,7 +150,7 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
         if other := _other_kind(path):
             raise TarmacError(f"weights {path} are {other}") from None
         raise TarmacError(
-            f"weights {path} cannot be read: {getattr(error, 'strerror', None) or error}",
+            f"weights {path} cannot be read: {short_reason(error)}",
             hint=way_around_damage(path),
         ) from error
 

@@ -14,7 +14,7 @@ from tarmac.checks.reading.model import LogFinding, LogReport
 from tarmac.checks.reading.secrets import without_secrets
 from tarmac.checks.report.anonymous import text_cleaner
 from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue, tells_reason
-from tarmac.errors import RequestError, quoted
+from tarmac.errors import RequestError, quoted, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ def _opened(log: str | Path | BinaryIO) -> Iterator[tuple[BinaryIO, str]]:
         with path.open("rb") as file:
             yield file, str(log)
     except OSError as error:
-        raise RequestError(f"{log} cannot be read: {error.strerror or error}") from None
+        raise RequestError(f"{log} cannot be read: {short_reason(error)}") from None
 
 
 def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tarmac.environments import engine_program
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, short_reason
 from tarmac.jobs.executors.events import Began, Finished
 from tarmac.jobs.executors.interface import Busy, is_retried
 from tarmac.jobs.executors.launching import Launcher, program_of
@@ -246,8 +246,7 @@ class LocalExecutor:
         try:
             active.process = self._launcher.launch(active.attempt, active.grant, variables)
         except (OSError, TarmacError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            reason = f"{program_of(active.attempt.task)}: {reason}"
+            reason = f"{program_of(active.attempt.task)}: {short_reason(error)}"
             self._conclude(active, Verdict("failed", reason, cause="start"))
             return
         self._selector.register(active.process.pidfd, selectors.EVENT_READ)

@@ -16,7 +16,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, short_reason
 from tarmac.jobs.executors.node_staging import NodeAnswer, NodeRequest
 from tarmac.masking import remember_environment, without_known
 
@@ -53,10 +53,9 @@ def _answer(arguments: list[str], text: str) -> NodeAnswer:
             return request.keep(Path(work), succeeded=outcome == "succeeded", exit_code=code)
         return request.bring(Path(work), only_environment=phase == "environment")
     except Exception as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         hint = error.hint if isinstance(error, TarmacError) else None
         remember_environment(os.environ)
-        words = "\n".join(filter(None, (said or type(error).__name__, hint)))
+        words = "\n".join(filter(None, (short_reason(error) or type(error).__name__, hint)))
         return NodeAnswer(error=without_known(words))
 
 

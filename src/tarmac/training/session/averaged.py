@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors import SafetensorError, safe_open
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, short_reason
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.initial import read_weights
 
@@ -71,6 +71,4 @@ def _average(path: Path) -> torch.Tensor | None:
             names = set(file.keys())
             return file.get_tensor(_AVERAGE) if _AVERAGE in names else None
     except (SafetensorError, OSError) as error:
-        raise TarmacError(
-            f"weights {path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        raise TarmacError(f"weights {path} cannot be read: {short_reason(error)}") from error

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tarmac.distribution import install_hint
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, short_reason
 from tarmac.jobs.executors.ray.demand import RayNode
 from tarmac.ray import read_token
 
@@ -186,7 +186,7 @@ def _problem_of(address: str) -> str | None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN_S).close()
     except OSError as error:
-        return error.strerror or str(error)
+        return short_reason(error)
     return None
 
 
