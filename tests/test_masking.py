@@ -1,13 +1,16 @@
 """What is hidden before anybody is shown an environment or a command."""
 
+import re
 import shlex
-import time
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarmac.masking import masked_command, masked_environment, masked_text
+from pattern_steps import growth_of_steps, num_steps
+from tarmac import masking
+from tarmac.masking import forms, masked_command, masked_environment, masked_text, programs
 
 
 @pytest.mark.parametrize(
@@ -237,18 +240,61 @@ _WORDS = """
 _WORDS = sorted({word.replace("~", " ").replace("^", "\n") for word in _WORDS.split()})
 
 
+def patterns_in(value):
+    """Yield the patterns of a module's value, in tuples and mappings too."""
+    if isinstance(value, re.Pattern):
+        yield value.pattern
+    elif isinstance(value, dict):
+        yield from patterns_in(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from patterns_in(inner)
+
+
+# But those that are looked for at one place alone, and those of one letter.
+_PATTERNS = {
+    pattern
+    for module in (masking, forms, programs)
+    for value in vars(module).values()
+    for pattern in patterns_in(value)
+} - {forms._NUMBER.pattern, programs._NUMBERS.pattern, programs._ENDS.pattern}
+_PATTERNS -= {programs._PRIVATE.pattern}
+
+
+def lines_of_python(function, text):
+    """Return how many lines of Python a call takes."""
+    lines = 0
+
+    def count(_frame, event, _argument):
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        function(text)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
 @pytest.mark.parametrize("word", _WORDS)
 def test_long_texts_of_strangers_take_no_longer_than_their_length_needs(word):
-    def cpu_s(length):
-        text = word * (length // len(word))
-        started = time.process_time()
-        masked_text(text)
-        return time.process_time() - started
+    def text_of(length):
+        return word * (length // len(word))
 
-    # Eight times where each letter is looked at a few times, 64 where it is again for each letter.
-    # The least of three is what the other tests on the machine have disturbed least.
-    short, long = (min(cpu_s(length) for _ in range(3)) for length in (5_000, 40_000))
-    assert long < 24 * max(short, 0.0005)
+    # One that looks at each letter again for each letter is among those of the most steps.
+    most = sorted(_PATTERNS, key=lambda pattern: num_steps(pattern, text_of(300)))[-4:]
+    growth = {pattern: growth_of_steps(pattern, 300, text_of) for pattern in most}
+    assert {pattern: times for pattern, times in growth.items() if times > 2.7} == {}
+    short, long = (lines_of_python(masked_text, text_of(length)) for length in (3000, 6000))
+    assert long < 2.7 * short
+
+
+def test_each_pattern_takes_a_time_that_grows_with_a_texts_length_and_no_faster():
+    growth = {pattern: growth_of_steps(pattern, 300) for pattern in _PATTERNS}
+    assert {pattern: times for pattern, times in growth.items() if times > 2.7} == {}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from recorded import RECORDED
-from work import adversarial_lines, num_steps
 
+from pattern_steps import growth_of_steps
 from tarmac.checks.rules.catalogue import read_catalogue
 from tarmac.checks.rules.patterns import all_patterns
 from tarmac.checks.rules.wording import readable
@@ -58,15 +58,6 @@ def test_each_pattern_has_plain_characters_that_can_be_looked_for(failure):
             for operation, argument in parser.parse(pattern)
         )
         assert max(map(len, runs.split("\0"))) >= _LITERAL, pattern
-
-
-def growth_of_steps(pattern: str, length: int) -> float:
-    """Return how many times as long a pattern takes, at worst, for a line twice as long."""
-    short, long = (
-        max(num_steps(pattern, line) for line in adversarial_lines(pattern, many))
-        for many in (length, 2 * length)
-    )
-    return long / short
 
 
 def test_each_pattern_takes_a_time_that_grows_with_a_lines_length_and_no_faster():

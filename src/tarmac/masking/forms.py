@@ -174,7 +174,7 @@ def _hide_url(match: re.Match[str]) -> str:
     )
     user, at, host = authority.rpartition("@")
     # Who logs in by ssh is a name alone; his key is elsewhere.
-    is_name = ":" not in user and match.string[: match.start()].endswith(("ssh", "sftp", "rsync"))
+    is_name = ":" not in user and match.string.endswith(("ssh", "sftp", "rsync"), 0, match.start())
     if at and user and not is_name:
         authority = f"{HIDDEN}@{host}"
     if "=" in query:

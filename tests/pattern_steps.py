@@ -6,12 +6,13 @@ steps grow with the square of a line's length is found however fast or loaded th
 
 from __future__ import annotations
 
+import functools
 import re
 from re import _parser as parser  # type: ignore[attr-defined] # typeshed has the old name alone
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
@@ -30,6 +31,26 @@ _CATEGORIES = {
 def num_steps(pattern: str, text: str) -> int:
     """Return the steps of looking for a pattern, without regard to case, in all of a text."""
     return _Search(pattern, text.lower()).run()
+
+
+def growth_of_steps(
+    pattern: str, length: int, text_of: Callable[[int], str] | None = None
+) -> float:
+    """Return how many times as long a pattern takes, at worst, for a text twice as long.
+
+    Args:
+        pattern: The pattern.
+        length: Of the shorter text, in characters.
+        text_of: Returns a text of some length. Default: the worst of `adversarial_lines`.
+    """
+    short, long = (
+        max(
+            num_steps(pattern, text)
+            for text in (adversarial_lines(pattern, many) if text_of is None else [text_of(many)])
+        )
+        for many in (length, 2 * length)
+    )
+    return long / short
 
 
 def adversarial_lines(pattern: str, length: int) -> set[str]:
@@ -100,20 +121,28 @@ def _letters(operation: str, argument: Any) -> frozenset[str]:
     return frozenset(every) - letters if ("NEGATE", None) in members else frozenset(letters)
 
 
+@functools.lru_cache(maxsize=256)
+def _parsed(pattern: str) -> tuple[list[Any], dict[int, frozenset[str]]]:
+    """Return a pattern's parts, and what is known of the letters of each."""
+    return [*parser.parse(pattern, re.ASCII)], {}
+
+
 class _Search:
     def __init__(self, pattern: str, text: str) -> None:
-        self.parts = [*parser.parse(pattern, re.ASCII)]
+        self.parts, self.known = _parsed(pattern)
         self.text = text
         self.steps = 0
-        self.known: dict[int, frozenset[str]] = {}
 
     def run(self) -> int:
         operation, argument = self.parts[0]
         first = self._of(operation, argument) if str(operation) == "LITERAL" else None
-        for start in range(len(self.text)):
+        start = 0
+        while start < len(self.text):
             self.steps += 1
+            end = None
             if first is None or self.text[start] in first:
-                next(self._all(self.parts, 0, start), None)
+                end = next(self._all(self.parts, 0, start), None)
+            start = max(start + 1, end or 0)
         return self.steps
 
     def _of(self, operation: Any, argument: Any) -> frozenset[str]:
