@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from emulator import JOB, POD, SECRET, Emulator, Outcome
 
+from waiting import limit_s
+
 
 def job(name: str, script: str, **spec: Any) -> dict[str, Any]:
     """Return an Indexed Job of shell scripts, each of whose indexes may fail alone."""
@@ -41,7 +43,7 @@ def job(name: str, script: str, **spec: Any) -> dict[str, Any]:
 
 def wait_until(cluster: Emulator, is_so: Callable[[], Any], timeout_s: float = 30) -> Any:
     """Return what a condition gives once it is true, looking after every change."""
-    ends = time.monotonic() + timeout_s
+    ends = time.monotonic() + limit_s(timeout_s)
     with cluster.store.changed:
         while not (found := is_so()):
             left = ends - time.monotonic()

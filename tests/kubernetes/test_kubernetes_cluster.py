@@ -14,6 +14,7 @@ import pytest
 from emulator import JOB, Emulator
 
 from tarmac.kubernetes import Cluster, Refused, Right, Silence, Version, Watch, connect
+from waiting import limit_s
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def pod(name: str, **fields: Any) -> dict[str, Any]:
 
 def settles(watch: Watch[Any], is_so: Callable[[Any], bool], timeout_s: float = 20) -> Any:
     """Return what a watch shows once it is as expected."""
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + limit_s(timeout_s)
     while not is_so(seen := watch.look()):
         assert time.monotonic() < end, seen
         watch.wait_for_change(1)
