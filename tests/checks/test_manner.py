@@ -126,6 +126,50 @@ def test_a_text_that_only_speaks_of_a_failure_is_none(line):
     assert levels(f"a\n{line}\nb\n") == {}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "We then saw CUDA out of memory in the old version, which held two copies of the weights.",
+        "On two nodes I get NCCL WARN Call to recv from 10.0.0.4 failed : Connection refused.",
+        "- The trainer no longer dies with RuntimeError: CUDA out of memory after an epoch (#812).",
+        "Since the update our job has been failing with 'NVML: Driver/library version mismatch'.",
+        "hey, anyone seen RuntimeError: CUDA error: device-side assert triggered at step 300?",
+        "Yes, that is the usual CUDNN_STATUS_NOT_INITIALIZED; in my case the card was full.",
+        "On WSL 2 the first call fails with CUDA error: unknown error until Windows is restarted.",
+        "2.3 was fine, but 2.4 gives me ImportError: libcudnn.so.9: cannot open shared object "
+        "file and I stay with 2.3.",
+        "The release also removes the cause of CUDA error: misaligned address on new cards.",
+        "The step is then killed, and sacct shows slurmstepd: error: Detected 1 oom_kill event.",
+        "That was the reason for the many CUDA out of memory reports in the forum.",
+        "Both machines report No CUDA GPUs are available although they have four.",
+        "1.4.2: the worker does not stop any more with CUDA error: device-side assert triggered.",
+        "In this chapter the kernel ends with an illegal memory access was encountered.",
+        "Before this change a full disk led to OSError: [Errno 28] No space left on device.",
+    ],
+)
+def test_a_sentence_that_an_error_is_part_of_is_no_failure(line):
+    assert levels(f"a\n{line}\nb\n") == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Worker 3 died with CUDA out of memory. Tried to allocate 2 GiB",
+        "Oops: training failed with CUDA error: out of memory",
+        "trainer: epoch 3 stopped with RuntimeError: CUDA out of memory",
+        "Process 12 terminated because of CUDA out of memory",
+        "Trial 7 failed again with CUDA error: out of memory",
+        "Failed to run the model, got CUDA out of memory",
+        "I get this: RuntimeError: CUDA out of memory.",
+        "Our job ended with this error: CUDA out of memory",
+        "[rank0]: ERROR: we ran into CUDA out of memory",
+        "queue wait 8 us and then CUDA out of memory",
+    ],
+)
+def test_what_a_program_says_of_its_own_end_is_a_failure(line):
+    assert levels(f"a\n{line}\nb\n") == {"oom": "failure"}
+
+
 def test_a_wait_that_a_later_line_ends_is_none():
     waits = (
         "Warning  FailedScheduling  2m  default-scheduler  0/1 nodes are available: 1 Insufficient "

@@ -10,6 +10,7 @@ import pytest
 from recorded import RECORDED
 
 from pattern_steps import growth_of_steps
+from tarmac.checks.reading import manner
 from tarmac.checks.rules.catalogue import read_catalogue
 from tarmac.checks.rules.patterns import all_patterns
 from tarmac.checks.rules.wording import readable
@@ -64,6 +65,12 @@ def test_each_pattern_takes_a_time_that_grows_with_a_lines_length_and_no_faster(
     # It would grow fourfold where each place of a line looks at all that follows.
     growth = {each.source: growth_of_steps(each.regex.pattern, 500) for each in PATTERNS}
     assert {source: times for source, times in growth.items() if times > 2.7} == {}
+
+
+def test_each_form_in_which_a_line_only_speaks_of_a_failure_takes_a_time_that_grows_no_faster():
+    forms = {name: form for name, form in vars(manner).items() if isinstance(form, re.Pattern)}
+    growth = {name: growth_of_steps(form.pattern, 200) for name, form in forms.items()}
+    assert {name: times for name, times in growth.items() if times > 2.7} == {}
 
 
 @pytest.mark.parametrize(

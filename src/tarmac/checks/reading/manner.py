@@ -72,6 +72,29 @@ _PROSE = re.compile(
     r" (?:raise|throw|see|get|hit|show|print|cause|lead to)\b"
 )
 
+# A sentence in which persons tell of an error, or that tells what programs do again and again; a
+# program tells of its own error once and in the past. Looked for from the last mark behind which a
+# message begins, so that "I get this: " leaves what follows to be judged by itself.
+_MARKS = (": ", "] ", "| ")
+_LABEL = re.compile(
+    r"(?:^|(?<=[ \"'(]))(?:(?:CUDA|HIP|NCCL) (?:driver )?(?:error: )?"
+    r"|(?!th|following|error|message|output)[\w.-]{1,40}: )$"
+)
+_PERSON = re.compile(
+    r"(?:^|[\s(])(?:I(?:'[a-z]{1,2})?\s(?=[a-z']{2,20}[\s,])"
+    r"|(?i:we|my|our|he|she|they|(?:any|every|some)(?:body|one)|people|colleagues?|admins|users)"
+    r"(?:'[a-z]{1,2})?\s)"
+)
+_TOLD = re.compile(
+    r"(?i)(?:^|[\s(])(?:"
+    r"(?:(?:prints?|printed|shows?|showed|says?|gives?|throws?|saw|seen|sees|report|cures?|removes?"
+    r"|leads? to|led to|(?:dies|fails|ends|stops|crashes|exits|aborts|breaks)(?: \w{1,12})? with"
+    r"|(?:keeps|always|sometimes|often|no longer) \w{1,12} with|any ?more with)"
+    r"(?: (?:me|us|it|him|an?|the|that)){0,2})"
+    r"|(?:against|(?:reasons?|fix) for|(?:causes?|cases|incidents|kinds|lots) of)"
+    r"(?: (?:an?|all|any|many|that|the)){0,2}|the (?:old|same|usual)) $"
+)
+
 # A line of a changelog or of git log: bullets, a hash, a scope, a verb.
 _HISTORY = re.compile(
     r"^[\s*|/\\_.+>-]{0,20}(?:(?:commit )?(?=\d{0,40}[a-f])[0-9a-f]{7,40} "
@@ -200,5 +223,16 @@ def _is_spoken(message: str, lead: str, place: int) -> bool:
             form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING, _TEMPLATE, _REMARK)
         )
         or len(_BOLD.findall(rest)) % 2
+        or _is_sentence(rest)
         or any(form.match(message, place) for form in (_MEMBER, _AMONG))
     )
+
+
+def _is_sentence(lead: str) -> bool:
+    """Tell whether what stands before an error's words is a sentence that they are part of."""
+    lead = _LABEL.sub("", lead)
+    clause = lead[max(lead.rfind(mark) for mark in _MARKS) + 1 :]
+    clause = clause.rstrip("\"'(")
+    if not clause.endswith(" ") or clause.endswith((" this ", " following ")):
+        return False
+    return bool(_TOLD.search(clause) or _PERSON.search(clause))
