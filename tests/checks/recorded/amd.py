@@ -58,6 +58,10 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
         text("HW Exception by GPU node-3 (Agent handle: 0x55dd6c8a7c00) reason :GPU Hang"),
         text("[9.2] [drm] VRAM is lost due to GPU reset!"),
+        text(
+            "[9.3] [drm:mes_v11_0_submit_pkt_and_poll_completion.constprop.0 [amdgpu]] *ERROR* MES "
+            "failed to response msg=3"
+        ),
     ],
     "amd-override": [Evidence(inventory=amd(gpu=RX_6600, environment=_OVERRIDE))],
     "amd-numa-balancing": [Evidence(inventory=amd(amd={"numa_balancing": True}))],

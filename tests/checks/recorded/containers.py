@@ -28,6 +28,16 @@ RECORDED: dict[str, list[Evidence]] = {
             "GPU vendor found"
         ),
         text("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all"),
+        text(
+            'level=error error="CDI device injection failed: unresolvable CDI devices '
+            'nvidia.com/pgpu=vfio1"'
+        ),
+    ],
+    "cdi-stale": [
+        text(
+            "Error: setting up CDI devices: failed to inject devices: failed to stat CDI host "
+            'device "/dev/dri/renderD129": no such file or directory'
+        )
     ],
     "image-needs-driver": [
         text(
@@ -129,6 +139,7 @@ CLOSE: dict[str, list[Evidence]] = {
         text("docker: 'gpu' is not a docker command."),
         text("Error: setting up CDI devices: unresolvable CDI devices vendor.com/nic=all"),
     ],
+    "cdi-stale": [text('level=info msg="generated CDI spec for host device /dev/dri/renderD129"')],
     "image-needs-driver": [text("pip: unsatisfied condition: numpy>=1.26")],
     "host-driver-missing": [text("load library failed: libnvidia-encode.so.1")],
     "nvml-unknown": [Evidence(inventory=machine(driver=ABSENT))],

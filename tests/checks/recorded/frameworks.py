@@ -532,6 +532,10 @@ RECORDED |= {
     "graph-capture": [
         text("RuntimeError: CUDA error: operation not permitted when stream is capturing"),
         text("CUDA error: operation failed due to a previous error during capture"),
+        text(
+            "torch._dynamo.exc.InternalTorchDynamoError: RuntimeError: Cannot call "
+            "CUDAGeneratorImpl::current_seed during CUDA graph capture."
+        ),
     ],
     "mps": [
         text(

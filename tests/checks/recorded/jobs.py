@@ -116,6 +116,25 @@ RECORDED: dict[str, list[Evidence]] = {
         text('Warning  Evicted  kubelet  Usage of EmptyDir volume "shm" exceeds the limit "8Gi".'),
         text("Message: The node had condition: [DiskPressure]."),
     ],
+    "k8s-claim": [
+        text(
+            "Warning  FailedPrepareDynamicResources  kubelet  Failed to prepare dynamic resources: "
+            "failed to fetch ResourceClaim a referenced by pod b: the server could not find the "
+            "requested resource"
+        ),
+        text("0/2 nodes are available: 2 cannot allocate all claims."),
+    ],
+    "nvshmem": [
+        text(
+            "/src/main_nvshmem/src/modules/transport/ibgda/ibgda.cpp:2234: NULL value Unable to "
+            "create ah."
+        ),
+        text(
+            "/w/nvshmem/src/host/init/init.cu:327: non-zero status: 7 bootstrap_init failed\n"
+            "aborting due to error in nvshmemi_init_thread"
+        ),
+        text("NVSHMEM API called before NVSHMEM initialization has completed"),
+    ],
     "k8s-gpu-unhealthy": [
         text(
             "Warning  UnexpectedAdmissionError  kubelet  Allocate failed due to no healthy "

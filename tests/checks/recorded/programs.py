@@ -63,6 +63,7 @@ RECORDED: dict[str, list[Evidence]] = {
             "later than 12 are not supported!"
         ),
     ],
+    "linker-cuda": [text("/usr/bin/ld: cannot find -lcuda: No such file or directory")],
     "chip-unknown": [
         text("ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
         text("nvcc fatal   : Unsupported gpu architecture 'compute_120'"),
