@@ -116,6 +116,13 @@ RECORDED: dict[str, list[Evidence]] = {
         text('Warning  Evicted  kubelet  Usage of EmptyDir volume "shm" exceeds the limit "8Gi".'),
         text("Message: The node had condition: [DiskPressure]."),
     ],
+    "pyxis": [
+        text("slurmstepd: error: pyxis: couldn't start container"),
+        text(
+            "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with "
+            "rc=-1"
+        ),
+    ],
     "k8s-claim": [
         text(
             "Warning  FailedPrepareDynamicResources  kubelet  Failed to prepare dynamic resources: "
@@ -188,6 +195,11 @@ RECORDED: dict[str, list[Evidence]] = {
             "600000ms while trying to connect to (10.0.0.1, 29500)."
         ),
         text("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
+        text(
+            "E external/xla/xla/service/rendezvous.cc:38] This thread has been waiting for "
+            "`initialize clique for rank 6` for 10 seconds and may be stuck. Expected 8 threads "
+            "to join the rendezvous, but not all of them arrived on time."
+        ),
         text("torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection"),
         text(
             "[Rank 0]: Rank 1 successfully reached monitoredBarrier, but received errors "

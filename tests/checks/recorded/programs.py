@@ -360,6 +360,10 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
         text("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
         text("vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."),
+        text(
+            "UNAVAILABLE: Task /job:jax_worker/replica:0/task:0 heartbeat timeout. This indicates "
+            "that the remote task has failed, got preempted, or crashed unexpectedly."
+        ),
         text("[2025-02-21 22:59:28] Rank 0 scheduler is dead. Please check if there are any."),
         text("A worker died or was killed while executing a task by an unexpected system error."),
         text("Aborted (core dumped)"),
