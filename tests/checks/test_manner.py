@@ -164,6 +164,7 @@ def test_a_sentence_that_an_error_is_part_of_is_no_failure(line):
         "Our job ended with this error: CUDA out of memory",
         "[rank0]: ERROR: we ran into CUDA out of memory",
         "queue wait 8 us and then CUDA out of memory",
+        "2026-05-01T12:00:00.1234567Z ##[error]RuntimeError: CUDA out of memory",
     ],
 )
 def test_what_a_program_says_of_its_own_end_is_a_failure(line):

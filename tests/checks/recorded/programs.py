@@ -359,6 +359,10 @@ RECORDED: dict[str, list[Evidence]] = {
             "errors."
         ),
         text("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
+        text(
+            "[rank: 1] Child process with PID 12 terminated with code 1. Forcefully terminating all "
+            "other processes to avoid zombies"
+        ),
         text("vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."),
         text(
             "UNAVAILABLE: Task /job:jax_worker/replica:0/task:0 heartbeat timeout. This indicates "
@@ -380,6 +384,7 @@ RECORDED: dict[str, list[Evidence]] = {
         text("  exitcode  : -9 (pid: 14677)"),
         text("  traceback : Signal 9 (SIGKILL) received by PID 14677"),
         text("worker process exited with code -9"),
+        text("[rank: 1] Child process with PID 12 terminated with code -9. Forcefully terminating"),
         text("srun: error: node1: tasks 0-7: Killed"),
         text("/var/spool/slurmd/job77/slurm_script: line 12: 41077 Killed    python train.py"),
     ],
