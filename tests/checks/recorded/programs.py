@@ -360,8 +360,8 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
         text("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
         text(
-            "[rank: 1] Child process with PID 12 terminated with code 1. Forcefully terminating all "
-            "other processes to avoid zombies"
+            "[rank: 1] Child process with PID 12 terminated with code 1. Forcefully terminating "
+            "all other processes to avoid zombies"
         ),
         text("vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."),
         text(

@@ -76,10 +76,8 @@ _PROSE = re.compile(
 # program tells of its own error once and in the past. Looked for from the last mark behind which a
 # message begins, so that "I get this: " leaves what follows to be judged by itself.
 _MARKS = (": ", "] ", "| ")
-_LABEL = re.compile(
-    r"(?:^|(?<=[ \"'(]))(?:(?:CUDA|HIP|NCCL) (?:driver )?(?:error: )?"
-    r"|(?!th|following|error|message|output)[\w.-]{1,40}: )$"
-)
+_API = re.compile(r"\b(?:CUDA|HIP|NCCL) (?:driver )?(?:error: )?$")
+_PROGRAM = re.compile(r"(?<=[ \"'(])[\w.-]{1,40}: $")
 _PERSON = re.compile(
     r"(?:^|[\s(])(?:I(?:'[a-z]{1,2})?\s(?=[a-z']{2,20}[\s,])"
     r"|(?i:we|my|our|he|she|they|(?:any|every|some)(?:body|one)|people|colleagues?|admins|users)"
@@ -87,7 +85,7 @@ _PERSON = re.compile(
 )
 _TOLD = re.compile(
     r"(?i)(?:^|[\s(])(?:"
-    r"(?:(?:prints?|printed|shows?|showed|says?|gives?|throws?|saw|seen|sees|report|cures?|removes?"
+    r"(?:(?:prints?|printed|shows?|showed|says?|gives|throws?|saw|seen|sees|report|cures?|removes?"
     r"|leads? to|led to|(?:dies|fails|ends|stops|crashes|exits|aborts|breaks)(?: \w{1,12})? with"
     r"|(?:keeps|always|sometimes|often|no longer) \w{1,12} with|any ?more with)"
     r"(?: (?:me|us|it|him|an?|the|that)){0,2})"
@@ -230,9 +228,14 @@ def _is_spoken(message: str, lead: str, place: int) -> bool:
 
 def _is_sentence(lead: str) -> bool:
     """Tell whether what stands before an error's words is a sentence that they are part of."""
-    lead = _LABEL.sub("", lead)
-    clause = lead[max(lead.rfind(mark) for mark in _MARKS) + 1 :]
-    clause = clause.rstrip("\"'(")
-    if not clause.endswith(" ") or clause.endswith((" this ", " following ")):
-        return False
-    return bool(_TOLD.search(clause) or _PERSON.search(clause))
+    lead = _API.sub("", lead)
+    return bool(
+        _TOLD.search(_last_clause(_PROGRAM.sub("", lead))) or _PERSON.search(_last_clause(lead))
+    )
+
+
+def _last_clause(lead: str) -> str:
+    """Return what an error's words go on; nothing where they begin a message of their own."""
+    clause = lead[max(lead.rfind(mark) for mark in _MARKS) + 1 :].rstrip("\"'(")
+    is_open = clause.endswith(" ") and not clause.endswith((" an ", " this ", " following "))
+    return clause if is_open else ""
