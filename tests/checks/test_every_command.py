@@ -43,6 +43,7 @@ PACKAGES = {
     "cuda-drivers-580": (
         "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/debian.html"
     ),
+    "cuda-toolkit-12-8": "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
     "nvidia-fabricmanager": "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",
     "nvlsm": "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",
     "nvidia-imex": "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
