@@ -13,6 +13,7 @@ from tarmac.hkube.running.results import Results
 from tarmac.jobs import Job, create_run, plan_tasks
 from tarmac.jobs.journal import Journal, read_journal
 from tarmac.jobs.record import read_record
+from tarmac.node import durable
 from tarmac.studies.study.storage import open_storage
 
 
@@ -81,6 +82,12 @@ def test_a_file_that_was_written_is_there_with_all_folders_above_it(root, disk, 
     left = disk.after_power_cut(tmp_path / "after")
     assert names(left) == ["a/b/c.json", "a/file"]
     assert (left / "a" / "file").read_text() == "made by another program"
+
+
+def test_how_an_attempt_ended_is_there_where_its_node_has_written_it(root, disk, tmp_path):
+    durable.replace_file(root / "attempt-1.json", b"ended")
+    left = disk.after_power_cut(tmp_path / "after")
+    assert (left / "attempt-1.json").read_bytes() == b"ended"
 
 
 def test_a_journals_durable_line_is_there_with_those_before_it(root, disk, tmp_path):

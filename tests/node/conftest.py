@@ -50,12 +50,13 @@ class Run:
         arguments: tuple[str, ...] = ("0",),
         interpreter: tuple[str, ...] = (sys.executable, "-I", "-S"),
         spec: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
         **variables: str,
     ) -> subprocess.Popen:
         agent = subprocess.Popen(
             [*interpreter, str(self.agent), str(spec or self.chunk(*elements)), *arguments],
             env={"PATH": os.environ["PATH"], **variables},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hostile import each_name
 from tarmac.node import attempt_file, fence_file, read_attempt
+from tarmac.node.inbox import Asked
+from tarmac.node.program import supervise
+from tarmac.processes import start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Says that it is there, counts each SIGTERM, and ends when it is told to.
 _COUNTS_TERM = """
@@ -211,6 +220,21 @@ def test_a_unit_that_is_asked_to_end_begins_no_other_element(run):
     assert not Path(second.directory).exists()
 
 
+def test_a_unit_whose_engine_has_gone_begins_no_other_element(run):
+    pipe = run.pipe()
+    first = run.element("sh", "-c", f"echo > {pipe}; sleep 600")
+    second = run.element("true", task=1)
+    agent = run.start(
+        first, second, arguments=("0", "2"), stdin=subprocess.PIPE, TARMAC_ENGINE="Ray"
+    )
+    pipe.read_text()
+    agent.stdin.close()
+    agent.stdin = None
+    assert run.end(agent) == (143, "")
+    assert run.record(first).reason == "the process that started its agent is gone"
+    assert not Path(second.directory).exists()
+
+
 def test_a_unit_that_leaves_elements_for_another_is_no_success(run):
     pipe = run.pipe()
     first = run.element(sys.executable, "-c", _COUNTS_TERM, str(pipe), "ends")
@@ -244,11 +268,15 @@ def test_a_secret_that_is_not_there_is_named(run):
 
 def test_work_on_the_nodes_own_disk_is_private_and_removed(run):
     scratch = run.path / "scratch"
-    element = run.element("sh", "-c", "pwd; stat -c %a .; touch made", work="$SCRATCH/tarmac")
-    assert run.run(element, SCRATCH=str(scratch)) == (0, "")
-    place, mode = run.printed(element).split()
-    assert Path(place).parent == scratch / "tarmac"
-    assert mode == "700"
+    elements = [
+        run.element("sh", "-c", "pwd; stat -c %a .; touch made", task=task, work="$SCRATCH/tarmac")
+        for task in range(2)
+    ]
+    assert run.run(*elements, arguments=("0", "2"), SCRATCH=str(scratch)) == (0, "")
+    for element in elements:
+        place, mode = run.printed(element).split()
+        assert Path(place).parent == scratch / "tarmac"
+        assert mode == "700"
     assert [*(scratch / "tarmac").iterdir()] == []
 
 
@@ -348,25 +376,54 @@ def test_a_directory_of_another_user_is_told_the_engine(make_run, open_directory
     assert "Permission denied" in said
 
 
-def test_time_while_all_is_suspended_does_not_count(run):
-    # A suspension is told from a busy machine by its length; here by a shorter one.
-    code = (
-        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
-        "from tarmac.node import main, program\n"
-        "program._TICK_S, program._SUSPENDED_S = 0.05, 0.2\n"
-        "sys.exit(main.main())\n"
+class SuspendedOnce:
+    """An inbox whose first wait takes 1,000 s of the clock, as where all processes are suspended.
+
+    Args:
+        asked: What is asked from the start.
+        resume: Called in the second wait.
+    """
+
+    def __init__(self, asked: Asked | None, resume: Callable[[], object]) -> None:
+        self.asked = asked
+        self.passed_s = 0.0
+        self._resume = resume
+
+    def wait(self, _patience_s: float, descriptor: int) -> None:
+        if not self.passed_s:
+            self.passed_s = 1000.0
+            return
+        self._resume()
+        select.select([descriptor], [], [])
+
+    def hear_late(self, *, has_failed: bool) -> None:
+        assert not has_failed
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit"),
+    [(None, {"timeout_s": 60}), (Asked("stop it"), {"grace_s": 60})],
+    ids=["time limit", "grace"],
+)
+def test_time_while_all_is_suspended_does_not_count(tmp_path, monkeypatch, asked, limit):
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    for pipe in (ready, go):
+        os.mkfifo(pipe)
+    process = start(
+        ["sh", "-c", f"trap '' TERM; echo > {ready}; read words < {go}; echo $words"],
+        directory=tmp_path,
+        environment=os.environ,
+        stdout=tmp_path / "stdout",
+        stderr=tmp_path / "stderr",
     )
-    ready, go = run.pipe("ready"), run.pipe("go")
-    element = run.element("sh", "-c", f"echo > {ready}; cat {go}", timeout_s=6)
-    agent = run.start(element, interpreter=(sys.executable, "-c", code))
     ready.read_text()
-    agent.send_signal(signal.SIGSTOP)
-    subprocess.run(["sleep", "7"], check=True)
-    agent.send_signal(signal.SIGCONT)
-    # Were that time its own, it would be ended now.
-    go.write_text("went on\n")
-    assert run.end(agent) == (0, "")
-    assert run.printed(element) == "went on\n"
+    with go.open("r+b", buffering=0) as written:
+        inbox = SuspendedOnce(asked, lambda: written.write(b"went on\n"))
+        clock = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: clock() + inbox.passed_s)
+        code, seconds = supervise(process, inbox, **limit)
+    assert (code, (tmp_path / "stdout").read_text()) == (0, "went on\n")
+    assert seconds < 60
 
 
 def test_a_record_is_read_by_other_programs_as_json(run):

@@ -210,20 +210,26 @@ def test_where_ended_children_are_ignored_a_failure_is_none_the_less_one(thread,
 
 
 _RUNNER = """
-import os, sys
+import os, pathlib, sys
 from tarmac.processes import MARK, guarded, guarded_by_fork, spawn
 
 guard = {"guarded": guarded, "by fork": guarded_by_fork}[sys.argv[1]]
-with guard(sys.argv[2]):
-    child = spawn(["sleep", "600"], environment=os.environ, mark=f"{MARK}={sys.argv[2]}")
+mark, groups = sys.argv[2], pathlib.Path(sys.argv[3])
+with guard(mark, groups=groups):
+    child = spawn(["sleep", "600"], environment=os.environ, mark=f"{MARK}={sys.argv[4]}")
+    (groups / f"tarmac-{mark}-1").mkdir()
+    (groups / f"tarmac-{mark}-1" / "cgroup.procs").write_text(str(child.popen.pid))
     print(child.popen.pid, flush=True)
     child.wait(600)
 """
 
 
 @pytest.mark.parametrize("guard", ["guarded", "by fork"])
-def test_a_guardian_outlives_a_signal_to_all_processes_of_a_job(guard):
-    command = [sys.executable, "-c", _RUNNER, guard, secrets.token_hex(8)]
+@pytest.mark.parametrize("shows_mark", [True, False], ids=["marked", "in a control group"])
+def test_a_guardian_outlives_a_signal_to_all_processes_of_a_job(tmp_path, guard, shows_mark):
+    mark = secrets.token_hex(8)
+    shown = mark if shows_mark else "none"
+    command = [sys.executable, "-c", _RUNNER, guard, mark, str(tmp_path), shown]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as runner:
         task = psutil.Process(int(runner.stdout.readline()))
         (guardian,) = (
