@@ -12,6 +12,7 @@ import tarmac as library
 from tarmac import training
 from tarmac.jobs import Job
 from tarmac.runs import Run, read_predictions
+from tarmac.training.session import mistakes
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,9 @@ def test_a_page_is_written_beside_the_run_and_its_path_printed(tarmac, trained):
     assert "<!doctype html>" in (trained.path / "report.html").read_text()[:20]
 
 
-def test_mistakes_are_looked_at_once_and_agree_with_the_run(tarmac, trained):
+def test_mistakes_are_looked_at_once_and_agree_with_the_run(tarmac, trained, monkeypatch):
+    # The test set takes several batches.
+    monkeypatch.setattr(mistakes, "_BATCH", 100)
     tarmac("report", str(trained.path), "--html", "page.html")
     found = read_predictions(trained.path)
     right = sum(row[number] for number, row in enumerate(found.confusion))

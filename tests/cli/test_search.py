@@ -15,7 +15,8 @@ import urllib.request
 import pytest
 
 from forked import forked_interpreter, run_python, start_python
-from tarmac.studies import Study
+from tarmac.studies import Choices, Space, Study
+from tarmac.testing.stand_in import StandIn, make_study, search_without_networks
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
@@ -81,6 +82,15 @@ def test_a_study_is_listed_and_shown(tarmac, done):
     shown = json.loads(tarmac("search", "show", str(done.path), "--json")[1])
     assert len(shown["trials"]) == 4
     assert tarmac("search", "list")[1].strip().endswith("there are none in runs")
+
+
+def test_what_a_network_failed_with_is_shown_letter_by_letter(tarmac, tmp_path):
+    study = make_study(tmp_path, Space({"neurons": Choices((16, 32, 64))}), method="random")
+    words = "[Errno 28] No space left [/tmp] [red]"
+    search_without_networks(study, StandIn(fail=lambda one: words if one.number == 1 else None))
+    code, out, err = tarmac("search", "show", str(study.path))
+    assert (code, err) == (0, "")
+    assert words in out
 
 
 def test_the_best_network_comes_with_the_line_that_makes_it(tarmac, done):

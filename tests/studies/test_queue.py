@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import signal
@@ -13,9 +14,10 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from tarmac.cli.views.search import totals_line
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
-from tarmac.studies import Choices, Numbers, Result, Silent, Study
+from tarmac.studies import Choices, Numbers, Result, Silent, Study, by_generation, loop, summarize
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import make_request
 from tarmac.studies.study.writer import StudyWriter
@@ -199,6 +201,30 @@ def test_a_bad_network_is_a_failed_trial_with_its_message(make_study):
     search(study, StandIn(fail=lambda one: "out of memory" if one.number == 3 else None))
     trial = study.optuna.get_trials()[3]
     assert (trial.state, trial.user_attrs["error"]) == (TrialState.FAIL, "out of memory")
+
+
+def test_a_search_is_summed_up_with_what_failed_and_what_was_stopped(make_study):
+    study = make_study(generations=3, population=12, epochs=9, prune="halving")
+    search(study, StandIn(fail=lambda one: "out of memory" if one.number == 3 else None))
+    states = collections.Counter(trial.state for trial in study.optuna.get_trials())
+    pruned = states[TrialState.PRUNED]
+    totals = summarize(study)
+    assert (totals.pruned, totals.failed) == (pruned, 1)
+    assert sum(group.pruned for group in by_generation(study)) == pruned
+    assert totals_line(study).endswith(f", {pruned} stopped early, 1 failed")
+
+
+def test_a_killed_search_has_spent_the_time_of_its_trainings(make_study, monkeypatch):
+    monkeypatch.setattr(loop, "_STORE_TIME_EVERY_S", 0.0)
+
+    elapsed_s = []
+
+    class Reporter(Silent):
+        def trial_done(self, study, trial):
+            elapsed_s.append(Study.open(study.path).record.elapsed_s)
+
+    search(make_study(trials=3, method="random"), reporter=Reporter())
+    assert 0.0 < elapsed_s[1] < elapsed_s[2]
 
 
 def test_the_dashboard_has_values_curves_and_what_a_training_took(make_study):

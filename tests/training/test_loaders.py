@@ -114,6 +114,22 @@ def test_a_training_goes_on_to_the_same_bits(tmp_path, make, stop_at):
     assert resumed.model.read_bytes() == whole.model.read_bytes()
 
 
+def test_a_stream_that_cannot_be_put_where_it_was_is_read_from_its_beginning():
+    class TellsOnly(torch_data.DataLoader):
+        def state_dict(self):
+            return {}
+
+    class Both(TellsOnly):
+        def load_state_dict(self, state):
+            pass
+
+    tells, both = (
+        samples_from(kind(Stream(), 7), num_samples=60).loading for kind in (TellsOnly, Both)
+    )
+    assert tells.loader is None
+    assert isinstance(both.loader, Both)
+
+
 def test_workers_of_a_stream_are_told_of_the_epoch(tmp_path):
     class Epochs(Stream):
         epoch = 0

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from forked import start_python
-from tarmac import RequestError, runs, train
+from tarmac import RequestError, ranks, runs, train
 from tarmac.ranks import find_node
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.processes.self_test import stuck
@@ -115,6 +115,17 @@ def test_a_rank_that_is_killed_ends_the_training_on_both_nodes(start, tmp_path):
     # The first node only misses the other.
     assert codes == [os.EX_TEMPFAIL, 128 + signal.SIGKILL]
     assert "rank 1 was killed by SIGKILL" in err
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["[ $RANK = 0 ] && exit 3; exec sleep 600", "[ $RANK = 0 ] && exit 0; sleep 0.2; exit 3"],
+    ids=["failed", "succeeded"],
+)
+def test_a_rank_ends_the_others_of_its_node_where_it_failed(monkeypatch, program):
+    monkeypatch.setattr(ranks, "_AFTERLIFE_S", 0.0)
+    node = ranks.Node(rank=0, count=1, environment=os.environ)
+    assert ranks.start_ranks(node, ["sh", "-c", program], devices="cpu:2") == 3
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ def test_it_says_how_fast_it_was_and_claims_nothing(tmp_path):
     assert record.expectation is None
     assert not any(name.startswith("test_") for name in record.metrics)
     assert record.metrics["samples_per_s"] > 0
+    # Backwards takes twice what forwards takes (`plan.sample_flops`).
+    forward = 2 * (64 * 128 + 128 * 128 + 128 * 10)
+    per_sample = record.metrics["flops_per_s"] / record.metrics["samples_per_s"]
+    assert per_sample == pytest.approx(3 * forward)
     assert record.metrics["setup_s"] == run.history[0]["setup_s"]
     assert not run.model.exists()
     assert not [*run.checkpoints.iterdir()]

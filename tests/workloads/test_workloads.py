@@ -233,9 +233,12 @@ def test_a_network_that_cannot_be_is_refused(settings, message):
 
 def test_local_response_norm_is_pytorchs():
     inputs = torch.randn(3, 32, 5, 7) * 20
-    ours = LocalResponseNorm(32, size=9, alpha=0.001, k=1.0)(inputs)
+    norm = LocalResponseNorm(32, size=9, alpha=0.001, k=1.0)
+    ours = norm(inputs)
     theirs = torch.nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)(inputs)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    # Nothing of it is among a model's weights either.
+    assert not norm.state_dict()
 
 
 def test_the_cifar_augmentation_crops_flips_and_standardises():
