@@ -165,6 +165,9 @@ def assert_nagios(given):
     assert bar
     assert all(_PERFDATA.fullmatch(item) for item in data.split(" ")), data
     assert not [line for line in rest if "|" in line]
+    # What is wrong, where and what shows it, after which come indented lines of what to do.
+    levels = [line.partition(": ")[0] for line in rest if not line.startswith(("  ", "skipped"))]
+    assert levels == [finding.level for finding in given.findings]
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import json
 import pytest
 
 from forked import run_python
+from tarmac.checks import pod_gpus
 from tarmac.checks.evidence import Evidence, Probe
 from tarmac.checks.given_gpus import judge_given
 from tarmac.checks.pod_gpus import judge_pod
 from tarmac.checks.report.make import make_report
+from tarmac.kubernetes import UNFIT
 
 FIRST = "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
 SECOND = "GPU-9c1f0d2e-1111-4e2a-8a5c-6d0f3a2b1c00"
@@ -51,6 +53,19 @@ def test_a_pods_gpus_are_all_that_it_sees(inventory_of, machine, asked, failures
     probe = Probe(framework="torch", where="this Python", outcome="done", result=result)
     evidence = Evidence(inventory=inventory_of(machine), probes=(probe,))
     assert judge_pod(make_report(evidence, seconds=1.0), asked) == (failures, [])
+
+
+@pytest.mark.parametrize(("machine", "code"), [("pair", 0), ("ecc-errors", UNFIT)])
+def test_a_pods_first_failure_is_the_last_line_of_its_log(
+    inventory_of, monkeypatch, capsys, machine, code
+):
+    report = make_report(Evidence(inventory=inventory_of(machine)), seconds=1.0)
+    monkeypatch.setattr(pod_gpus, "check", lambda **_: report)
+    monkeypatch.setattr("sys.argv", ["pod_gpus", "2"])
+    assert pod_gpus.main() == code
+    failures, unseen = judge_pod(report, 2)
+    assert unseen
+    assert capsys.readouterr().err.splitlines() == [*unseen, *reversed(failures)]
 
 
 def test_nothing_is_said_of_gpus_that_compute(judge):

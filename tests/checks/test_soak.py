@@ -20,7 +20,9 @@ import torch
 from tarmac import RequestError
 from tarmac.checks import check
 from tarmac.checks.frameworks import PROBES
+from tarmac.checks.soak import SoakedDevice, SoakProgress
 from tarmac.checks.soaked import watched_gpus
+from tarmac.cli.views import soak as soak_view
 from tarmac.machine import Gpu
 from tarmac.processes.handles import has_ended
 from waiting import wait_until
@@ -30,6 +32,20 @@ if TYPE_CHECKING:
 
 # Long enough to be ended by a test, never by itself.
 FOR_EVER = "1h"
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"), [("", ""), ("ended by SIGKILL at: products", "  lost: cuda:1")]
+)
+def test_a_device_that_a_soak_has_lost_is_named_while_it_goes_on(capsys, lost, words):
+    devices = (
+        SoakedDevice("cuda:0", "products", 1200, 0, ""),
+        SoakedDevice("cuda:1", "products", 800, 3, lost),
+    )
+    with soak_view.soaking(is_asked=False) as (_, tell):
+        tell(SoakProgress(elapsed_s=61.0, limit_s=600.0, devices=devices, hottest_c=None))
+    line = f"soak 61 of 600 s  products  2,000 comparisons, 3 wrong{words}\n"
+    assert capsys.readouterr().err == line
 
 
 @pytest.fixture

@@ -78,6 +78,14 @@ def test_a_table_of_classes_and_one_of_its_test_samples(tmp_path, root):
     assert loaded.test.targets.tolist() == [2]
 
 
+def test_a_table_of_test_samples_with_other_columns_is_refused(tmp_path, root):
+    path = written(tmp_path / "flowers.csv", FLOWERS)
+    test = written(tmp_path / "test.csv", "length,height,kind\n9,9,tulip\n")
+    taking = Taking(test=test, columns=TableColumns(targets=("kind",)))
+    with pytest.raises(TarmacError, match=r"test\.csv and .* differ in columns: height, width"):
+        data.take_over("flowers", path, taking, root)
+
+
 def test_whole_numbers_are_classes_unless_they_are_values(tmp_path, root):
     path = written(tmp_path / "t.csv", "x,y,w\n1,7,1\n2,9,0.5\n3,7,2\n")
     columns = TableColumns(targets=("y",), weights="w")
@@ -155,6 +163,29 @@ def test_an_archive_of_arrays(tmp_path, root, names):
     assert (len(loaded.train), len(loaded.test), loaded.num_classes) == (7, 3, 3)
     assert loaded.train.inputs.dtype == np.float32
     assert loaded.train.targets.shape == (7,)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        ("bool", "uint8"),
+        ("uint8", "uint8"),
+        ("int16", "int32"),
+        ("uint16", "int32"),
+        ("uint32", "int64"),
+        ("uint64", "int64"),
+    ],
+)
+def test_whole_numbers_of_an_archive_are_the_same_in_a_type_that_models_take(
+    tmp_path, root, dtype, kept
+):
+    most = 1 if dtype == "bool" else min(np.iinfo(dtype).max, np.iinfo("int64").max)
+    inputs = np.array([[0], [1], [most], [most]], dtype)
+    np.savez(tmp_path / "a.npz", inputs=inputs, targets=[0.5, 1.5, 2.5, 3.5])
+    data.take_over("a", tmp_path / "a.npz", Taking(test_share=0.25), root)
+    values = everything(data.load("a"))
+    assert values.dtype == kept
+    assert sorted(map(int, values[:, 0])) == [0, 1, most, most]
 
 
 @pytest.mark.parametrize(

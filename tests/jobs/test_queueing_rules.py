@@ -185,6 +185,16 @@ def test_a_window_meets_a_sites_limit_after_few_refusals(limit):
     assert len(sizes) <= -(-200 // limit) + 2 * limit.bit_length() + 8
 
 
+def test_of_what_was_refused_half_is_tried_beside_what_is_there():
+    window = Window(1000)
+    window.refuse(held=6, tried=4)
+    assert (window.refused, window.size) == (10, 8)
+    assert [window.room(held) for held in (0, 6, 8, 9)] == [8, 2, 0, 0]
+    # The middle of what was taken and what was refused comes next.
+    window.accept(held=8)
+    assert window.room(8) == 1
+
+
 def test_a_window_that_is_never_refused_stays_open():
     assert submit_all(500, 10**6, drained=0) == [500]
 

@@ -76,6 +76,27 @@ def jobs_left(cluster) -> list[Any]:
     return cluster.admin.get("/apis/batch/v1/namespaces/default/jobs").json()["items"]
 
 
+# By https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+@pytest.mark.parametrize(
+    ("toleration", "bears"),
+    [
+        ({"key": "team", "value": "a", "effect": "NoSchedule"}, True),
+        ({"key": "team", "value": "a"}, True),
+        ({"key": "team", "operator": "Exists"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": "team", "value": "a", "effect": "NoExecute"}, False),
+        ({"key": "team", "value": "b", "effect": "NoSchedule"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_a_toleration_bears_the_taints_that_kubernetes_says_it_does(toleration, bears):
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    node = {"metadata": {"name": "n1"}, "spec": {"taints": [taint]}}
+    apart = read_node(node, tolerations=[toleration]).apart
+    words = "has the taint team=a:NoSchedule, which tolerations do not bear"
+    assert apart == ("" if bears else words)
+
+
 @pytest.mark.kubernetes
 def test_each_node_is_looked_at_by_tarmac_in_a_pod(start_cluster, check):
     cluster = start_cluster(nodes=2, capacity={"cpu": "4", "memory": "8Gi"})

@@ -96,6 +96,9 @@ def test_an_old_run_that_goes_on_is_seen_again(tmp_path, clock, hold):
     write_json(path / "run.json", {"status": "running"})
     clock.now = 10.0
     assert names(sight) == ["run"]
+    # Its directory does not change for long, as in a long epoch.
+    age(path)
+    assert [names(sight) for clock.now in (20.0, 30.0, 40.0)] == [["run"]] * 3
 
 
 def test_a_run_that_was_removed_is_forgotten(tmp_path, clock, hold):

@@ -112,6 +112,13 @@ def test_a_recording_of_a_newer_version_is_refused(tmp_path):
         ReplayFeed(path)
 
 
+def test_a_line_of_a_newer_version_behind_others_is_passed_over(recording):
+    first, rest = recording.read_bytes().split(b"\n", 1)
+    newer = json.dumps(to_json(SNAPSHOT) | {"schema_version": 2**10}).encode()
+    recording.write_bytes(first + b"\n" + newer + b"\n" + rest)
+    assert shown(ReplayFeed(recording, speed=None)) == MOMENTS
+
+
 def test_recordings_of_each_version_so_far_are_read():
     recordings = sorted((Path(__file__).parent / "recordings").glob("version-*.jsonl"))
     assert [path.stem for path in recordings] == [

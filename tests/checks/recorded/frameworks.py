@@ -703,6 +703,16 @@ CLOSE: dict[str, list[Evidence]] = {
             },
         ),
         done("jax", machine((B200,), driver=DRIVER), build={"plugins": {}}),
+        # The first that does right by several GPUs.
+        done(
+            "jax",
+            machine((H200, H200), driver=DRIVER),
+            build={
+                "plugins": {"jax-cuda12-plugin": "0.6.0"},
+                "cublas": "12.9.0.13",
+                "cudnn": "9.10.1.4",
+            },
+        ),
     ],
     "cudnn-version": [
         text("Loaded cuDNN version 91002"),

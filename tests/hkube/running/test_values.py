@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tarmac.errors import TarmacError
 from tarmac.hkube import to_json, write_json
+from tarmac.hkube.running import results as results_file
 from tarmac.hkube.running.results import Results
 from tarmac.hkube.values import digest_of, pack, unpack
 
@@ -78,7 +79,9 @@ def test_a_large_result_is_written_without_all_of_its_text_in_memory(tmp_path):
     assert (tmp_path / "all.json").read_text() == to_json(rows, indent=2) + "\n"
 
 
-def test_results_stand_one_after_another_and_one_that_was_not_ended_is_passed_over(tmp_path):
+def test_results_stand_one_after_another_and_one_that_was_not_ended_is_passed_over(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "results.msgpack"
     results = Results(path)
     first = results.append({"a": [1, b"x"]})
@@ -90,4 +93,9 @@ def test_results_stand_one_after_another_and_one_that_was_not_ended_is_passed_ov
     assert (again.read(first), again.read(second)) == ({"a": [1, b"x"]}, "ä")
     with pytest.raises(TarmacError, match=r"results\.msgpack is damaged: it ends before byte"):
         again.read((second[0], 100))
+    # What is larger than the kernel reads at once comes in parts.
+    monkeypatch.setattr(results_file, "_MOST_AT_ONCE", 3)
+    assert again.read(first) == {"a": [1, b"x"]}
+    with pytest.raises(TarmacError, match=r"results\.msgpack: "):
+        again.read((first[0], first[1] - 1))
     again.close()
