@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from forked import forked_interpreter, run_python
 from hostile import NAMES
+from tarmac.errors import RequestError
+from tarmac.jobs import plan_tasks
 
 
 def test_help_and_import_load_no_framework():
@@ -239,6 +242,26 @@ def test_a_reader_that_goes_away_is_no_error():
     assert "Traceback" not in process.stderr
 
 
+def test_a_training_on_a_cluster_is_told_all_that_is_of_the_training(tarmac, monkeypatch):
+    jobs = []
+
+    def prepare(job, *_, **__):
+        jobs.append(job)
+        raise RequestError("this is far enough")
+
+    monkeypatch.setattr("tarmac.jobs.prepare", prepare)
+    words = ("--epochs", "2", "--set", "hidden=8", "--set", "dropout=0", "--no-check")
+    code, _, _ = tarmac("train", "digits-mlp", *words, "--on", "slurm", "--nodes", "2", "--verify")
+    assert code == 2
+    (job,) = jobs
+    (task,) = plan_tasks(job, Path())
+    line = task.command_line()
+    for told in ("--epochs=2", "--set hidden=8 --set dropout=0", "--no-check"):
+        assert told in line
+    for kept in ("--on", "--nodes", "--verify"):
+        assert kept not in line
+
+
 def test_data_are_listed_verified_and_added(tarmac, tmp_path, monkeypatch):
     monkeypatch.setenv("TARMAC_DATA", str(tmp_path / "data"))
     rows = json.loads(tarmac("data", "list", "--json")[1])
@@ -251,6 +274,8 @@ def test_data_are_listed_verified_and_added(tarmac, tmp_path, monkeypatch):
         "cifar10": "absent",
         "tinyshakespeare": "absent",
     }
+    rows = [line.split() for line in tarmac("data", "list")[1].splitlines()]
+    assert any(row[:1] == ["digits"] and "8x8" in row for row in rows)
     assert tarmac("data", "verify", "digits")[0] == 0
     code, out, err = tarmac("data", "verify", "mnist", "--json")
     assert code == 1

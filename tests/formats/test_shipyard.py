@@ -9,7 +9,7 @@ import pytest
 
 from tarmac.documents import parse_document
 from tarmac.errors import RequestError, TarmacError
-from tarmac.formats import read_any, read_paths, read_shipyard
+from tarmac.formats import read_any, read_paths, read_shipyard, read_the_job
 from tarmac.jobs import plan_tasks
 
 # Azure/batch-shipyard at 3329150, recipes/Chainer-GPU/config/jobs.json.
@@ -601,8 +601,20 @@ def test_what_has_no_effect_is_said_once_with_its_reason():
     ]
 
 
+def test_all_that_keeps_a_file_from_being_run_here_is_said(tmp_path):
+    tasks = "".join(
+        f"  - {{docker_image: x, task_factory: {{custom: {{module: {module}}}}}}}\n"
+        for module in ("first", "second")
+    )
+    path = tmp_path / "jobs.yaml"
+    path.write_text(f"job_specifications:\n- id: a\n  tasks:\n{tasks}")
+    with pytest.raises(RequestError, match=r"cannot be run here: .*jobs\.yaml:4:") as caught:
+        read_the_job(path, environment={})
+    assert "jobs.yaml:5:" in caught.value.hint
+
+
 def test_a_configuration_without_jobs_says_what_to_give():
-    assert "job_specifications is missing" in refusal(POOL)
+    assert "jobs.yaml:1:1: job_specifications is missing" in refusal(POOL)
     assert "tarmac run config.yaml pool.yaml jobs.yaml" in refusal(POOL)
     assert "tasks is missing or empty" in refusal("job_specifications: [{id: a}]")
 

@@ -130,6 +130,10 @@ def test_random_whole_numbers_and_a_missing_seed():
         (sweep(combinations={"length": 1}), "iterable is missing or empty"),
         (sweep(combinations={"iterable": ["a"]}), "length is None, expected 1 to 1000"),
         (sweep(combinations={"iterable": ["a"], "length": 2}), "combinations: makes no task"),
+        (
+            sweep(combinations={"iterable": ["a"] * 448, "length": 2, "replacement": True}),
+            "makes 100,576 tasks, more than 100,000",
+        ),
         ({"random": {"generate": 1}}, "expected integer, or a distribution: one of uniform"),
         (
             {"random": {"generate": 1, "seed": 1, "distribution": {"uniform": {"a": 1}}}},

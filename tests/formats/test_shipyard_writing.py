@@ -89,6 +89,9 @@ def test_a_native_job_is_written_and_means_the_same_when_it_is_read():
     assert (old.path, new.path, new.include) == ("**/*.bin", "*", ("*.bin",))
     assert (new.to, new.when, new.exclude) == (old.to, old.when, old.exclude)
     assert any("after_all is a merge task" in note for note in notes)
+    assert not any("tries again at once" in note for note in notes)
+    job = parse_job(NATIVE.replace("backoff: 0", "backoff: 0, exit_codes: [75]"))
+    assert any("tries again at once" in note for note in write_shipyard([job])[1])
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="the public samples are not beside the repository")

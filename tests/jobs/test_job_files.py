@@ -240,6 +240,13 @@ def test_an_order_that_cannot_be_is_refused(tmp_path, needs, said):
         [*plan_tasks(job, tmp_path)]
 
 
+def test_an_order_with_an_unknown_task_names_the_nearest(tmp_path):
+    tasks = [{"name": "fetch", "command": "x"}, {"name": "b", "command": "x", "needs": ["fetc"]}]
+    with pytest.raises(RequestError) as caught:
+        [*plan_tasks(Job.model_validate({"name": "x", "tasks": tasks}), tmp_path)]
+    assert caught.value.hint == "Did you mean 'fetch'?"
+
+
 def test_placeholders_leave_other_braces_alone():
     text = 'awk \'{print $1}\' ${HOME} {"a": {"b": 1}} {{.Values.x}} {{ lr }} {{lr}}'
     assert fill(text, {"lr": 0.1}).endswith("{{.Values.x}} 0.1 0.1")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from forked import run_python
-from tarmac.jobs import plan_tasks, training_job
+from tarmac.jobs import LAUNCH, Attempt, parse_job, plan_tasks, training_job
+from tarmac.jobs.executors.launching import attempt_variables
 
 
 def command_of(workload: str, *options: str, **given) -> list[str]:
@@ -42,6 +43,18 @@ def test_only_a_training_on_several_nodes_is_tried_again_by_its_job():
     assert 1 not in jobs[1].retries.exit_codes
     assert 137 in jobs[1].retries.exit_codes
     assert jobs[0].env["TARMAC_LAUNCH"] != jobs[1].env["TARMAC_LAUNCH"]
+
+
+def test_all_attempts_of_a_training_have_one_name_and_other_tasks_have_none(tmp_path):
+    job = parse_job("{name: x, tasks: [{name: a, workload: digits-mlp}, {name: b, command: c}]}")
+    trains, other = plan_tasks(job, tmp_path)
+
+    def launch(task, number):
+        attempt = Attempt(task, number, tmp_path / "run" / "tasks" / task.name)
+        return attempt_variables(attempt, cpus=1.0).get(LAUNCH)
+
+    assert [launch(trains, number) for number in (1, 2)] == ["run/0", "run/0"]
+    assert launch(other, 1) is None
 
 
 @pytest.mark.parametrize("option", ["--nodes", "--gpus-per-node", "--cpus-per-node"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
+from tarmac.documents import parse_document
 from tarmac.formats import Format, Reading, Written, find_format
 from tarmac.jobs import parse_job
 from tarmac.testing.formats import FORMAT_CHECKS, FormatCase
@@ -125,6 +127,13 @@ CASES = {
         ],
     ),
 }
+
+
+def test_a_job_is_written_with_the_keys_that_a_job_file_has():
+    tarmac = find_format("tarmac")
+    written = tarmac.write([parse_job(OWN)], Path()).text
+    given = parse_document(written, "job.yaml").value["tasks"][1]["inputs"]
+    assert given == [{"from": "run:x", "to": "data"}]
 
 
 @pytest.mark.parametrize("check", FORMAT_CHECKS, ids=lambda check: check.__name__)
