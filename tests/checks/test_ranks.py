@@ -21,6 +21,8 @@ from tarmac import RequestError
 from tarmac.checks.network import Port, read_network
 from tarmac.checks.ranks.place import find_place, first_host, host_name
 from tarmac.checks.ranks.rounds import pair_up
+from tarmac.cli.check_refusals import refuse_beside_all_ranks
+from tarmac.cli.commands.check import command
 from waiting import limit_s, wait_until
 
 pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
@@ -59,6 +61,15 @@ def test_each_meets_each_other_once_and_one_at_a_time(count):
 )
 def test_the_first_host_of_slurms_list_is_where_ranks_meet(nodes, first):
     assert first_host(nodes) == first
+
+
+def test_a_check_of_all_ranks_is_made_with_one_python():
+    for pythons in ([], ["/a"]):
+        words = ["--ranks", "all", *(word for path in pythons for word in ("--python", path))]
+        refuse_beside_all_ranks(command.make_context("check", words))
+    words = ["--ranks", "all", "--python", "/a", "--python", "/b"]
+    with pytest.raises(RequestError, match="does not go with several --python"):
+        refuse_beside_all_ranks(command.make_context("check", words))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,49 @@ def ended(cluster, slurm: Slurm, *units: Unit) -> list[Accounted]:
     return found
 
 
+@pytest.fixture
+def recorded(tmp_path):
+    """Return Slurm's commands where each is a shell script."""
+
+    def make(**scripts: str) -> SlurmCommands:
+        for name, script in scripts.items():
+            path = tmp_path / name
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        return SlurmCommands({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+
+    return make
+
+
+CONFIG = "SLURM_VERSION = 24.05.1\nAccountingStorageType = accounting_storage/slurmdbd"
+REMEMBERED = (
+    "JobId=90 JobName=ours JobState=COMPLETED ExitCode=0:0 NodeList=n2\n"
+    "JobId=91 JobName=other JobState=FAILED ExitCode=1:0 NodeList=n2"
+)
+
+
+def test_of_accounts_that_do_not_answer_the_controller_is_asked(recorded):
+    scontrol = f"[ $2 = config ] && echo '{CONFIG}' || echo '{REMEMBERED}'"
+    slurm = recorded(sacct="exit 1", scontrol=scontrol)
+    (found,) = slurm.ended([Unit(90)], datetime.now(UTC))
+    assert (found.unit, found.state) == (Unit(90), "completed")
+
+
+def test_where_neither_accounts_nor_the_controller_answer_nothing_is_said_of_ends(recorded):
+    slurm = recorded(sacct="exit 1", scontrol=f"[ $2 = config ] && echo '{CONFIG}'")
+    assert isinstance(slurm.ended([Unit(90)], datetime.now(UTC)), Silence)
+
+
+def test_each_of_very_many_jobs_is_cancelled_once_by_lines_that_are_not_too_long(
+    recorded, tmp_path
+):
+    slurm = recorded(scancel=f"echo $* >> {tmp_path}/calls")
+    assert slurm.cancel([Unit(job) for job in range(1, 1201)]) is None
+    calls = [line.split()[1:] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert [len(words) for words in calls] == [500, 500, 200]
+    assert [int(word) for words in calls for word in words] == [*range(1, 1201)]
+
+
 @pytest.mark.slurm
 def test_the_limits_of_a_site_are_read_once(slurm):
     limits = slurm.limits()

@@ -10,31 +10,48 @@ from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
 from tarmac.jobs.executors.queueing.engine import UnitName
 from tarmac.jobs.executors.slurm.endings import accounted_ending
 from tarmac.jobs.executors.slurm.engine import SlurmEngine
-from tarmac.slurm import Accounted, Silence, Unit
+from tarmac.slurm import UNIT, Accounted, Silence, Unit
 
 
-def test_what_a_job_has_printed_of_its_end_is_known_where_slurm_has_forgotten_it(tmp_path):
-    chunk = ChunkRecord(
-        number=2, name="x", nonce="a", shape={}, attempts=((0, 1), (1, 1)), job="80",
-        made_at=datetime.now(UTC),
-    )  # fmt: skip
-    files = ChunkFiles(tmp_path)
-    files.output(chunk).mkdir(parents=True)
-    (files.output(chunk) / "80_1.engine").write_text(
+class Forgetful:
+    """A Slurm that has forgotten what has ended."""
+
+    def limits(self):
+        return Silence("scontrol", "is down")
+
+    def ended(self, units, since):
+        return ()
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return SlurmEngine(Forgetful(), tmp_path / "agent.pyz", ChunkFiles(tmp_path), {})
+
+
+def chunk(**values) -> ChunkRecord:
+    made_at = datetime.now(UTC)
+    return ChunkRecord(number=2, name="x", nonce="a", shape={}, made_at=made_at, job="80", **values)
+
+
+def test_what_a_job_has_printed_of_its_end_is_known_where_slurm_has_forgotten_it(tmp_path, engine):
+    array = chunk(attempts=((0, 1), (1, 1)))
+    output = ChunkFiles(tmp_path).output(array)
+    output.mkdir(parents=True)
+    (output / "80_1.engine").write_text(
         "slurmstepd: error: *** JOB 80 ON n1 CANCELLED AT 2026-11-27T02:00:00 DUE TO TIME LIMIT ***"
     )
-
-    class Forgetful:
-        def limits(self):
-            return Silence("scontrol", "is down")
-
-        def ended(self, units, since):
-            assert (len(units), since) == (2, chunk.made_at)
-            return ()
-
-    engine = SlurmEngine(Forgetful(), tmp_path / "agent.pyz", files, {})
-    endings = engine.endings([(chunk, 0), (chunk, 1)])
+    endings = engine.endings([(array, 0), (array, 1)])
     assert {name: ending.cause for name, ending in endings.items()} == {UnitName(2, 1): "timeout"}
+
+
+def test_an_agent_is_told_how_many_attempts_its_unit_has(engine):
+    attempts = tuple((task, 1) for task in range(10))
+    lines = {
+        per_unit: engine.script(chunk(attempts=attempts, per_unit=per_unit)).text.splitlines()[-1]
+        for per_unit in (1, 5)
+    }
+    assert lines[1].endswith(f"0002.spec {UNIT}")
+    assert lines[5] == f"{lines[1]} 5"
 
 
 # A program that saves what it has when it is warned, and ends well, ends its job well.
