@@ -29,7 +29,6 @@ class StopVote:
     def __init__(self, slot: torch.Tensor, team: Team, at_once: int) -> None:
         self._slot = slot
         self._is_alone = team.world_size == 1
-        self._has_cast = False
         self._ring: _Ring | None = None
         if slot.is_cuda:
             self._ring = _Ring(
@@ -38,12 +37,9 @@ class StopVote:
 
     def cast(self, *, wished: bool) -> None:
         """Vote, before a call."""
-        if self._is_alone or self._has_cast:
-            return
-        if wished:
+        if wished and not self._is_alone:
             # Adding zeros of others up leaves it above zero from here on.
             self._slot.fill_(1.0)
-            self._has_cast = True
 
     def is_carried(self, *, wished: bool) -> bool:
         """Return after a call whether to stop; on all ranks after the same step."""
