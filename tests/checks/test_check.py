@@ -58,6 +58,22 @@ def test_a_machine_without_a_gpu_works_on_its_cpu_and_says_so():
     assert "What to do" not in done.stdout
 
 
+def test_keras_is_taken_through_its_backends_where_it_is_named_or_there_is_time(monkeypatch):
+    seen = []
+
+    def collect(tasks, *_, **__):
+        seen.append([task.variables for task in tasks if task.framework == "keras"])
+        raise RequestError("far enough")
+
+    monkeypatch.setattr("tarmac.checks.verb._collect", collect)
+    for names, depth in (((), "normal"), ((), "deep"), (("keras",), "normal")):
+        with pytest.raises(RequestError, match="far enough"):
+            tarmac.check(names, pythons=[sys.executable], depth=depth)
+    backends = [{"KERAS_BACKEND": name} for name in find_framework("keras").backends]
+    assert len(backends) > 1
+    assert seen == [[{}], backends, backends]
+
+
 def test_findings_come_with_what_to_type(on_machine):
     done = run("--quick", env=on_machine("throttled"))
     assert done.returncode == 1

@@ -561,6 +561,21 @@ def interrupted(tmp_path: Path) -> runs.Run:
     return tarmac.train("digits-mlp", epochs=3, output=tmp_path, reporter=Stop())
 
 
+def test_a_run_has_the_commit_of_the_directory_that_its_workload_is_in(tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "conv.py").write_text(CONVOLUTIONAL)
+    identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-b", "trunk"], ["add", "."], ["commit", "-m", "first"]):
+        subprocess.run(["git", *identity, *words], cwd=own, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    asked = {"steps": 1, "train_size": 64, "device": "cpu", "output": tmp_path / "runs"}
+    git = tarmac.train("own/conv.py:workload", **asked).record.git
+    assert git is not None
+    assert git.branch == "trunk"
+    assert tarmac.train("digits-mlp", **asked).record.git is None
+
+
 def test_a_completed_run_cannot_be_resumed(tmp_path):
     run = tarmac.train("digits-mlp", epochs=1, output=tmp_path)
     with pytest.raises(RequestError, match="is completed, there is nothing to resume"):
