@@ -48,6 +48,53 @@ def test_a_device_that_a_soak_has_lost_is_named_while_it_goes_on(capsys, lost, w
     assert capsys.readouterr().err == line
 
 
+class Asked:
+    """A probe that is asked for devices.
+
+    Args:
+        wanted: Their names or kinds; empty for all GPUs, or the CPU where there is none.
+    """
+
+    def __init__(self, *wanted: str) -> None:
+        self.wanted = wanted
+        self.result: dict[str, object] = {}
+        self.devices: list[str] = []
+
+    def lacks(self, _framework: str) -> bool:
+        return False
+
+    def wants(self, name: str) -> bool:
+        return not {name, name.partition(":")[0]}.isdisjoint(self.wanted)
+
+    def device(self, name: str, _is_gpu: object) -> dict[str, object]:
+        self.devices.append(name)
+        return {}
+
+    def stage(self, _name: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "wanted", "devices"),
+    [
+        (2, (), ["cuda:0", "cuda:1"]),
+        (2, ("cuda:1", "cpu"), ["cuda:1", "cpu"]),
+        (0, (), ["cpu"]),
+        # What was asked for is not there; another device is no answer.
+        (0, ("cuda",), []),
+    ],
+)
+def test_a_soak_takes_the_gpus_or_what_was_asked_for(monkeypatch, num_gpus, wanted, devices):
+    monkeypatch.syspath_prepend(str(PROBES))
+    import soak_probe
+
+    monkeypatch.setattr(soak_probe, "count_gpus", lambda _: num_gpus)
+    monkeypatch.setattr(soak_probe, "start", lambda *_: [])
+    probe = Asked(*wanted)
+    soak_probe.main(probe)
+    assert probe.devices == devices
+
+
 @pytest.fixture
 def soak(monkeypatch):
     """Return a small soak of this process's CPU, ready for its first round."""

@@ -35,6 +35,7 @@ def test_a_newcomer_trains_looks_at_the_run_and_scores_it(tarmac):
     run = run_of(out)
     assert code == 0
     assert "precision  " in out
+    assert not (run / "check.json").exists()
     assert re.search(r"test accuracy 0\.9\d+, expected at least 0\.9\d*: as expected", out)
     code, out, _ = tarmac("runs", "list")
     assert (code, run.name in out, "completed" in out) == (0, True, True)
