@@ -25,9 +25,9 @@ class Answers:
     def __init__(self, job: dict[str, Any] | None) -> None:
         self._job = job
 
-    def get(self, kind: str, name: str) -> dict[str, Any] | None:
-        assert (kind, name) == ("Job", "x")
-        return self._job
+    def get(self, kind: str, name: str) -> dict[str, Any] | Silence | None:
+        # Which cluster this is it does not tell either.
+        return self._job if (kind, name) == ("Job", "x") else Silence("it is busy", since=0.0)
 
     def list(self, kind: str, labels: str) -> Silence:
         return Silence("the server is busy", since=0.0)
