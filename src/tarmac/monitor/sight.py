@@ -12,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tarmac.runs import TRAINING, BrokenRun, Glance, glance_training
+from tarmac.runs import BrokenRun, Glance, glance_training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,6 +44,12 @@ def _glance_job(path: Path, readings: Readings | None = None) -> Glance:
     from tarmac.jobs import glance_job  # noqa: PLC0415 - only where there is a job
 
     return glance_job(path, readings)
+
+
+def _training() -> RunKind:
+    from tarmac.runs import TRAINING  # noqa: PLC0415 - only where one is damaged
+
+    return TRAINING
 
 
 def _search() -> RunKind:
@@ -96,7 +102,7 @@ class _Kind(NamedTuple):
 
 # By the file that makes a directory a run.
 _KINDS = {
-    "run.json": _Kind(glance_training, _is_locked, "training", lambda: TRAINING),
+    "run.json": _Kind(glance_training, _is_locked, "training", _training),
     "study.json": _Kind(_glance_search, _is_worked_on, "search", _search),
     "job-run.json": _Kind(_glance_job, _may_be_queued, "job", _job),
 }
