@@ -332,20 +332,19 @@ def test_a_number_without_an_end_takes_few_digits(output, capsys, tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        ("configuration", "seed", 1.5, ("eval", "train")),
-        ("configuration", "epochs", "2", ("eval", "train")),
-        ("configuration", "precision", ["fp32"], ("eval", "train")),
-        ("configuration", "settings", 3, ("eval", "train")),
-        ("dataset", "fingerprint", None, ("eval", "train")),
-        ("configuration", "workload", ..., ("eval", "train")),
-        # A training chooses these itself.
-        ("configuration", "precision", ..., ("eval",)),
-        ("configuration", "settings", ..., ("eval",)),
-        ("dataset", "fingerprint", ..., ("eval", "train")),
+        ("configuration", "seed", 1.5),
+        ("configuration", "epochs", "2"),
+        ("configuration", "precision", ["fp32"]),
+        ("configuration", "settings", 3),
+        ("dataset", "fingerprint", None),
+        ("configuration", "workload", ...),
+        ("configuration", "precision", ...),
+        ("configuration", "settings", ...),
+        ("dataset", "fingerprint", ...),
     ],
 )
 def test_a_record_that_lacks_what_a_verb_needs_is_damaged(trained, capsys, tmp_path, damage):
-    part, key, value, refusing = damage
+    part, key, value = damage
     run = shutil.copytree(trained, tmp_path / "runs" / "bad")
     record = json.loads((run / "run.json").read_text())
     if value is ...:
@@ -356,5 +355,4 @@ def test_a_record_that_lacks_what_a_verb_needs_is_damaged(trained, capsys, tmp_p
     look = Looker(run.parent, capsys, tmp_path, "training")
     fault = f"it does not say {key}" if value is ... else f"{part}: Value error, {key} is "
     for verb in ("eval bad --device cpu", "train --resume bad"):
-        is_refused = f"run.json is damaged: {fault}" in look(verb)
-        assert is_refused == verb.startswith(refusing), verb
+        assert f"run.json is damaged: {fault}" in look(verb), verb
