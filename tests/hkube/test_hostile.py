@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from pathlib import Path
 
@@ -127,13 +128,15 @@ def host(directory, acts, *link):
     Returns:
         The endings of the acts by name, and those of the others.
     """
+    # A program of its own: other workers of pytest may host at the same time.
+    program = Path(shutil.copy(PROGRAM, directory))
     definition = {
         "name": "hostile",
         "cpu": 0.1,
         "mem": "512Mi",
         "maxWorkers": 2,
         "workerEnv": {"ALGORITHM_DISCONNECTED_TIMEOUT_MS": 20000},
-        "options": {"tarmac": {"command": [sys.executable, str(PROGRAM), *link]}},
+        "options": {"tarmac": {"command": [sys.executable, str(program), *link]}},
     }
     algorithms = {"hostile": read_algorithm(definition)}
     order = [name for act in acts for name in ("ok", act)] + ["ok"]
@@ -149,8 +152,13 @@ def host(directory, acts, *link):
 
 
 @pytest.fixture(scope="module")
-def hosted(tmp_path_factory):
-    return host(tmp_path_factory.mktemp("run"), [*RESULTS, *FAILURES])
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def hosted(directory):
+    return host(directory, [*RESULTS, *FAILURES])
 
 
 @pytest.mark.parametrize(("act", "value"), RESULTS.items(), ids=RESULTS.keys())
@@ -181,8 +189,7 @@ def test_the_tasks_beside_it_succeed(hosted):
     assert {(ending.why, ending.value) for ending in hosted[1]} == {("", "ok")}
 
 
-def test_nothing_of_it_is_left(hosted):
-    left = [
-        p for p in psutil.process_iter(["cmdline"]) if str(PROGRAM) in (p.info["cmdline"] or [])
-    ]
+def test_nothing_of_it_is_left(hosted, directory):
+    program = str(directory / PROGRAM.name)
+    left = [p for p in psutil.process_iter(["cmdline"]) if program in (p.info["cmdline"] or [])]
     assert not left
