@@ -54,6 +54,22 @@ def test_a_full_node_is_the_nodes_doing_once_and_then_the_tasks_own():
     assert unknown.words == "its node's memory was full, and Ray ended the newest task there"
 
 
+def test_an_error_of_a_worker_is_told_by_the_last_line_of_its_trace():
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 96, in perform\n'
+        "OSError: [Errno 28] No space left on device\n"
+    )
+    cause = OSError(28, "No space left on device")
+    raised = exceptions.RayTaskError("perform", trace, cause, "ray::tarmac x", 7, "192.0.2.2")
+    for error in (raised, raised.as_instanceof_cause()):
+        ending = ending_of(error)
+        assert ending.cause == "start"
+        assert ending.words == (
+            "its agent was not started: OSError: [Errno 28] No space left on device"
+        )
+
+
 def test_an_agent_that_ended_without_a_result_is_told_with_its_last_words():
     assert returned_ending(0, "", "n1").cause is None
     ending = returned_ending(1, "no space left on device", "n1")

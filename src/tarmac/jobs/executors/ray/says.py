@@ -90,5 +90,7 @@ def _said(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return ""
-    line = lines[-1] if "Traceback" in str(error) else lines[0]
+    # Ray puts the task's name in the place of "Traceback".
+    is_trace = any(line.startswith(("Traceback ", 'File "')) for line in lines)
+    line = lines[-1] if is_trace else lines[0]
     return line[:_MOST_WORDS]
