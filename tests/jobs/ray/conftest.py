@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
+import sys
 import textwrap
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,11 @@ from typing import Any
 import psutil
 import pytest
 import ray
+from ray_in_process import Head, InProcessRay, Node
 
 from ray_heads import OBJECT_STORE_BYTES, start_head
 from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.ray import RayExecutor
+from tarmac.jobs.executors.ray import RayExecutor, connection, kind, worker
 from tarmac.jobs.progress import Ended
 from waiting import wait_until
 
@@ -159,6 +163,8 @@ class Runs:
         act: Callable[[Progress], None] = lambda _: None,
         concurrency: int | None = None,
         stop: Callable[[], bool] = lambda: False,
+        *,
+        keep_going: bool = False,
     ) -> Progress:
         """Work on a job's tasks until they have ended, or it is to stop."""
         tasks, progress = self.tasks(job), Progress(act)
@@ -170,6 +176,7 @@ class Runs:
             shared=self.run / "shared",
             fake_gpus=2,
             concurrency=concurrency,
+            keep_going=keep_going,
         )
         with contextlib.closing(RayExecutor(site)) as executor:
             run_tasks(tasks, self.run, executor, progress, stop=stop)
@@ -202,3 +209,40 @@ def until():
         return wait_until(is_so, what, seconds=_WITHIN_S)
 
     return wait
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Return a function that takes nodes, and has Tarmac meet a Ray of these in this process."""
+    heads = []
+
+    def start(*nodes: Node, head: Head | None = None) -> InProcessRay:
+        made, head = InProcessRay(*nodes), head or Head()
+        heads.append(head)
+        made.head = head
+        usage = types.SimpleNamespace(get_cluster_metadata=lambda _: head.versions)
+        raylet = types.SimpleNamespace(GcsClient=lambda address: address)
+        for name, module in {
+            "ray": made,
+            "ray._raylet": raylet,
+            "ray._private.utils": types.SimpleNamespace(read_ray_address=lambda _: None),
+            "ray._common.usage.usage_lib": usage,
+            "ray.util.placement_group": made.util_placement_group,
+        }.items():
+            monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(connection, "_connected", None)
+        monkeypatch.setattr(kind, "_units", {})
+        # Ray's workers are there before a test sets variables.
+        its_os = types.SimpleNamespace(**{**vars(os), "environ": dict(os.environ)})
+        monkeypatch.setattr(worker, "os", its_os)
+        its_threads = types.SimpleNamespace(Thread=made.thread_of_worker)
+        monkeypatch.setattr(worker, "threading", its_threads)
+        see = worker.see
+        monkeypatch.setattr(
+            worker, "see", lambda work: (see(work)[0], see(work)[1] and not made.is_here_blind())
+        )
+        return made
+
+    yield start
+    for head in heads:
+        head.stop()
