@@ -119,7 +119,9 @@ class SlurmRunners:
             return _unknown(queued)
         for unit in queued:
             if unit.state in ("pending", "requeued", "suspended"):
-                return RunnerState("waits", f"job {place} {explain_reason(unit.reason)}")
+                is_suspended = unit.state == "suspended"
+                words = "is suspended by Slurm" if is_suspended else explain_reason(unit.reason)
+                return RunnerState("waits", f"job {place} {words}")
             return RunnerState("runs", f"job {place} runs on {unit.nodes}")
         # Another cluster may have given the job's number to another job.
         elsewhere = runner_elsewhere(run, place, "Slurm", cluster_of(slurm.limits()))
