@@ -1,4 +1,7 @@
-"""A real Slurm, asked by its commands alone."""
+"""A real Slurm, asked by its commands alone.
+
+Most of it is in `make test`: one cluster answers all of these for a few seconds of CPU.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,6 @@ def test_each_of_very_many_jobs_is_cancelled_once_by_lines_that_are_not_too_long
     assert [int(word) for words in calls for word in words] == [*range(1, 1201)]
 
 
-@pytest.mark.slurm
 def test_the_limits_of_a_site_are_read_once(slurm):
     limits = slurm.limits()
     assert limits.version.startswith("2")
@@ -124,7 +126,6 @@ def test_the_limits_of_a_site_are_read_once(slurm):
     assert slurm.limits() is limits
 
 
-@pytest.mark.slurm
 def test_the_nodes_of_a_site_are_read_with_their_gpus(slurm):
     nodes = slurm.nodes()
     assert [node.name for node in nodes] == ["n1", "n2"]
@@ -134,7 +135,6 @@ def test_the_nodes_of_a_site_are_read_with_their_gpus(slurm):
     assert all(node.is_usable for node in nodes)
 
 
-@pytest.mark.slurm
 def test_each_element_of_an_array_is_told_its_number_and_its_end(cluster, slurm, request_of):
     request = request_of(f"exit {UNIT}", elements=3)
     job = submitted(slurm, request).job
@@ -145,7 +145,6 @@ def test_each_element_of_an_array_is_told_its_number_and_its_end(cluster, slurm,
     assert all(one.ended_at is not None for one in found)
 
 
-@pytest.mark.slurm
 def test_a_job_that_is_no_array_has_unit_zero(cluster, slurm, request_of, tmp_path):
     request = request_of(f"echo unit {UNIT}; kill -9 $$", output="chunks/%j.engine")
     job = submitted(slurm, request).job
@@ -154,7 +153,6 @@ def test_a_job_that_is_no_array_has_unit_zero(cluster, slurm, request_of, tmp_pa
     assert (tmp_path / f"chunks/{job}.engine").read_text() == "unit 0\n"
 
 
-@pytest.mark.slurm
 def test_what_waits_and_what_runs_is_shown_unit_by_unit(cluster, slurm, request_of, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -191,7 +189,6 @@ def test_what_waits_and_what_runs_is_shown_unit_by_unit(cluster, slurm, request_
     assert one.state == "cancelled"
 
 
-@pytest.mark.slurm
 def test_the_nodes_of_a_job_of_several_are_named_one_by_one(cluster, slurm):
     wish = ("--nodes=2", "--output=/dev/null", "--wrap=sleep 600")
     job = cluster.run("sbatch", "--parsable", *wish)
@@ -200,7 +197,6 @@ def test_the_nodes_of_a_job_of_several_are_named_one_by_one(cluster, slurm):
     cluster.wait_until(lambda: slurm.own_nodes() == (), "no job runs any more")
 
 
-@pytest.mark.slurm
 def test_what_has_left_is_neither_cancelled_nor_throttled_nor_an_error(cluster, slurm, request_of):
     job = submitted(slurm, request_of("true", elements=1)).job
     ended(cluster, slurm, Unit(job, 0))
@@ -211,7 +207,6 @@ def test_what_has_left_is_neither_cancelled_nor_throttled_nor_an_error(cluster, 
     assert slurm.ended([Unit(4711)], datetime.now(UTC)) == []
 
 
-@pytest.mark.slurm
 def test_a_script_is_found_by_its_name_queued_and_ended(cluster, slurm, request_of):
     since = datetime.now(UTC) - timedelta(minutes=1)
     request = request_of("true", elements=2)
@@ -222,7 +217,6 @@ def test_a_script_is_found_by_its_name_queued_and_ended(cluster, slurm, request_
     assert slurm.find(request.name, since) == answer
 
 
-@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
@@ -240,7 +234,6 @@ def test_what_can_never_run_is_refused_in_the_words_of_slurm(slurm, request_of, 
     assert words.lower() in refused.lower()
 
 
-@pytest.mark.slurm
 def test_a_refused_submission_is_no_silence(slurm, request_of):
     script = write_script(request_of("true", shape=Shape(partition="nowhere")))
     refused = slurm.submit(script, job_variables(os.environ))
@@ -249,14 +242,12 @@ def test_a_refused_submission_is_no_silence(slurm, request_of):
     assert slurm.find(script.name, datetime.now(UTC)) is None
 
 
-@pytest.mark.slurm
 def test_what_can_run_is_not_refused_and_not_submitted(slurm, request_of):
     request = request_of("true", shape=dataclasses.replace(SHAPE, gpus=2, time_limit_s=61))
     assert slurm.test(write_script(request, slurm.nodes())) is None
     assert slurm.queue([request.name]) == []
 
 
-@pytest.mark.slurm
 def test_gpus_are_given_by_the_node_and_disjoint(cluster, slurm, request_of, tmp_path):
     shape = dataclasses.replace(SHAPE, gpus=1)
     request = request_of(
@@ -271,7 +262,6 @@ def test_gpus_are_given_by_the_node_and_disjoint(cluster, slurm, request_of, tmp
     assert given == {"n1 0", "n1 1", "n2 0", "n2 1"}
 
 
-@pytest.mark.slurm
 def test_the_variables_of_another_job_do_not_reach_slurm_or_the_job(cluster, request_of, tmp_path):
     outer = {"SLURM_MEM_PER_NODE": "1", "SBATCH_PARTITION": "nowhere", "SQUEUE_FORMAT": "%j"}
     own = os.environ | dict(cluster.variables) | outer | {"SECRET": "1", "TZ": "Asia/Tokyo"}
@@ -308,7 +298,6 @@ def test_a_backslash_in_the_directory_is_refused_in_words(request_of, tmp_path):
         write_script(request_of("true", directory=tmp_path / "a\\b"))
 
 
-@pytest.mark.slurm
 def test_lines_before_the_command_have_what_a_login_sets_up(cluster, slurm, request_of, tmp_path):
     shape = dataclasses.replace(SHAPE, setup=("shopt -q login_shell && export LOADED=yes",))
     job = submitted(slurm, request_of(f'echo "$LOADED" > {tmp_path}/said', shape=shape)).job
@@ -345,7 +334,6 @@ def test_a_controller_that_is_gone_is_silence_to_every_question(start_slurm, req
     cluster.wait_until(lambda: slurm.queue([script.name]) == [], "it answers again")
 
 
-@pytest.mark.slurm
 def test_the_real_commands_are_what_is_agreed(slurm):
     agreed: Slurm = slurm
     assert agreed.queue(["tarmac-of-nobody"]) == []

@@ -1,4 +1,4 @@
-"""Slurm does what every executor promises."""
+"""Slurm does what every executor promises; a few seconds of CPU, and so in `make test`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import pytest
 
 from tarmac.jobs import find_executor
 from tarmac.testing.executors import EXECUTOR_CHECKS, ExecutorCase
-
-pytestmark = pytest.mark.slurm
 
 # Several tasks at once are what some checks are about.
 CLUSTER = {"cpus": 8}
