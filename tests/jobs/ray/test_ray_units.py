@@ -7,11 +7,16 @@ import threading
 import pytest
 from ray_in_process import Node
 
+from tarmac.jobs import parse_job, plan_tasks
+from tarmac.jobs.executors.queueing import ChunkFiles
 from tarmac.jobs.executors.ray import worker
 from tarmac.jobs.executors.ray.connection import connect
 from tarmac.jobs.executors.ray.demand import Demand
+from tarmac.jobs.executors.ray.engine import Probe, RayEngine
 from tarmac.jobs.executors.ray.groups import Group
 from tarmac.jobs.executors.ray.units import Unit, Units
+from tarmac.jobs.executors.spool import Spool
+from tarmac.node import Element
 
 
 @pytest.fixture
@@ -168,3 +173,70 @@ def test_the_second_end_on_a_full_node_is_the_tasks_own(started):
         ray.fill("n1")
         units.settle(60)
         assert unit.ending.cause == cause
+
+
+@pytest.fixture
+def engine(started, tmp_path):
+    """Return an engine, with a chunk of three units that has been submitted to it."""
+    ray, units, gate = started(Node("n1", cpus=1), Node("n2", cpus=1))
+    run = tmp_path / "run"
+    run.mkdir()
+    files, agent, probe = ChunkFiles(run), run / "agent.pyz", Probe(run / "probe", "n")
+    agent.write_bytes(b"agent")
+    made = RayEngine(
+        connect(ray.head.address), units, files=files, agent=agent, probe=probe, spool=Spool(run)
+    )
+    text = "{name: x, command: 'true', options: {ray: {max_pending: 7}}}"
+    (task,) = plan_tasks(parse_job(text), tmp_path)
+    chunk = files.make(dict(made.shape(task)), [(0, 1), (1, 1), (2, 1)], 1)
+    elements = [
+        Element(
+            task=n, number=1, nonce="n", directory=str(run / f"{n}"), name="x", command=["true"]
+        )
+        for n in range(3)
+    ]
+    files.write(chunk, elements)
+    return made, chunk, units, gate
+
+
+def test_a_run_knows_its_cluster_by_the_heads_address(engine):
+    made, _, _, _ = engine
+    address = made.cluster().name
+    assert made.cluster().way == f"RAY_ADDRESS={address}"
+
+
+def test_only_a_cluster_that_grows_has_tasks_wait_in_its_own_queue(engine, tmp_path):
+    made, chunk, _, _ = engine
+    assert chunk.shape["max_pending"] is None
+    text = "{name: y, command: 'true', options: {ray: {autoscaling: true, max_pending: 7}}}"
+    (task,) = plan_tasks(parse_job(text), tmp_path)
+    assert made.shape(task)["max_pending"] == 7
+
+
+def test_an_engine_shows_what_its_driver_has_and_how_it_ended(engine):
+    made, chunk, units, gate = engine
+    assert made.find(chunk) is None
+    lost = made.look([chunk])
+    assert {shown.ending.cause for shown in lost.values()} == {"lost"}
+    assert made.submit(chunk, most_at_once=1, excluded=["n1"]) == made.find(chunk)
+    made.avoid(chunk, ["n2"])
+    n1, n2 = (node.id for node in connect(made.cluster().name).nodes())
+    assert [unit.excluded for unit in units.of(chunk.name)] == [(n1,), (n2,), (n2,)]
+    shown = made.look([chunk])
+    assert [one.phase for one in shown.values()] == ["waiting"] * 3
+    # What is free is known as of a moment ago.
+    reasons = {one.reason.partition(" (")[0] for one in shown.values()}
+    assert reasons == {"waits for Ray to begin it; it needs 1 CPU"}
+    assert made.endings([(chunk, 0)]) == {}
+    assert made.last_words(chunk, 0) is None
+    made.throttle(chunk, 2)
+    assert [unit.state for unit in units.of(chunk.name)] == ["sent", "sent", "here"]
+    made.cancel([(chunk, 2)])
+    gate.set()
+    units.settle(60)
+    endings = made.endings([(chunk, number) for number in range(3)])
+    assert [ending.cause for ending in endings.values()] == [None, None, "cancelled"]
+    assert [one.phase for one in made.look([chunk]).values()] == ["over"] * 3
+    # What is not asked for any more is forgotten.
+    made.look([])
+    assert units.known_chunks() == set()
