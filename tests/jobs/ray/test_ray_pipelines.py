@@ -6,12 +6,11 @@ import json
 import sys
 
 import pytest
+from ray_in_process import Node as RayNode
 
 from tarmac.formats import read_the_job
 from tarmac.hkube import Silent, prepare_pipeline, work_on_pipeline
 from tarmac.jobs import create_run
-
-pytestmark = pytest.mark.ray
 
 HEAD = {"num_cpus": 0, "num_gpus": 0}
 NODES = ({"num_cpus": 2, "node_name": "one"}, {"num_cpus": 2, "node_name": "two"})
@@ -53,10 +52,10 @@ class Told(Silent):
 
 
 @pytest.fixture
-def numbers(cluster, tmp_path):
-    """Return a function that runs a pipeline which doubles numbers and adds up."""
+def numbers_on(tmp_path):
+    """Return a function that runs a pipeline which doubles numbers and adds up, by its options."""
 
-    def run(numbers, *more, act=lambda told: None):
+    def run(options, numbers, *more, act=lambda told: None):
         for name, command in {
             "double": (sys.executable, "-c", _DOUBLE, str(tmp_path / "calls"), *more),
             "add": (sys.executable, "-c", _SUM),
@@ -71,7 +70,7 @@ def numbers(cluster, tmp_path):
         pipeline = {"name": "numbers", "nodes": nodes, "flowInput": {"numbers": numbers}}
         (tmp_path / "pipeline.json").write_text(json.dumps(pipeline))
         job = read_the_job(tmp_path / "pipeline.json", environment={}, folders=[tmp_path])
-        job = job.model_copy(update={"options": cluster.options})
+        job = job.model_copy(update={"options": options})
         prepare_pipeline(job, tmp_path, {}, executor="ray")
         told = Told(act)
         made = create_run(job, tmp_path, (), tmp_path / "runs", executor="ray")
@@ -80,14 +79,16 @@ def numbers(cluster, tmp_path):
     return run
 
 
-def test_a_pipeline_runs_on_rays_nodes(numbers, tmp_path):
-    end, told = numbers([1, 2, 3])
+@pytest.mark.ray
+def test_a_pipeline_runs_on_rays_nodes(numbers_on, cluster, tmp_path):
+    end, told = numbers_on(cluster.options, [1, 2, 3])
     assert (end.outcome, end.results[0]["result"]) == ("succeeded", 12), end.reason
     assert sorted((tmp_path / "calls").read_text().split()) == ["1", "2", "3"]
     assert {host for _, host in told.hosts} <= {"one", "two"}
 
 
-def test_a_task_whose_node_is_lost_is_done_on_another(numbers, cluster, tmp_path, monkeypatch):
+@pytest.mark.ray
+def test_a_task_whose_node_is_lost_is_done_on_another(numbers_on, cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("tarmac.hkube.clusters.host.disturbed_pause_s", lambda _: 0.1)
     killed = []
 
@@ -96,9 +97,30 @@ def test_a_task_whose_node_is_lost_is_done_on_another(numbers, cluster, tmp_path
             killed.append(told.hosts[0][1])
             cluster.kill_node(killed[0])
 
-    end, told = numbers([5], "stay", act=kill)
+    end, told = numbers_on(cluster.options, [5], "stay", act=kill)
     assert (end.outcome, end.results[0]["result"]) == ("succeeded", 10), end.reason
     (reason,) = told.again
     assert "node" in reason
     assert [name for name, _ in told.hosts] == ["double[1]", "double[1]", "add"]
     assert killed[0] not in {host for _, host in told.hosts[1:]}
+
+
+def test_a_pipeline_whose_node_is_lost_adds_up_on_another_in_this_process(
+    numbers_on, in_process, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tarmac.hkube.clusters.host.disturbed_pause_s", lambda _: 0.1)
+    ray = in_process(RayNode("one", cpus=1), RayNode("two", cpus=1))
+    killed = []
+
+    def kill(told):
+        # The first to begin stays.
+        if not killed and told.hosts and (tmp_path / "calls").exists():
+            killed.append("one")
+            ray.kill_node("one")
+
+    options = {"ray": {"address": ray.head.address}}
+    end, told = numbers_on(options, [5], "stay", act=kill)
+    assert (end.outcome, end.results[0]["result"]) == ("succeeded", 10), end.reason
+    assert told.again == ["its node was lost: gone"]
+    assert told.hosts == [("double[1]", "one"), ("double[1]", "two"), ("add", "two")]
+    assert ray.held == []
