@@ -211,8 +211,10 @@ rm -f {shlex.quote(str(job.warned))}
 trap {hold} USR1
 (trap '' USR1; {program}) &
 trap "kill -TERM $!" TERM
-# A signal ends a wait, but not what is waited for.
+# A signal ends a wait, but not what is waited for, which may end while the trap runs: then its
+# code is still to be had; 127 is that it was had already.
 while wait $!; code=$?; kill -0 $! 2>/dev/null; do :; done
+[ $code -le 128 ] || {{ wait $!; last=$?; [ $last = 127 ] || code=$last; }}
 exit $code"""
 
 
