@@ -22,8 +22,11 @@ class Outcome(NamedTuple):
     message: str = ""
 
 
-# Takes a pod that was just begun.
-Ends = Callable[[Thing], Outcome]
+# The exit code of what ends by KILL.
+_KILLED = 137
+
+# Takes a pod that runs, or that is told to end; None: it goes on, until it is looked at again.
+Ends = Callable[[Thing], Outcome | None]
 
 
 class HollowNodes:
@@ -59,6 +62,10 @@ class HollowNodes:
         }
         self._objects.create(NODE, "", node)
 
+    def lose(self, name: str) -> None:
+        """Answer no more for the pods of a node, whose power is lost."""
+        del self._ends[name]
+
     def concerns(self, change: Change) -> list[tuple[str, str]]:
         """Return the pod that changed, if it is on a hollow node."""
         pod = change.after
@@ -70,26 +77,33 @@ class HollowNodes:
         """Begin a pod, end it, or let it go."""
         with self._objects.store.changed:
             pod = self._objects.store.get(POD, *token)
-            if pod is None:
+            if pod is None or pod["spec"].get("nodeName") not in self._ends:
                 return None
-            if "deletionTimestamp" in pod["metadata"]:
+            is_deleted = "deletionTimestamp" in pod["metadata"]
+            if pod["status"]["phase"] == "Running":
+                outcome = self._ends[pod["spec"]["nodeName"]](pod)
+                if outcome is not None:
+                    self._end(pod, outcome)
+                elif is_deleted:
+                    self._end(pod, Outcome(_KILLED))
+            if is_deleted:
                 if pod["metadata"].get("deletionGracePeriodSeconds"):
                     self._objects.delete(POD, *token, grace_s=0)
             elif pod["status"]["phase"] == "Pending":
                 state = {"running": {"startedAt": now()}}
                 self._say(pod, "Running", state)
-            elif pod["status"]["phase"] == "Running":
-                outcome = self._ends[pod["spec"]["nodeName"]](pod)
-                ended = {
-                    "exitCode": outcome.code,
-                    "reason": "Error" if outcome.code else "Completed",
-                    "message": outcome.message,
-                    "startedAt": pod["status"]["startTime"],
-                    "finishedAt": now(),
-                }
-                phase = "Failed" if outcome.code else "Succeeded"
-                self._say(pod, phase, {"terminated": ended})
         return None
+
+    def _end(self, pod: Thing, outcome: Outcome) -> None:
+        ended = {
+            "exitCode": outcome.code,
+            "reason": "Error" if outcome.code else "Completed",
+            "message": outcome.message,
+            "startedAt": pod["status"]["startTime"],
+            "finishedAt": now(),
+        }
+        phase = "Failed" if outcome.code else "Succeeded"
+        self._say(pod, phase, {"terminated": ended})
 
     def _say(self, pod: Thing, phase: str, state: Thing) -> None:
         told = {

@@ -1,0 +1,406 @@
+"""Runs through the engine for Kubernetes, on nodes whose pods are no processes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import textwrap
+
+import pytest
+from emulator import JOB, POD, QUOTA, SECRET, Emulator
+from hollow_agents import HollowAgents
+
+from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs.executors.events import Waiting
+from tarmac.jobs.executors.kubernetes import KubernetesExecutor, creation, followers
+from tarmac.jobs.executors.queueing import QueueingExecutor, watch
+from tarmac.kubernetes import WAITS
+
+
+class Progress(Silent):
+    """Keeps what a run says, and acts each time that it waits."""
+
+    def __init__(self, act):
+        self.ends, self.retries, self.waits, self.act = {}, [], [], act
+
+    def told(self, event):
+        if isinstance(event, Waiting):
+            self.waits.append(event.reason)
+
+    def retrying(self, task, reason, delay_s):
+        self.retries.append(reason)
+
+    def ended(self, ended):
+        assert ended.task.name not in self.ends
+        self.ends[ended.task.name] = ended
+
+    def waited(self):
+        self.act(self)
+
+
+@pytest.fixture
+def run_job(tmp_path, monkeypatch):
+    """Return a function that takes a job's tasks to their ends on two hollow nodes."""
+    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.01)
+    monkeypatch.setattr(watch, "_LOOK_AT_ONCE_S", 0.02)
+    monkeypatch.setitem(QueueingExecutor.__init__.__kwdefaults__, "gather_s", 0.0)
+    run = tmp_path / "run"
+    (run / "tasks").mkdir(parents=True)
+    with (
+        Emulator(tmp_path / "cluster", nodes=0) as cluster,
+        HollowAgents(cluster, nodes=("n1", "n2")) as agents,
+    ):
+
+        def take(
+            job,
+            program=lambda _: 0,
+            act=lambda _: None,
+            *,
+            stop=lambda: False,
+            concurrency=None,
+            **options,
+        ):
+            agents.program = program
+            options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim"} | options
+            parsed = parse_job(textwrap.dedent(job))
+            parsed = parsed.model_copy(update={"options": {"kubernetes": options}})
+            tasks = [*plan_tasks(parsed, tmp_path)]
+            site = Site(
+                tasks=tasks,
+                run=run,
+                base=tmp_path,
+                shared=run / "shared",
+                concurrency=concurrency,
+            )
+            progress = Progress(act)
+            with contextlib.closing(KubernetesExecutor(site)) as executor:
+                run_tasks(tasks, run, executor, progress, stop=stop)
+            return progress
+
+        take.run, take.cluster, take.agents = run, cluster, agents
+        yield take
+        assert not cluster.control.failures
+
+
+def printed(run_job, stream="stdout"):
+    return [path.read_text() for path in sorted(run_job.run.glob(f"tasks/*/{stream}"))]
+
+
+def test_what_pods_print_and_how_they_end_comes_back_in_few_requests(run_job):
+    def program(agent):
+        agent.print(f"out {agent.element.task}")
+        agent.print("err", "stderr")
+        return 3 * (agent.element.task == 1)
+
+    progress = run_job("{name: x, command: 'true', sweep: {repeat: 4}}", program)
+    ends = {end.task.index: (end.outcome, end.exit_code) for end in progress.ends.values()}
+    assert ends == {number: ("succeeded", 0) for number in (0, 2, 3)} | {1: ("failed", 3)}
+    assert printed(run_job) == [f"out {number}\n" for number in range(4)]
+    assert printed(run_job, "stderr") == ["err\n"] * 4
+    cluster = run_job.cluster
+    assert cluster.requests.count("GET", "pods/log") <= 4
+    assert cluster.requests.count("DELETE", "pods") <= 4
+    assert cluster.requests.count("GET", "pods") == 0
+    assert not cluster.store.list(JOB, cluster.namespace)
+
+
+def once(is_time, do):
+    """Return what acts once, when it is time."""
+    has_acted = []
+
+    def act(progress):
+        if not has_acted and is_time(progress):
+            has_acted.append(True)
+            do()
+
+    return act
+
+
+def goes_on(agent):
+    """Print a line, and run on in the first pod; end well in the next one."""
+    agent.print("at work")
+    return 0 if agent.element.number > 1 else None
+
+
+def goes_on_to_its_end(agent):
+    """Print a line, and end well."""
+    agent.print("at work")
+    return 0
+
+
+def delete_jobs(cluster, kind=JOB):
+    for job in cluster.store.list(kind, cluster.namespace):
+        cluster.delete(kind, job["metadata"]["name"], propagation="Background")
+
+
+def record_of(run_job, number=1):
+    (path,) = run_job.run.glob(f"tasks/*/attempt-{number}.json")
+    return json.loads(path.read_text())
+
+
+def test_an_evicted_pod_is_begun_again_and_spends_no_retry(run_job):
+    agents = run_job.agents
+
+    def program(agent):
+        agent.print("at work")
+        return 0 if len(agents.begun) > 1 else None
+
+    act = once(lambda _: printed(run_job), lambda: run_job.cluster.evict(agents.begun[0].pod))
+    progress = run_job("{name: x, command: 'true'}", program, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.attempts, progress.retries) == ("succeeded", 1, [])
+    assert printed(run_job) == ["at work\nat work\n"]
+    record = record_of(run_job)
+    assert (record["outcome"], record["host"]) == ("succeeded", "n1")
+
+
+def test_a_pod_that_somebody_deletes_spends_no_retry(run_job):
+    agents, cluster = run_job.agents, run_job.cluster
+    act = once(lambda _: printed(run_job), lambda: cluster.delete(POD, agents.begun[0].pod))
+    progress = run_job("{name: x, command: 'true'}", goes_on, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.attempts, len(progress.retries)) == ("succeeded", 2, 1)
+    assert printed(run_job) == ["at work\nat work\n"]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_job_that_somebody_deletes_ends_its_task_with_its_last_words(run_job, is_seen):
+    agents, cluster = run_job.agents, run_job.cluster
+
+    def delete():
+        delete_jobs(cluster)
+        cluster.faults.clear()
+
+    if not is_seen:
+        cluster.faults.freeze_watches()
+    act = once(lambda _: agents.running and (printed(run_job) or not is_seen), delete)
+    progress = run_job("{name: x, command: 'true'}", goes_on, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.cause, progress.retries) == ("failed", "cancelled", [])
+    assert "deleted" in end.reason
+    if is_seen:
+        record = record_of(run_job)
+        assert (record["state"], record["outcome"]) == ("ended", "interrupted")
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_pod_that_is_gone_before_any_watch_shows_its_end(run_job, is_lost):
+    """It is heard where its log has said it; else another attempt follows."""
+    agents, cluster, frozen = run_job.agents, run_job.cluster, []
+
+    def act(_):
+        jobs = cluster.store.list(JOB, cluster.namespace)
+        if printed(run_job) == ["at work\n"] and not frozen:
+            frozen.append(True)
+            cluster.faults.freeze_watches()
+            agents.end(agents.begun[0], int(is_lost), has_record=not is_lost)
+        for pod in cluster.pods() if cluster.faults.is_frozen else ():
+            if pod["status"]["phase"] in ("Succeeded", "Failed"):
+                cluster.delete(POD, pod["metadata"]["name"], grace_s=0)
+        key = "failedIndexes" if is_lost else "completedIndexes"
+        if cluster.faults.is_frozen and not cluster.pods() and jobs[0]["status"].get(key):
+            cluster.faults.clear()
+
+    progress = run_job("{name: x, command: 'true'}", goes_on, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.exit_code, end.attempts) == ("succeeded", 0, 1 + is_lost)
+    assert len(progress.retries) == is_lost
+
+
+def test_a_task_of_a_node_that_is_lost_begins_again_and_spends_no_retry(run_job, monkeypatch):
+    monkeypatch.setattr("tarmac.kubernetes.pods.LOST_NODE_S", 0.0)
+    agents, cluster = run_job.agents, run_job.cluster
+
+    def kill():
+        cluster.hollow.lose("n1")
+        cluster.nodes.kill("n1")
+
+    progress = run_job("{name: x, command: 'true'}", goes_on, once(lambda _: agents.running, kill))
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.attempts, len(progress.retries)) == ("succeeded", 2, 1)
+    assert [agent.host for agent in agents.begun] == ["n1", "n2"]
+
+
+def test_an_image_that_never_comes_fails_its_task(run_job, monkeypatch):
+    monkeypatch.setitem(WAITS, "ErrImagePull", WAITS["ErrImagePull"]._replace(limit_s=0.0))
+    cluster = run_job.cluster
+
+    def pull(_):
+        waiting = {"reason": "ErrImagePull", "message": "manifest unknown"}
+        container = {"name": "task", "image": "i", "imageID": "", "state": {"waiting": waiting}}
+        for pod in cluster.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                cluster.objects.set_status(POD, pod, pod["status"] | {"phase": "Failed"})
+                cluster.delete(POD, pod["metadata"]["name"], grace_s=0)
+            elif "containerStatuses" not in pod["status"]:
+                status = pod["status"] | {"containerStatuses": [container]}
+                cluster.objects.set_status(POD, pod, status)
+
+    for node in ("n1", "n2"):
+        cluster.hollow.lose(node)
+    progress = run_job("{name: x, command: 'true'}", act=pull)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.cause) == ("failed", "start")
+    assert "its image cannot be pulled" in end.reason
+    assert "manifest unknown" in end.reason
+
+
+def test_a_task_without_room_says_so_and_ends_at_its_pending_limit(run_job):
+    job = "{name: x, command: 'true', resources: {cpus: 2000}}"
+    progress = run_job(job, pending_limit="1s")
+    (end,) = progress.ends.values()
+    assert end.outcome == "failed"
+    assert any("Insufficient cpu" in reason for reason in progress.waits)
+    assert not run_job.cluster.store.list(JOB, run_job.cluster.namespace)
+
+
+def test_what_is_stopped_says_its_last_words_and_leaves_no_pod(run_job):
+    agents = run_job.agents
+    progress = run_job(
+        "{name: x, command: 'true', sweep: {repeat: 2}}",
+        goes_on,
+        stop=lambda: len(printed(run_job)) == 2,
+    )
+    assert len(agents.begun) == 2
+    assert not progress.retries
+    assert {agent.outcome.code for agent in agents.begun} == {143}
+    record = json.loads(next(run_job.run.glob("tasks/*/attempt-1.json")).read_text())
+    assert (record["outcome"], record["exit_code"]) == ("interrupted", -15)
+    assert not run_job.cluster.pods()
+    assert not run_job.cluster.store.list(JOB, run_job.cluster.namespace)
+
+
+def test_no_more_tasks_run_at_once_than_are_wanted(run_job):
+    agents, most = run_job.agents, []
+
+    def program(agent):
+        most.append(len(agents.running))
+
+    def act(_):
+        for agent in agents.running:
+            agents.end(agent)
+
+    progress = run_job(
+        "{name: x, command: 'true', sweep: {repeat: 5}}", program, act, concurrency=2
+    )
+    assert [end.outcome for end in progress.ends.values()] == ["succeeded"] * 5
+    assert max(most) == 2
+
+
+# Each is what a server does of its own, at the moment that it hurts most.
+TROUBLES = {
+    "watches that are cut": lambda c: c.faults.cut_watches(),
+    "a version that is too old": lambda c: (c.compact(), c.faults.cut_watches()),
+    "watches that are too many": lambda c: (
+        c.faults.answer(429, 1, verb="watch", retry_after_s=0),
+        c.faults.cut_watches(),
+    ),
+    "a token that is renewed": lambda c: (c.rotate_token(), c.faults.cut_watches()),
+    "a list that is dropped": lambda c: (
+        c.compact(),
+        c.faults.drop(1, verb="list", resource="pods"),
+        c.faults.cut_watches(),
+    ),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_server_in_trouble_ends_no_task(run_job, trouble):
+    agents = run_job.agents
+
+    def act(_):
+        if agents.running and printed(run_job):
+            TROUBLES[trouble](run_job.cluster)
+            agents.running[0].print("twice")
+            agents.end(agents.running[0])
+
+    progress = run_job("{name: x, command: 'true'}", goes_on, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1)
+    assert printed(run_job) == ["at work\ntwice\n"]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_log_that_is_not_to_be_had_is_asked_for_again(run_job, monkeypatch, is_over):
+    monkeypatch.setattr(followers, "_PAUSE_S", 0.01)
+    run_job.cluster.faults.answer(404, 2, resource="pods/log")
+    agents = run_job.agents
+    act = once(lambda _: printed(run_job), lambda: agents.end(agents.begun[0]))
+    program = goes_on_to_its_end if is_over else goes_on
+    (end,) = run_job("{name: x, command: 'true'}", program, act).ends.values()
+    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1)
+    assert printed(run_job) == ["at work\n"]
+    assert run_job.cluster.faults.num_taken == 2
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda faults: faults.answer(429, 1, verb="create", resource="jobs", retry_after_s=0),
+        lambda faults: faults.drop(1, verb="create", resource="jobs", is_done=True),
+        lambda faults: faults.drop(1, verb="create", resource="jobs", is_done=False),
+        lambda faults: faults.drop(1, verb="create", resource="configmaps", is_done=True),
+        lambda faults: faults.drop(1, verb="patch", resource="jobs", is_done=True),
+    ],
+    ids=["busy", "made without an answer", "lost", "read without an answer", "started likewise"],
+)
+def test_an_ambiguous_answer_makes_no_second_job(run_job, fault):
+    fault(run_job.cluster.faults)
+    (end,) = run_job("{name: x, command: 'true'}", goes_on_to_its_end).ends.values()
+    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1)
+    assert printed(run_job) == ["at work\n"]
+    assert len(run_job.agents.begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "words"),
+    [
+        ("create", "jobs", "Kubernetes refuses it: no such thing here"),
+        ("create", "configmaps", "Kubernetes refuses its ConfigMap: no such thing here"),
+        ("patch", "jobs", "Kubernetes does not let it start: no such thing here"),
+    ],
+)
+def test_what_a_cluster_refuses_fails_its_task_in_the_clusters_words(
+    run_job, verb, resource, words
+):
+    message = "no such thing here"
+    run_job.cluster.faults.answer(403, 1, verb=verb, resource=resource, message=message)
+    (end,) = run_job("{name: x, command: 'true'}").ends.values()
+    assert (end.outcome, end.cause) == ("failed", "start")
+    assert words in end.reason
+    assert not run_job.agents.begun
+    if resource == "configmaps":
+        assert not run_job.cluster.store.list(JOB, run_job.cluster.namespace)
+
+
+def test_a_quota_that_allows_no_pod_is_told_and_waited_for(run_job, monkeypatch):
+    monkeypatch.setattr(creation, "_FIRST_S", 0.0)
+    cluster = run_job.cluster
+    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "0"}}}
+    cluster.objects.create(QUOTA, cluster.namespace, quota)
+    act = once(
+        lambda progress: any("quota team" in reason for reason in progress.waits),
+        lambda: cluster.delete(QUOTA, "team"),
+    )
+    progress = run_job("{name: x, command: 'true'}", act=act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.reason) == ("succeeded", "")
+    never = "quota team never lets it start: 0 is all there is of pods, and 1 is asked"
+    assert any(never in reason for reason in progress.waits)
+
+
+def test_secrets_are_in_a_secret_of_their_own_and_in_no_file_of_the_run(run_job, monkeypatch):
+    monkeypatch.setenv("VAULT", "pssst-17")
+    values = []
+
+    def program(_):
+        (secret,) = run_job.cluster.store.list(SECRET, run_job.cluster.namespace)
+        values.append(base64.b64decode(secret["data"]["A"]))
+        return 0
+
+    job = "{name: x, command: 'true', secrets: {A: {env: VAULT}}}"
+    (end,) = run_job(job, program).ends.values()
+    assert (end.outcome, end.reason, values) == ("succeeded", "", [b"pssst-17"])
+    texts = [path.read_bytes() for path in run_job.run.rglob("*") if path.is_file()]
+    assert not [text for text in texts if b"pssst-1" in text]
