@@ -32,6 +32,7 @@ class Agent:
         rank: Of its node, where several do the attempt.
         host: Its node.
         outcome: How its pod ends; None while it runs.
+        heeds_term: Whether it ends when it is told to, rather than takes its grace.
     """
 
     def __init__(self, pod: dict[str, Any], element: Element) -> None:
@@ -40,6 +41,7 @@ class Agent:
         self.element = element
         self.rank = int(pod["metadata"]["annotations"][_INDEX]) if element.nodes > 1 else 0
         self.outcome: Outcome | None = None
+        self.heeds_term = True
         self._log = b""
         self._changed = threading.Condition()
 
@@ -47,12 +49,15 @@ class Agent:
         """Print a line."""
         self._say(STREAMS[stream] + b" " + line.encode() + b"\n")
 
-    def end(self, code: int = 0, *, has_record: bool = True, **record: Any) -> None:
+    def end(
+        self, code: int = 0, *, has_record: bool = True, killed_for: str = "", **record: Any
+    ) -> None:
         """End the program with an exit code.
 
         Args:
             code: The program's exit code, and the pod's.
             has_record: Whether the agent says how it ended, rather than is killed with it.
+            killed_for: Kubernetes' reason where it is not the program's: OOMKilled.
             record: What the record has beside that.
         """
         if has_record and self.rank == 0:
@@ -62,7 +67,7 @@ class Agent:
             made = AttemptRecord(self.element.nonce, "ended", **ended)
             self._say(RECORD + b" " + made.to_bytes())
         with self._changed:
-            self.outcome = Outcome(code)
+            self.outcome = Outcome(code, reason=killed_for)
             self._changed.notify_all()
 
     def terminate(self) -> None:
@@ -75,7 +80,8 @@ class Agent:
         sent = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: len(self._log) > sent or self.outcome is not None)
+                while len(self._log) == sent and self.outcome is None:
+                    self._changed.wait()
                 piece = self._log[sent:]
             if not piece:
                 return
@@ -150,6 +156,11 @@ class HollowAgents:
         agent.end(code, **how)
         self._cluster.control.look_again(HollowNodes, (self._cluster.namespace, agent.pod))
 
+    def let_go(self, agent: Agent) -> None:
+        """Have one heed that it was told to end."""
+        agent.heeds_term = True
+        self._cluster.control.look_again(HollowNodes, (self._cluster.namespace, agent.pod))
+
     def __enter__(self) -> HollowAgents:
         return self
 
@@ -170,7 +181,8 @@ class HollowAgents:
             code = self.program(agent)
             if code is not None and agent.outcome is None:
                 agent.end(code)
-        if agent.outcome is None and "deletionTimestamp" in pod["metadata"]:
+        is_told = "deletionTimestamp" in pod["metadata"]
+        if is_told and agent.outcome is None and agent.heeds_term:
             agent.terminate()
         return agent.outcome
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import random
 import textwrap
 
 import pytest
 from emulator import JOB, POD, QUOTA, SECRET, Emulator
+from emulator.kinds import BY_PLURAL, JOBSET, Kind
 from hollow_agents import HollowAgents
 
-from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks, scheduler
 from tarmac.jobs.executors.events import Waiting
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor, creation, followers
+from tarmac.jobs.executors.kubernetes import KubernetesExecutor, admission, creation, followers
+from tarmac.jobs.executors.kubernetes.engine import KubernetesEngine
 from tarmac.jobs.executors.queueing import QueueingExecutor, watch
-from tarmac.kubernetes import WAITS
+from tarmac.kubernetes import WAITS, Silence
+from tarmac.testing.executors.case import ExecutorCase, Watch
+from waiting import wait_until
 
 
 class Progress(Silent):
@@ -47,6 +52,18 @@ def run_job(tmp_path, monkeypatch):
     monkeypatch.setitem(QueueingExecutor.__init__.__kwdefaults__, "gather_s", 0.0)
     run = tmp_path / "run"
     (run / "tasks").mkdir(parents=True)
+    has_seen = []
+
+    def look(engine, chunks):
+        pods = engine._pods.look()
+        is_told = not isinstance(pods, Silence) and any(pod.told for pod in pods.values())
+        shown = looks(engine, chunks)
+        if is_told:
+            has_seen.append(True)
+        return shown
+
+    looks = KubernetesEngine.look
+    monkeypatch.setattr(KubernetesEngine, "look", look)
     with (
         Emulator(tmp_path / "cluster", nodes=0) as cluster,
         HollowAgents(cluster, nodes=("n1", "n2")) as agents,
@@ -78,7 +95,24 @@ def run_job(tmp_path, monkeypatch):
                 run_tasks(tasks, run, executor, progress, stop=stop)
             return progress
 
-        take.run, take.cluster, take.agents = run, cluster, agents
+        def evict(is_time, which=lambda _: True):
+            """Return what evicts a pod once it is time, and lets it go once that is seen."""
+
+            def begin():
+                agent = next(filter(which, agents.running))
+                agent.heeds_term = False
+                cluster.evict(agent.pod)
+
+            def act(progress):
+                first(progress)
+                for agent in agents.running if has_seen else ():
+                    if not agent.heeds_term:
+                        agents.let_go(agent)
+
+            first = once(is_time, begin)
+            return act
+
+        take.run, take.cluster, take.agents, take.evict = run, cluster, agents, evict
         yield take
         assert not cluster.control.failures
 
@@ -95,7 +129,7 @@ def test_what_pods_print_and_how_they_end_comes_back_in_few_requests(run_job):
 
     progress = run_job("{name: x, command: 'true', sweep: {repeat: 4}}", program)
     ends = {end.task.index: (end.outcome, end.exit_code) for end in progress.ends.values()}
-    assert ends == {number: ("succeeded", 0) for number in (0, 2, 3)} | {1: ("failed", 3)}
+    assert ends == dict.fromkeys((0, 2, 3), ("succeeded", 0)) | {1: ("failed", 3)}
     assert printed(run_job) == [f"out {number}\n" for number in range(4)]
     assert printed(run_job, "stderr") == ["err\n"] * 4
     cluster = run_job.cluster
@@ -146,13 +180,13 @@ def test_an_evicted_pod_is_begun_again_and_spends_no_retry(run_job):
         agent.print("at work")
         return 0 if len(agents.begun) > 1 else None
 
-    act = once(lambda _: printed(run_job), lambda: run_job.cluster.evict(agents.begun[0].pod))
+    act = run_job.evict(lambda _: printed(run_job))
     progress = run_job("{name: x, command: 'true'}", program, act)
     (end,) = progress.ends.values()
     assert (end.outcome, end.attempts, progress.retries) == ("succeeded", 1, [])
     assert printed(run_job) == ["at work\nat work\n"]
     record = record_of(run_job)
-    assert (record["outcome"], record["host"]) == ("succeeded", "n1")
+    assert (record["restart"], record["outcome"], record["host"]) == (1, "succeeded", "n1")
 
 
 def test_a_pod_that_somebody_deletes_spends_no_retry(run_job):
@@ -404,3 +438,207 @@ def test_secrets_are_in_a_secret_of_their_own_and_in_no_file_of_the_run(run_job,
     assert (end.outcome, end.reason, values) == ("succeeded", "", [b"pssst-17"])
     texts = [path.read_bytes() for path in run_job.run.rglob("*") if path.is_file()]
     assert not [text for text in texts if b"pssst-1" in text]
+
+
+ON_TWO = "{name: x, command: 'true', resources: {nodes: 2, cpus: 1}}"
+
+
+@pytest.fixture(params=[False, True], ids=["as a Job", "as a JobSet"])
+def on_two(run_job, request):
+    """Return `run_job` for an attempt on two nodes; `kind` is what the engine makes."""
+
+    def take(program, act=lambda _: None, **options):
+        return run_job(ON_TWO, program, act, jobset=request.param, **options)
+
+    take.kind = JOBSET if request.param else JOB
+    return take
+
+
+def both(agent):
+    """Print a line on both nodes, and go on in the first attempt."""
+    agent.print(f"at work on {agent.rank}")
+    return 0 if agent.element.number > 1 else None
+
+
+def have_printed(run_job, line="at work"):
+    """Whether both nodes' lines are here."""
+    return len([text for text in printed(run_job, "stdout*") if line in text]) == 2
+
+
+def test_pods_that_do_an_attempt_together_end_together_with_their_own_logs(on_two, run_job):
+    agents, cluster = run_job.agents, run_job.cluster
+
+    def act(_):
+        if have_printed(run_job):
+            for agent in agents.running:
+                agents.end(agent)
+
+    (end,) = on_two(both, act).ends.values()
+    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1)
+    assert printed(run_job, "stdout*") == ["at work on 0\n", "at work on 1\n"]
+    record = record_of(run_job)
+    assert (record["state"], record["outcome"]) == ("ended", "succeeded")
+    assert sorted(agent.host for agent in agents.begun) == ["n1", "n2"]
+    assert not cluster.store.list(on_two.kind, cluster.namespace)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_evicted_pod_ends_the_attempt_on_both_nodes_and_spends_no_retry(on_two, run_job, rank):
+    act = run_job.evict(lambda _: have_printed(run_job), lambda agent: agent.rank == rank)
+    progress = on_two(both, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.attempts, len(progress.retries)) == ("succeeded", 2, 1)
+    assert f"node {rank}: it was evicted" in progress.retries[0]
+
+
+def test_a_job_of_two_nodes_that_somebody_deletes_is_cancelled(on_two, run_job):
+    cluster = run_job.cluster
+    act = once(lambda _: have_printed(run_job), lambda: delete_jobs(cluster, on_two.kind))
+    progress = on_two(both, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.cause, end.attempts) == ("failed", "cancelled", 1)
+    assert not progress.retries
+
+
+def test_an_agent_that_was_killed_for_its_memory_is_not_heard_of_on_the_other_node(on_two, run_job):
+    """Kubernetes' word goes before the one of the first node, which knows of a loss alone."""
+
+    def act(_):
+        if have_printed(run_job) and len(run_job.agents.running) == 2:
+            for agent in sorted(run_job.agents.running, key=lambda it: -it.rank):
+                is_first = agent.rank == 0
+                outcome = {} if is_first else {"killed_for": "OOMKilled"}
+                lost = {"cause": "lost", "reason": "node 1 does not answer"}
+                run_job.agents.end(agent, 1 if is_first else 137, **lost, **outcome)
+
+    progress = on_two(both, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.cause) == ("failed", "memory")
+    assert "node 1:" in end.reason
+
+
+def test_a_queue_admits_both_pods_at_once_and_may_take_their_room_back(on_two, run_job):
+    kueue, cluster = run_job.cluster.kueue, run_job.cluster
+    kueue.is_open = True
+
+    def take_back():
+        (job,) = cluster.store.list(on_two.kind, cluster.namespace)
+        kueue.evict(job["metadata"]["name"])
+
+    progress = on_two(both, once(lambda _: have_printed(run_job), take_back), queue="team-a")
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.attempts) == ("succeeded", 2)
+    assert progress.retries == ["the queue team-a has taken its room back"]
+
+
+def test_a_job_of_a_queue_waits_with_words_is_evicted_and_begins_again(run_job):
+    agents, cluster, steps = run_job.agents, run_job.cluster, []
+
+    def program(agent):
+        agent.print("at work")
+        return 0 if len(agents.begun) > 1 else None
+
+    def act(progress):
+        names = [it["metadata"]["name"] for it in cluster.store.list(JOB, cluster.namespace)]
+        if not steps and progress.waits:
+            steps.append("admitted")
+            assert not agents.begun
+            cluster.kueue.admit(names[0])
+        elif len(steps) == 1 and printed(run_job):
+            steps.append("evicted")
+            cluster.kueue.evict(names[0])
+        elif len(steps) == 2 and not cluster.pods():
+            steps.append("admitted again")
+            cluster.kueue.admit(names[0])
+
+    progress = run_job("{name: x, command: 'true'}", program, act, queue="team")
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.reason, progress.retries) == ("succeeded", "", [])
+    assert progress.waits[0] == "waits in the queue team"
+    assert printed(run_job) == ["at work\nat work\n"]
+
+
+@pytest.mark.parametrize("may_list", [True, False])
+def test_why_a_queue_holds_a_job_is_said_in_kueues_words(run_job, monkeypatch, may_list):
+    monkeypatch.setattr(admission, "_FIRST_S", 0.0)
+    workloads = Kind("Workload", "workloads", "kueue.x-k8s.io", "v1beta1")
+    monkeypatch.setitem(BY_PLURAL, ("kueue.x-k8s.io", "workloads"), workloads)
+    cluster, looks = run_job.cluster, []
+    if not may_list:
+        cluster.access.deny("list", "workloads", "kueue.x-k8s.io")
+    why = f"no quota{'!' * 400}"
+
+    def act(progress):
+        jobs = cluster.store.list(JOB, cluster.namespace)
+        if jobs and not cluster.store.list(workloads):
+            owner = {key: jobs[0]["metadata"][key] for key in ("name", "uid")}
+            owners = [owner | {"apiVersion": "batch/v1", "kind": "Job"}]
+            about = {"name": "w", "namespace": cluster.namespace, "uid": "7"}
+            reason = {"type": "QuotaReserved", "status": "False", "message": why}
+            thing = {"metadata": about | {"ownerReferences": owners}}
+            cluster.store.put(workloads, thing | {"status": {"conditions": [reason]}})
+        looks.append(bool(progress.waits))
+        has_said = any("no quota" in reason for reason in progress.waits)
+        if jobs and (has_said if may_list else sum(looks) > 3):
+            cluster.kueue.admit(jobs[0]["metadata"]["name"])
+
+    progress = run_job("{name: x, command: 'true'}", act=act, queue="team")
+    (end,) = progress.ends.values()
+    assert end.outcome == "succeeded"
+    words = {reason for reason in progress.waits if "queue" in reason}
+    if may_list:
+        assert f"waits in the queue team: {why[:299]}…" in words
+    else:
+        assert words == {"waits in the queue team"}
+        assert cluster.requests.count("list", "workloads") == 1
+
+
+def test_tasks_that_are_too_much_for_one_job_go_as_several(run_job):
+    large = base64.b64encode(random.Random(0).randbytes(75_000)).decode()
+    job = {"name": "x", "command": "true", "env": {"LARGE": large}, "sweep": {"repeat": 8}}
+    names = []
+
+    def program(agent):
+        names.append(agent.pod.rpartition("-")[0].rpartition("-")[0])
+        return len(agent.element.variables["LARGE"]) - len(large)
+
+    progress = run_job(json.dumps(job), program)
+    assert [end.outcome for end in progress.ends.values()] == ["succeeded"] * 8
+    assert len(names) == 8
+    assert len({*names}) > 1
+
+
+def test_a_task_that_is_too_much_alone_fails_with_what_to_do(run_job):
+    large = base64.b64encode(random.Random(0).randbytes(75_000)).decode()
+    env = {f"LARGE{number}": large for number in range(8)}
+    (end,) = run_job(json.dumps({"name": "x", "command": "true", "env": env})).ends.values()
+    assert (end.outcome, end.cause) == ("failed", "start")
+    assert "a ConfigMap takes 1 MiB" in end.reason
+    assert "options.kubernetes.volume" in end.reason
+    assert not run_job.agents.begun
+
+
+def test_a_second_executor_takes_over_what_has_ended_and_what_runs(run_job, tmp_path):
+    agents, cluster = run_job.agents, run_job.cluster
+    agents.program = lambda agent: 3 if agent.element.task == 0 else agent.print("at work")
+    options = {"kubeconfig": str(cluster.kubeconfig), "image": "i"}
+    case = ExecutorCase(find_executor("kubernetes"), tmp_path, options={"kubernetes": options})
+    tasks = case.tasks("{name: x, command: 'true', sweep: {repeat: 2}}")
+    attempts = [case.attempt(task) for task in tasks]
+    with case.opened(tasks) as first:
+        first.attach(lambda *_: None)
+        watch = Watch(first)
+        watch.start(attempts)
+        wait_until(lambda: watch.hear(0.02) or watch.ends, "the end of the first task")
+        first.detach()
+    # It ends while nobody looks.
+    agents.end(agents.running[0], 4)
+    with case.opened(tasks) as second:
+        watch = Watch(second)
+        there = watch.attach(attempts)
+        ends = watch.finish([event.attempt for event in there])
+    codes = {end.attempt.task.index: end.exit_code for end in ends.values()}
+    assert codes[1] == 4
+    assert set(codes.values()) <= {3, 4}
+    assert (attempts[1].directory / "stdout").read_text() == "at work\n"
+    assert len(agents.begun) == 2

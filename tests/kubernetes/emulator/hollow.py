@@ -16,14 +16,13 @@ class Outcome(NamedTuple):
     Attributes:
         code: Its exit code.
         message: What it leaves in its termination log.
+        reason: Why it ended, where that is not its own program: OOMKilled.
     """
 
     code: int = 0
     message: str = ""
+    reason: str = ""
 
-
-# The exit code of what ends by KILL.
-_KILLED = 137
 
 # Takes a pod that runs, or that is told to end; None: it goes on, until it is looked at again.
 Ends = Callable[[Thing], Outcome | None]
@@ -82,10 +81,9 @@ class HollowNodes:
             is_deleted = "deletionTimestamp" in pod["metadata"]
             if pod["status"]["phase"] == "Running":
                 outcome = self._ends[pod["spec"]["nodeName"]](pod)
-                if outcome is not None:
-                    self._end(pod, outcome)
-                elif is_deleted:
-                    self._end(pod, Outcome(_KILLED))
+                if outcome is None:
+                    return None
+                self._end(pod, outcome)
             if is_deleted:
                 if pod["metadata"].get("deletionGracePeriodSeconds"):
                     self._objects.delete(POD, *token, grace_s=0)
@@ -97,7 +95,7 @@ class HollowNodes:
     def _end(self, pod: Thing, outcome: Outcome) -> None:
         ended = {
             "exitCode": outcome.code,
-            "reason": "Error" if outcome.code else "Completed",
+            "reason": outcome.reason or ("Error" if outcome.code else "Completed"),
             "message": outcome.message,
             "startedAt": pod["status"]["startTime"],
             "finishedAt": now(),
