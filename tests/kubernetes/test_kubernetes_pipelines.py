@@ -17,8 +17,6 @@ from tarmac.jobs import create_run
 from tarmac.jobs.executors.queueing import Patience
 from waiting import wait_until
 
-pytestmark = pytest.mark.kubernetes
-
 WITHIN_S = 120.0
 
 # Notes that it was called, waits for a gate where the test has one, and doubles its first input.
@@ -163,6 +161,7 @@ def wait_for(is_so, what: str):
     return wait_until(is_so, what, seconds=WITHIN_S)
 
 
+@pytest.mark.kubernetes
 def test_a_pipeline_runs_in_pods(numbers):
     done = numbers.command(*RUN, "--result", "result.json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -171,6 +170,7 @@ def test_a_pipeline_runs_in_pods(numbers):
     assert not numbers.cluster.pods()
 
 
+@pytest.mark.kubernetes
 def test_a_pod_is_the_container_of_an_algorithm_that_has_an_image(numbers):
     image = {"image": "registry.example/own:1"}
     program = sys.executable, "-c", _DOUBLE, str(numbers.shared)
@@ -234,6 +234,7 @@ def test_a_pod_that_is_evicted_is_followed_by_another_and_spends_no_retry(number
     assert "evicted" in reason
 
 
+@pytest.mark.kubernetes
 def test_a_task_whose_node_is_lost_is_done_on_another(numbers, monkeypatch):
     monkeypatch.setattr("tarmac.kubernetes.pods.LOST_NODE_S", 0.5)
     hasty = Patience(record_s=2.0, success_s=5.0)
@@ -267,6 +268,7 @@ def test_a_killed_runner_is_followed_by_one_that_does_nothing_twice(numbers):
     assert numbers.calls == {"1": 1, "2": 1, "3": 1}
 
 
+@pytest.mark.kubernetes
 def test_a_submitted_pipelines_runner_is_a_pod_and_its_secrets_are_the_clusters(numbers):
     numbers.cluster.create_secret("store", key="hunter2hunter2")
     double = definition("double", sys.executable, "-c", _DOUBLE, str(numbers.shared))
