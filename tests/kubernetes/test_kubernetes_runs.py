@@ -71,7 +71,6 @@ def run_job(cluster, tmp_path, monkeypatch):
     return take
 
 
-@pytest.mark.kubernetes
 def test_what_a_task_prints_and_how_it_ends_comes_back(run_job):
     progress = run_job(
         "{name: x, command: 'echo out; echo err >&2; printf rest; exit 3', timeout: 60}"
