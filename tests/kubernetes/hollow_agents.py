@@ -1,7 +1,8 @@
 """Agents without a process: what the pods of a hollow node print, and how they end, tests decide.
 
 Each reads its attempt in its pod's ConfigMap, as the agent in a pod does, and says it in that
-one's form. So a run goes all the way through the engine in milliseconds.
+one's form. Where a volume has the run, it reads and writes the run's files. So a run goes all the
+way through the engine in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,12 +13,21 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from emulator import CONFIG_MAP, Emulator, Outcome
 from emulator.hollow import HollowNodes
 
-from tarmac.node import RECORD, STREAMS, AttemptRecord, Element
+from tarmac.node import (
+    RECORD,
+    STREAMS,
+    AttemptRecord,
+    Chunk,
+    Element,
+    attempt_file,
+    log_file,
+)
 
 _TERMINATED = 143
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -32,21 +42,29 @@ class Agent:
         rank: Of its node, where several do the attempt.
         host: Its node.
         outcome: How its pod ends; None while it runs.
+        may_close_log: Is set where its log may end with it.
         heeds_term: Whether it ends when it is told to, rather than takes its grace.
     """
 
-    def __init__(self, pod: dict[str, Any], element: Element) -> None:
+    def __init__(self, pod: dict[str, Any], element: Element, *, has_volume: bool) -> None:
         self.pod: str = pod["metadata"]["name"]
         self.host: str = pod["spec"]["nodeName"]
         self.element = element
         self.rank = int(pod["metadata"]["annotations"][_INDEX]) if element.nodes > 1 else 0
         self.outcome: Outcome | None = None
         self.heeds_term = True
+        self.may_close_log = threading.Event()
+        self.may_close_log.set()
+        self._has_volume = has_volume
         self._log = b""
         self._changed = threading.Condition()
 
     def print(self, line: str, stream: str = "stdout") -> None:
         """Print a line."""
+        if self._has_volume:
+            with log_file(self.element.directory, stream, self.rank).open("ab") as file:
+                file.write(line.encode() + b"\n")
+            return
         self._say(STREAMS[stream] + b" " + line.encode() + b"\n")
 
     def end(
@@ -65,7 +83,11 @@ class Agent:
             outcome = "failed" if code else "succeeded"
             ended = {"outcome": outcome, "exit_code": code, "host": self.host} | failed | record
             made = AttemptRecord(self.element.nonce, "ended", **ended)
-            self._say(RECORD + b" " + made.to_bytes())
+            if self._has_volume:
+                path = attempt_file(Path(self.element.directory), self.element.number)
+                path.write_bytes(made.to_bytes())
+            else:
+                self._say(RECORD + b" " + made.to_bytes())
         with self._changed:
             self.outcome = Outcome(code, reason=killed_for)
             self._changed.notify_all()
@@ -82,6 +104,9 @@ class Agent:
             with self._changed:
                 while len(self._log) == sent and self.outcome is None:
                     self._changed.wait()
+            if self.outcome is not None:
+                self.may_close_log.wait()
+            with self._changed:
                 piece = self._log[sent:]
             if not piece:
                 return
@@ -165,6 +190,8 @@ class HollowAgents:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for agent in self.begun:
+            agent.may_close_log.set()
         for agent in self.running:
             agent.end(has_record=False)
         self._kubelet.shutdown()
@@ -176,7 +203,9 @@ class HollowAgents:
         name = pod["metadata"]["name"]
         agent = next((it for it in self.begun if it.pod == name), None)
         if agent is None:
-            agent = Agent(pod, self._element(pod))
+            names = [it["configMap"]["name"] for it in pod["spec"]["volumes"] if "configMap" in it]
+            element = self._element(pod, names[0]) if names else _shared_element(pod)
+            agent = Agent(pod, element, has_volume=not names)
             self.begun.append(agent)
             code = self.program(agent)
             if code is not None and agent.outcome is None:
@@ -186,10 +215,20 @@ class HollowAgents:
             agent.terminate()
         return agent.outcome
 
-    def _element(self, pod: dict[str, Any]) -> Element:
+    def _element(self, pod: dict[str, Any], name: str) -> Element:
         """Return what a pod's agent reads in the ConfigMap that the pod mounts."""
-        (name,) = [it["configMap"]["name"] for it in pod["spec"]["volumes"] if "configMap" in it]
         files = self._cluster.objects.read(CONFIG_MAP, self._cluster.namespace, name)["binaryData"]
         lines = gzip.decompress(base64.b64decode(files["spec.gz"])).splitlines()
         index = int(pod["metadata"]["annotations"][_INDEX])
         return Element(**json.loads(lines[index if len(lines) > 1 else 0]))
+
+
+def _shared_element(pod: dict[str, Any]) -> Element:
+    """Return what a pod's agent reads in the run's directory, once it has noted its beginning."""
+    spec = Chunk(Path(pod["spec"]["containers"][0]["command"][-1]))
+    element = spec.element(int(pod["metadata"]["annotations"][_INDEX]))
+    directory = Path(element.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    began = AttemptRecord(element.nonce, "began", host=pod["spec"]["nodeName"])
+    attempt_file(directory, element.number).write_bytes(began.to_bytes())
+    return element

@@ -7,9 +7,10 @@ import contextlib
 import json
 import random
 import textwrap
+import time
 
 import pytest
-from emulator import JOB, POD, QUOTA, SECRET, Emulator
+from emulator import CONFIG_MAP, JOB, POD, QUOTA, SECRET, Emulator
 from emulator.kinds import BY_PLURAL, JOBSET, Kind
 from hollow_agents import HollowAgents
 
@@ -17,10 +18,14 @@ from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_
 from tarmac.jobs.executors.events import Waiting
 from tarmac.jobs.executors.kubernetes import KubernetesExecutor, admission, creation, followers
 from tarmac.jobs.executors.kubernetes.engine import KubernetesEngine
+from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
 from tarmac.jobs.executors.queueing import QueueingExecutor, watch
 from tarmac.kubernetes import WAITS, Silence
 from tarmac.testing.executors.case import ExecutorCase, Watch
 from waiting import wait_until
+
+# A run takes a second at most.
+WITHIN_S = 60.0
 
 
 class Progress(Silent):
@@ -28,6 +33,7 @@ class Progress(Silent):
 
     def __init__(self, act):
         self.ends, self.retries, self.waits, self.act = {}, [], [], act
+        self.until = time.monotonic() + WITHIN_S
 
     def told(self, event):
         if isinstance(event, Waiting):
@@ -41,6 +47,7 @@ class Progress(Silent):
         self.ends[ended.task.name] = ended
 
     def waited(self):
+        assert time.monotonic() < self.until, "the run does not end"
         self.act(self)
 
 
@@ -240,6 +247,54 @@ def test_a_pod_that_is_gone_before_any_watch_shows_its_end(run_job, is_lost):
     (end,) = progress.ends.values()
     assert (end.outcome, end.exit_code, end.attempts) == ("succeeded", 0, 1 + is_lost)
     assert len(progress.retries) == is_lost
+
+
+def test_the_log_of_a_pod_that_is_gone_is_waited_for(run_job, monkeypatch):
+    agents, cluster = run_job.agents, run_job.cluster
+
+    def is_reading(mirrors, chunk, unit):
+        is_on_its_way = reads(mirrors, chunk, unit)
+        agents.begun[0].may_close_log.set()
+        return is_on_its_way
+
+    reads = Mirrors.is_reading
+    monkeypatch.setattr(Mirrors, "is_reading", is_reading)
+
+    def act(_):
+        if agents.running and printed(run_job):
+            cluster.faults.freeze_watches()
+            agents.begun[0].may_close_log.clear()
+            agents.begun[0].print("done")
+            agents.end(agents.begun[0])
+        for pod in cluster.pods() if cluster.faults.is_frozen else ():
+            if pod["status"]["phase"] == "Succeeded":
+                cluster.delete(POD, pod["metadata"]["name"], grace_s=0)
+        jobs = cluster.store.list(JOB, cluster.namespace)
+        is_complete = jobs and jobs[0]["status"].get("completedIndexes")
+        if cluster.faults.is_frozen and is_complete and not cluster.pods():
+            cluster.faults.clear()
+
+    (end,) = run_job("{name: x, command: 'true'}", goes_on, act).ends.values()
+    assert (end.outcome, end.exit_code, end.attempts) == ("succeeded", 0, 1)
+    assert printed(run_job) == ["at work\ndone\n"]
+
+
+def test_pods_that_see_the_runs_directory_say_all_there(run_job, tmp_path):
+    """Their logs are not asked for."""
+    volume = {"claim": "runs", "path": str(tmp_path)}
+
+    def program(agent):
+        agent.print(f"out {agent.element.task}")
+        return 3 * (agent.element.task == 1)
+
+    progress = run_job("{name: x, command: 'true', sweep: {repeat: 2}}", program, volume=volume)
+    ends = {end.task.index: (end.outcome, end.exit_code) for end in progress.ends.values()}
+    assert ends == {0: ("succeeded", 0), 1: ("failed", 3)}
+    assert printed(run_job) == ["out 0\n", "out 1\n"]
+    cluster = run_job.cluster
+    assert not cluster.requests.count("GET", "pods/log")
+    assert not cluster.requests.count("create", "configmaps")
+    assert not cluster.store.list(JOB, cluster.namespace)
 
 
 def test_a_task_of_a_node_that_is_lost_begins_again_and_spends_no_retry(run_job, monkeypatch):
@@ -468,8 +523,12 @@ def have_printed(run_job, line="at work"):
 def test_pods_that_do_an_attempt_together_end_together_with_their_own_logs(on_two, run_job):
     agents, cluster = run_job.agents, run_job.cluster
 
+    files = []
+
     def act(_):
         if have_printed(run_job):
+            configs = cluster.store.list(CONFIG_MAP, cluster.namespace)
+            files.extend({*config["binaryData"]} for config in configs)
             for agent in agents.running:
                 agents.end(agent)
 
@@ -479,6 +538,8 @@ def test_pods_that_do_an_attempt_together_end_together_with_their_own_logs(on_tw
     record = record_of(run_job)
     assert (record["state"], record["outcome"]) == ("ended", "succeeded")
     assert sorted(agent.host for agent in agents.begun) == ["n1", "n2"]
+    # In an image without Python sh does the agent's work, but not for several pods.
+    assert files[0] == {"agent.pyz", "spec.gz"}
     assert not cluster.store.list(on_two.kind, cluster.namespace)
 
 
