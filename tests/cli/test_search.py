@@ -51,7 +51,7 @@ def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
     assert lines[0].startswith("digits-mlp: brute over 2 networks of digits-mlp, judged by val_acc")
     assert [line.split()[0] for line in lines[1:3]] == ["trains", "study"]
     assert sum(" complete " in line for line in lines) == 2
-    assert "ended, all 2 networks of the space were tried: 2 networks trained, 2 distinct" in out
+    assert "ended, all 2 networks of the space were tried: 2 networks trained, 2 distinct\n" in out
     assert "trained anew on all training data: test accuracy 0." in out
     assert (
         "again: tarmac train digits-mlp --epochs 1 --seed 0 --monitor accuracy:max --set hidden="

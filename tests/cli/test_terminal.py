@@ -10,9 +10,12 @@ import sys
 import pytest
 
 from damaged_records import MAKERS
+from tarmac.checks.soak import SoakedDevice, SoakProgress
 from tarmac.cli import main
 from tarmac.cli.console import make_console
 from tarmac.cli.terminal import TerminalStream, harmless
+from tarmac.cli.views.download import download_progress
+from tarmac.cli.views.soak import soaking
 
 # A title, the clipboard, a question whose answer is typed, a cleared screen, by two forms.
 EVIL = "\x1b]0;title\x07\x1b]52;c;Y3VybA==\x1b\\\x1b[6n\x1b[2J\x9b2J\x1bPq\x1b\\\x08\u202e"
@@ -129,3 +132,39 @@ def test_a_console_moves_the_cursor_where_texts_may_not():
         sys.stdout = out
     assert "\x1b[?25l" in terminal.getvalue()
     assert not re.search(r"\x1b\]|\x1b\[2J|\x9b", terminal.getvalue())
+
+
+def test_a_soak_says_how_far_it_is_in_a_line(monkeypatch):
+    devices = (
+        SoakedDevice("cuda:0", "multiply", 1000, 2, ""),
+        SoakedDevice("cuda:1", "multiply", 500, 0, ""),
+    )
+    lost = SoakedDevice("cuda:2", "copy", 5, 0, "signal 9")
+    terminal, other = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", other)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with soaking(is_asked=False) as (_, tell):
+        tell(SoakProgress(12.3, 600.0, devices, 71))
+        tell(SoakProgress(13.0, 600.0, (*devices, lost), None))
+    lines = [line.removesuffix("\x1b[K") for line in terminal.getvalue().split("\r")]
+    assert lines[1:] == [
+        "soak 12 of 600 s  multiply  1,500 comparisons, 2 wrong  71 °C",
+        "soak 13 of 600 s  multiply  1,505 comparisons, 2 wrong  lost: cuda:2",
+    ]
+    assert other.getvalue() == ""
+
+
+def test_a_download_says_each_file_once_with_its_size(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with download_progress(quiet=False) as tell:
+        for done in (0, 1_000_000, 12_340_000):
+            tell(done, 12_340_000, "train-images.gz")
+        tell(0, None, "labels")
+    assert stream.getvalue().splitlines() == [
+        "fetching train-images.gz (12.3 MB)",
+        "fetching labels",
+    ]
+    with download_progress(quiet=True) as tell:
+        assert tell is None

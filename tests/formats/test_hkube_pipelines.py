@@ -19,6 +19,7 @@ from tarmac.formats import (
     read_any,
     read_paths,
     read_pipeline,
+    read_the_job,
     with_input,
 )
 from tarmac.formats.hkube.reading import read_definition
@@ -644,3 +645,30 @@ def test_the_command_line_converts_there_and_back(tmp_path):
     run = tarmac("run", "p.json")
     assert run.returncode == 2
     assert "webhooks.result: a cluster's own service calls it" in run.stderr
+
+
+def test_of_very_many_unknown_keys_the_others_are_counted(tmp_path):
+    write(tmp_path / "green.json", ALGORITHM)
+    unknown = {f"zz{number}": 1 for number in range(23)}
+    notes = read(write(tmp_path / "p.json", pipeline(node("a", **unknown)))).notes
+    assert sum("is no field of HKube's" in note for note in notes) == 20
+    assert any("and 3 more keys are no fields of HKube's, and are kept" in note for note in notes)
+
+
+def test_a_file_that_cannot_be_run_says_its_first_reason_and_hints_at_the_others(tmp_path):
+    write(tmp_path / "green.json", ALGORITHM)
+    value = pipeline(node("a", "@dataSource.x/y"), node("b", "@dataSource.x/z"))
+    path = write(tmp_path / "p.json", value)
+    with pytest.raises(RequestError) as refused:
+        read_the_job(path, folders=[tmp_path])
+    assert str(refused.value).startswith("cannot be run here: ")
+    assert "nodes[0]" in refused.value.message
+    assert "nodes[1]" in refused.value.hint
+
+
+def test_a_job_is_written_with_the_names_that_its_file_has(tmp_path):
+    job = parse_job("{name: x, command: y, inputs: [{from: /data, to: data}]}")
+    written = find_format("tarmac").write([job], tmp_path)
+    assert parse_job(written.text) == job
+    assert "from: /data" in written.text
+    assert "source" not in written.text

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from rich.cells import cell_len
-from top_scenes import full_node, gpu, node, one
+from top_scenes import full_node, gpu, node, one, two_hosts
 
 from tarmac.monitor import can_show_screen
 from tarmac.monitor.drawing import (
@@ -14,12 +14,15 @@ from tarmac.monitor.drawing import (
     decimal,
     duration,
     gib,
+    head_line,
+    hosts_view,
     percent,
     trouble_lines,
     watt_hours,
     whole,
 )
 from tarmac.monitor.drawing.columns import Column, choose
+from tarmac.monitor.drawing.gpus import slowed_by
 from tarmac.monitor.drawing.lines import cut, fitted, joined, width_of
 from tarmac.monitor.drawing.plots import bar, plot, resampled, sparkline
 from tarmac.monitor.screen.history import History
@@ -158,3 +161,41 @@ def test_a_plot_s_bounds_are_whole_numbers_of_its_finite_values():
     assert text[1].startswith("   0.5000")
     assert text[-1].startswith("  3.5e-06")
     assert plot_lines([Series("loss", [float("nan")], decimal)], Look(60)) == []
+
+
+def text_of(line):
+    return "".join(span.text for span in line)
+
+
+def test_the_top_line_counts_gpus_by_what_they_do():
+    states = {"GPU-0": "free", "GPU-1": "held"}
+    gpus = [gpu(number) for number in range(4)]
+    counted = text_of(head_line(one(node(gpus, states)), Look(120)))
+    assert "  2 busy, 1 held idle, 1 free  " in counted
+    assert "bad" not in counted
+
+
+def test_a_host_that_does_not_answer_is_marked_and_says_why():
+    *alive, dead = (row.line for row in hosts_view(two_hosts(), Look(200)).rows)
+    assert text_of(dead).startswith("! node-c ")
+    assert " ssh: connect to host" in text_of(dead)
+    # What was known of it is not as it is now.
+    assert {span.tone for span in dead if span.text.strip()} == {"dim", "bad"}
+    for line in alive:
+        assert "!" not in text_of(line)
+        assert {"strong", "busy", ""} <= {span.tone for span in line if span.text.strip()}
+
+
+def test_a_host_counts_its_gpus_by_what_they_do():
+    states = {"GPU-0": "held", "GPU-1": "free", "GPU-2": "bad"}
+    scene = one(node([gpu(number) for number in range(5)], states))
+    view = hosts_view(scene, Look(200))
+    heads, values = text_of(view.heading).split(), text_of(view.rows[0].line).split()
+    shown = dict(zip(heads, values, strict=False))
+    assert [shown[word] for word in ("BUSY", "IDLE", "FREE", "BAD")] == ["2", "1", "1", "1"]
+
+
+def test_why_clocks_are_lowered_is_said_once_for_each_reason():
+    slowed = gpu(0, throttle_reasons=("sw_thermal", "hw_thermal", "sw_power_cap", "sync_boost"))
+    assert slowed_by(slowed) == "heat,power,sync boost"
+    assert slowed_by(gpu(0, throttle_reasons=())) == "-"

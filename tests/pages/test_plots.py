@@ -212,3 +212,17 @@ def test_the_data_of_a_plot_without_a_caption_have_a_name_too():
     elements = read(line_plot("p", "", [line], x=X, y=Y))
     (group,) = [e for e in elements if e.attributes.get("role") == "group"]
     assert group.attributes["aria-label"] == "Data of epoch, loss"
+
+
+def test_a_plot_has_a_legend_only_where_its_colours_stand_for_something():
+    rows = [Lane("gpu 0", spans=[Span(0, 2, "busy", label="busy")])]
+    elements = read(lanes("p", "t", rows, x=X, legend=[("computes", "ok"), ("waits", "bad")]))
+    assert texts(elements, "li") == ["computes", "waits"]
+    assert "ul" not in {element.name for element in read(lanes("p", "t", rows, x=X))}
+
+
+@pytest.mark.parametrize(("is_beside", "name"), [(True, "beside"), (False, "above")])
+def test_the_names_of_lanes_stand_where_they_are_wanted(is_beside, name):
+    drawn = lanes("p", "t", [Lane("l", [(0, 1)])], x=X, beside=is_beside)
+    (block,) = [e for e in read(drawn) if e.attributes.get("class", "").startswith("lanes ")]
+    assert block.attributes["class"] == f"lanes {name}"
