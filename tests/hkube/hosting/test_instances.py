@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from pools import define, make
 
 from tarmac.errors import TarmacError
+from tarmac.hkube.hosting.instances import explain_end
 from tarmac.jobs import LocalExecutor
+from tarmac.jobs.model import Container
 from waiting import wait_until_async
 
 
@@ -71,3 +75,36 @@ def test_an_error_of_the_executor_reaches_who_waits_for_a_task(host, told, monke
 
     with pytest.raises(TarmacError, match="no space is left"):
         host([define()], use)
+
+
+@pytest.mark.parametrize(
+    ("how", "why", "words"),
+    [
+        ({"cause": "memory", "reason": "137"}, "memory", "out of memory, please specify higher"),
+        (
+            {"exit_code": 3, "reason": ""},
+            "crash",
+            "ended without a result: exit code 3; see /d/std",
+        ),
+        ({"exit_code": -9, "reason": "signal 9"}, "crash", "without a result: signal 9; see "),
+        ({"exit_code": None, "reason": "no sh"}, "crash", "it could not be started: no sh"),
+    ],
+)
+def test_what_the_end_of_a_process_is_to_its_task(how, why, words):
+    assert explained(how, environment=None)[0] == why
+    assert words in explained(how, environment=None)[1]
+
+
+@pytest.mark.parametrize(("login", "why"), [(None, "crash"), (object(), "image")])
+def test_an_image_behind_a_login_that_cannot_be_had_is_an_images_failure(login, why):
+    container = Container.model_construct(image="registry.example/a", login=login)
+    assert explained({"exit_code": None, "reason": "denied"}, environment=container)[0] == why
+
+
+def explained(how, *, environment):
+    """Return what an instance's end is said to be."""
+    instance = mock.Mock()
+    instance.place.folders.path = Path("/d")
+    instance.attempt.task.environment = environment
+    instance.ended.result.return_value = mock.Mock(**({"cause": None, "exit_code": 1} | how))
+    return explain_end(instance)

@@ -99,3 +99,19 @@ def test_results_stand_one_after_another_and_one_that_was_not_ended_is_passed_ov
     with pytest.raises(TarmacError, match=r"results\.msgpack: "):
         again.read((first[0], first[1] - 1))
     again.close()
+
+
+def test_a_result_that_is_read_in_parts_is_whole_and_one_that_is_damaged_says_where(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tarmac.hkube.running.results._MOST_AT_ONCE", 7)
+    path = tmp_path / "results.msgpack"
+    results = Results(path)
+    value = {"text": "x" * 100}
+    place = results.append(value)
+    assert results.read(place) == value
+    with path.open("r+b") as file:
+        file.write(b"\xc1")
+    with pytest.raises(TarmacError, match=r"^/.*results\.msgpack: "):
+        results.read(place)
+    results.close()

@@ -308,6 +308,29 @@ def test_an_exit_code_is_what_the_worker_wants_or_a_failure(data, code):
 
 
 @pytest.mark.parametrize(
+    ("is_stopping", "word", "every_s"), [(False, "alive", 5), (True, "stopping", 1)]
+)
+def test_a_task_at_work_says_that_it_is_alive_once_in_a_while(
+    monkeypatch, is_stopping, word, every_s
+):
+    clock = mock.Mock(monotonic=mock.Mock(return_value=1000.0))
+    monkeypatch.setattr("tarmac.hkube.serving.loop.time", clock)
+    loop: Loop[object] = Loop(
+        mock.Mock(), "", "json", limit_s=1, environment={}, asks_to_end=bool, say=mock.Mock()
+    )
+    loop._connection, loop._task = mock.Mock(), mock.Mock(is_told_to_stop=is_stopping)
+    at = []
+    for second in range(11):
+        clock.monotonic.return_value = 1000.0 + second
+        before = loop._connection.send.call_count
+        loop._look()
+        if loop._connection.send.call_count > before:
+            at.append(second)
+            loop._connection.send.assert_called_with(Message(word))
+    assert at == [*range(0, 11, every_s)]
+
+
+@pytest.mark.parametrize(
     ("hint", "details"),
     [
         ("Name another directory with --output.", 'Name another directory with "output".'),
