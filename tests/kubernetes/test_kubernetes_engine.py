@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import random
+import re
 import textwrap
 import time
 
@@ -62,8 +63,10 @@ def run_job(tmp_path, monkeypatch):
     has_seen = []
 
     def look(engine, chunks):
-        pods = engine._pods.look()
+        pods, jobs = engine._pods.look(), engine._jobs.look()
         is_told = not isinstance(pods, Silence) and any(pod.told for pod in pods.values())
+        if not isinstance(jobs, Silence):
+            is_told |= any(job.is_suspended for job in jobs.values())
         shown = looks(engine, chunks)
         if is_told:
             has_seen.append(True)
@@ -102,13 +105,14 @@ def run_job(tmp_path, monkeypatch):
                 run_tasks(tasks, run, executor, progress, stop=stop)
             return progress
 
-        def evict(is_time, which=lambda _: True):
-            """Return what evicts a pod once it is time, and lets it go once that is seen."""
+        def evict(is_time, which=lambda _: True, how=cluster.evict):
+            """Return what evicts pods once it is time, and lets them go once that is seen."""
 
             def begin():
-                agent = next(filter(which, agents.running))
-                agent.heeds_term = False
-                cluster.evict(agent.pod)
+                has_seen.clear()
+                for agent in filter(which, agents.running):
+                    agent.heeds_term = False
+                    how(agent.pod)
 
             def act(progress):
                 first(progress)
@@ -582,11 +586,12 @@ def test_a_queue_admits_both_pods_at_once_and_may_take_their_room_back(on_two, r
     kueue, cluster = run_job.cluster.kueue, run_job.cluster
     kueue.is_open = True
 
-    def take_back():
+    def take_back(_):
         (job,) = cluster.store.list(on_two.kind, cluster.namespace)
         kueue.evict(job["metadata"]["name"])
 
-    progress = on_two(both, once(lambda _: have_printed(run_job), take_back), queue="team-a")
+    act = run_job.evict(lambda _: have_printed(run_job), how=take_back)
+    progress = on_two(both, act, queue="team-a")
     (end,) = progress.ends.values()
     assert (end.outcome, end.attempts) == ("succeeded", 2)
     assert progress.retries == ["the queue team-a has taken its room back"]
@@ -599,15 +604,20 @@ def test_a_job_of_a_queue_waits_with_words_is_evicted_and_begins_again(run_job):
         agent.print("at work")
         return 0 if len(agents.begun) > 1 else None
 
+    def take_back(_):
+        (job,) = cluster.store.list(JOB, cluster.namespace)
+        steps.append("evicted")
+        cluster.kueue.evict(job["metadata"]["name"])
+
+    evict = run_job.evict(lambda _: len(steps) == 1 and printed(run_job), how=take_back)
+
     def act(progress):
+        evict(progress)
         names = [it["metadata"]["name"] for it in cluster.store.list(JOB, cluster.namespace)]
         if not steps and progress.waits:
             steps.append("admitted")
             assert not agents.begun
             cluster.kueue.admit(names[0])
-        elif len(steps) == 1 and printed(run_job):
-            steps.append("evicted")
-            cluster.kueue.evict(names[0])
         elif len(steps) == 2 and not cluster.pods():
             steps.append("admitted again")
             cluster.kueue.admit(names[0])
@@ -674,7 +684,8 @@ def test_a_task_that_is_too_much_alone_fails_with_what_to_do(run_job):
     env = {f"LARGE{number}": large for number in range(8)}
     (end,) = run_job(json.dumps({"name": "x", "command": "true", "env": env})).ends.values()
     assert (end.outcome, end.cause) == ("failed", "start")
-    assert "a ConfigMap takes 1 MiB" in end.reason
+    # The values twice, once for sh.
+    assert re.search(r"is 1\.[0-9] MiB, and a ConfigMap takes 1 MiB", end.reason)
     assert "options.kubernetes.volume" in end.reason
     assert not run_job.agents.begun
 
