@@ -31,6 +31,22 @@ def test_a_file_and_its_directories_are_made(tmp_path):
     assert stat.S_IMODE((tmp_path / "a" / "b.json").stat().st_mode) & 0o044 == 0o044
 
 
+def test_directories_that_another_thread_makes_at_the_same_time_are_taken(tmp_path, monkeypatch):
+    directory, look = tmp_path / "runs" / "task", Path.stat
+
+    def made_after_it_was_looked_for(path, **options):
+        try:
+            return look(path, **options)
+        except FileNotFoundError:
+            if path == directory:
+                os.makedirs(path)  # noqa: PTH103
+            raise
+
+    monkeypatch.setattr(Path, "stat", made_after_it_was_looked_for)
+    write_bytes(directory / "file", b"new")
+    assert (directory / "file").read_bytes() == b"new"
+
+
 def test_an_error_while_writing_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")

@@ -246,13 +246,16 @@ def make_directories(path: Path) -> None:
     Raises:
         OSError: It cannot be made.
     """
-    if path.is_dir():
-        return
-    if path.exists():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    make_directories(path.parent)
-    path.mkdir(exist_ok=True)
-    sync_directory(path.parent)
+    # One look: another thread or process may make it between two.
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        make_directories(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_directory(path.parent)
+    else:
+        if not stat.S_ISDIR(mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 def _is_within(descriptor: int, directory: Path) -> bool:
