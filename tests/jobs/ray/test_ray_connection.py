@@ -57,8 +57,12 @@ def test_another_version_is_refused_with_what_to_install(in_process):
     assert "is of another version: Ray 2.9.0 there, 2.60.0 here, Python 3.10.1" in error.message
     assert error.hint.startswith("Install Tarmac with Python 3.10.1 and ray==2.9.0\n")
     assert not ray.inits
-    # Where a head does not say it, Ray itself decides.
-    ray.head.versions = None
+
+
+@pytest.mark.parametrize("versions", [None, {}, {"ray_version": "2.9.0"}])
+def test_a_head_that_does_not_say_its_versions_is_left_to_ray_itself(in_process, versions):
+    ray = in_process(ONE)
+    ray.head.versions = versions
     assert connect(ray.head.address)
 
 

@@ -230,16 +230,16 @@ def _refusal_of(address: str) -> str:
 
 
 def _refuse_other_version(ray: Any, address: str) -> None:
-    said: Mapping[str, str] | None = None
+    cluster: Versions | None = None
     # Private to Ray: where it has moved, Ray's own words on this have to do.
     with contextlib.suppress(ImportError, AttributeError, KeyError, ray.exceptions.RayError):
         raylet = importlib.import_module("ray._raylet")
         usage = importlib.import_module("ray._common.usage.usage_lib")
-        said = usage.get_cluster_metadata(raylet.GcsClient(address=address))
-    if said is None:
+        if said := usage.get_cluster_metadata(raylet.GcsClient(address=address)):
+            cluster = Versions(said["ray_version"], said["python_version"])
+    if cluster is None:
         return
     here = Versions(ray.__version__, platform.python_version())
-    cluster = Versions(said["ray_version"], said["python_version"])
     words = explain_versions(here, cluster, address)
     if words:
         raise RequestError(
