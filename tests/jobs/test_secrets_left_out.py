@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 import pytest
 
+from command_line import tarmac
 from tarmac import masking
 from tarmac.jobs import secret_marks
 from tarmac.masking import values
 
-pytest_plugins = ("command_line",)
+__all__ = ["tarmac"]
 
 # None has a form of its own, and each is in an encoding that differs from itself.
 _CANARIES = {
