@@ -95,3 +95,16 @@ def _fail_if(unless: Callable[[], object], what: str) -> None:
     reason = unless()
     if reason is not None:
         raise AssertionError(f"no longer waiting: {what}: {reason}")
+
+
+def once(is_time: Callable[[_Value], object], do: Callable[[], object]) -> Callable[[_Value], None]:
+    """Return what is called at each look, and acts at the first one when it is time."""
+    has_acted = False
+
+    def look(progress: _Value) -> None:
+        nonlocal has_acted
+        if not has_acted and is_time(progress):
+            has_acted = True
+            do()
+
+    return look

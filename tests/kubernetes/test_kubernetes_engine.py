@@ -23,7 +23,7 @@ from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
 from tarmac.jobs.executors.queueing import QueueingExecutor, watch
 from tarmac.kubernetes import WAITS, Silence
 from tarmac.testing.executors.case import ExecutorCase, Watch
-from waiting import wait_until
+from waiting import once, wait_until
 
 # A run takes a second at most.
 WITHIN_S = 60.0
@@ -148,18 +148,6 @@ def test_what_pods_print_and_how_they_end_comes_back_in_few_requests(run_job):
     assert cluster.requests.count("DELETE", "pods") <= 4
     assert cluster.requests.count("GET", "pods") == 0
     assert not cluster.store.list(JOB, cluster.namespace)
-
-
-def once(is_time, do):
-    """Return what acts once, when it is time."""
-    has_acted = []
-
-    def act(progress):
-        if not has_acted and is_time(progress):
-            has_acted.append(True)
-            do()
-
-    return act
 
 
 def goes_on(agent):

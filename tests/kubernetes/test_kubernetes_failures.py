@@ -16,6 +16,7 @@ from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 from tarmac.jobs.executors.kubernetes.creation import Creation
 from tarmac.jobs.executors.kubernetes.pods import keep_job
 from tarmac.kubernetes import WAITS, Listed, Refused
+from waiting import once
 
 
 class Progress(Silent):
@@ -59,18 +60,6 @@ def run_job(cluster, tmp_path, monkeypatch):
     take.run = run
     take.options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim"}
     return take
-
-
-def once(is_time, act):
-    """Return what acts once, when it is time."""
-    done = []
-
-    def look(progress):
-        if not done and is_time(progress):
-            done.append(True)
-            act()
-
-    return look
 
 
 def running(cluster):
