@@ -164,24 +164,24 @@ def plan_of(
     """
     if rendezvous is not None:
         _check_world_size(run, rendezvous.world_size)
-    asked = options_of(run)
+    values = options_of(run)
     if epochs is not None:
         # What goes on from a trial is none.
-        asked |= {"epochs": epochs, "steps": None}
+        values |= {"epochs": epochs, "steps": None}
     # Records of schema 1 know one device.
     recorded = run.record.configuration
-    device = asked["devices"] or recorded["device"]
-    asked["devices"] = devices or devices_again(device, rendezvous)
+    device = values["devices"] or recorded["device"]
+    values["devices"] = devices or devices_again(device, rendezvous)
     # Where the kernels can no longer run, the training goes on without them; one that was begun
     # without goes on so, for its dropout is drawn differently.
-    asked["fused"] = "auto" if asked["fused"] == "on" else "off"
+    values["fused"] = "auto" if values["fused"] == "on" else "off"
     # A run keeps its number, on which the order of sums depends; earlier versions left it open.
-    asked["threads"] = asked["threads"] or 0
-    options = Options(**asked)
+    values["threads"] = values["threads"] or 0
+    options = Options(**values)
     plan = make_plan(
         workload, recorded["workload"], options, progress, rendezvous=rendezvous, goes_on=True
     )
-    if asked["monitor"] is None and plan.workload.objective.judged_by == "accuracy":
+    if values["monitor"] is None and plan.workload.objective.judged_by == "accuracy":
         plan = dataclasses.replace(plan, patience_metric="loss")
     fingerprint = run.record.dataset["fingerprint"]
     if plan.dataset.fingerprint != fingerprint:

@@ -64,17 +64,17 @@ def plan_to_score(
         TarmacError: The data cannot be had.
     """
     recorded = run.record.configuration
-    asked = options_of(run)
+    values = options_of(run)
     place = find_devices(device)[0]
     named = "cpu" if place.type == "cpu" else str(place.index)
     precision = recorded["precision"] if place.type == run.record.device.get("type") else "fp32"
     is_loaded = recorded["feed"] == "loader" and dataset is None
-    asked |= {"devices": named, "strategy": "single", "precision": precision}
-    asked |= {"feed": "loader" if is_loaded else "direct"}
-    asked |= {"compile": "off", "fused": "off"}
+    values |= {"devices": named, "strategy": "single", "precision": precision}
+    values |= {"feed": "loader" if is_loaded else "direct"}
+    values |= {"compile": "off", "fused": "off"}
     options = Options(
         validation_size=0,
-        **{name: value for name, value in asked.items() if name not in _OF_TRAINING},
+        **{name: value for name, value in values.items() if name not in _OF_TRAINING},
     )
     given = None if dataset is None else _as_of(run, dataset)
     if given is not None and not isinstance(workload.dataset, str):

@@ -235,8 +235,8 @@ def _refuse_other_version(ray: Any, address: str) -> None:
     with contextlib.suppress(ImportError, AttributeError, KeyError, ray.exceptions.RayError):
         raylet = importlib.import_module("ray._raylet")
         usage = importlib.import_module("ray._common.usage.usage_lib")
-        if said := usage.get_cluster_metadata(raylet.GcsClient(address=address)):
-            cluster = Versions(said["ray_version"], said["python_version"])
+        if metadata := usage.get_cluster_metadata(raylet.GcsClient(address=address)):
+            cluster = Versions(metadata["ray_version"], metadata["python_version"])
     if cluster is None:
         return
     here = Versions(ray.__version__, platform.python_version())
