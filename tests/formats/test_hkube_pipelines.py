@@ -103,6 +103,7 @@ def test_values_of_other_types_are_taken_as_hkube_does():
         ({"webhooks": {"results": "http://x"}}, "webhooks.results: unknown key"),
         ({"nodes": []}, "nodes: pipeline must have at least one node"),
         ({"nodes": [{}]}, "nodes[0].nodeName: is missing"),
+        ({"nodes": [{"node_name": "a", "algorithmName": "b"}]}, "nodes[0].nodeName: is missing"),
         ({"nodes": [{"nodeName": "a"}]}, "nodes[0]: please provide algorithm name"),
         ({"nodes": [node("")]}, "nodes[0].nodeName: '': is empty"),
         ({"nodes": [node("a", algorithmName="A")]}, "algorithm name must contain only lower-case"),

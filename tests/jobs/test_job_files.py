@@ -140,6 +140,15 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
             "name: x\ntasks:\n  - name: a\n    command: b\n    resources:\n      gpu: 1\n",
             "job.yaml:6:7: tasks[0].resources.gpu: unknown key\n  did you mean 'gpus'?",
         ),
+        # The names that fields have in Python are no second names in files.
+        (
+            "name: x\ncommand: cat h\ninputs: [{source: /etc/hosts, from: /etc/hostname, to: h}]\n",
+            "job.yaml:3:11: inputs[0].source: unknown key",
+        ),
+        (
+            "name: x\ncommand: echo\nsweep: {listed: [{lr: 1}], list: [{lr: 2}]}\n",
+            "job.yaml:3:9: sweep.listed: unknown key\n  did you mean 'list'?",
+        ),
         ("name: x\ncommand: echo\nresources: {gpus: 1.5}", "expected a whole number of GPUs"),
         ("name: a/b\ncommand: echo", "job.yaml:1:1: name: 'a/b': a name has letters"),
         (

@@ -62,7 +62,7 @@ def job_of(document: Document) -> Job:
         said = "is no job, expected keys and their values, such as name and command"
         raise refuse(document, [Problem(document.place_of(()), "", said)])
     try:
-        job = Job.model_validate(as_written(document))
+        job = Job.model_validate(as_written(document), by_alias=True, by_name=False)
     except ValidationError as error:
         raise refuse(document, [*with_own_keys(problems_of(error, document, Job))]) from error
     faults = [

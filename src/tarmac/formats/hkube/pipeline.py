@@ -40,9 +40,7 @@ _LEVELS = ("trace", "debug", "info", "warn", "error", "critical")
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
-    )
+    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel)
 
 
 class _Closed(_Part):

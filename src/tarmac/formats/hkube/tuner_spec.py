@@ -35,7 +35,7 @@ _MOST_COMBINATIONS = 100_000
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 Text = Annotated[str, BeforeValidator(text_of_scalar)]
