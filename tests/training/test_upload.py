@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,13 @@ from tarmac import RequestError, TarmacError
 from tarmac.files import put_object, write_bytes
 from tarmac.runs import Run
 from tarmac.training import Silent, fetch_run, uploaded
-from tarmac.training.session import upload
+from tarmac.training.session import record, upload
+from tarmac.training.session.checkpoint import set_damaged_aside
 from waiting import limit_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 LONG_S = 60.0
 ASKED: dict[str, Any] = {"devices": "cpu", "precision": "fp32", "train_size": 64}
@@ -251,6 +254,38 @@ def interrupted(store, tmp_path) -> Run:
         interrupted=lambda: len(steps) == 3 or steps.append(1) is not None,
         **ASKED,
     )
+
+
+@pytest.mark.parametrize("is_rank", [False, True], ids=["alone", "as a rank"])
+def test_a_later_attempt_copies_no_checkpoint_that_is_damaged(is_rank, s3, store, monkeypatch):
+    monkeypatch.setenv("TARMAC_LAUNCH", "a task")
+    asked: dict[str, Any] = {"epochs": 3, "output": "s3://bucket/a", "name": "t", **ASKED}
+    steps: list[int] = []
+    run = tarmac.train(
+        "digits-mlp",
+        interrupted=lambda: len(steps) == 3 or steps.append(1) is not None,
+        **asked,
+    )
+    newest = max(run.checkpoints.iterdir())
+    newest.write_bytes(newest.read_bytes()[:1000])
+    copying = []
+
+    def set_aside(directory: Path) -> None:
+        copying.extend(thread for thread in threading.enumerate() if "upload" in thread.name)
+        set_damaged_aside(directory)
+
+    monkeypatch.setattr(record, "set_damaged_aside", set_aside)
+    if is_rank:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        here = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", **here}.items():
+            monkeypatch.setenv(name, value)
+    with pytest.warns(UserWarning, match=f"{newest.name} is damaged: .*; it is kept as"):
+        run = tarmac.train("digits-mlp", **asked)
+    assert run.status == "completed"
+    assert copying == []
+    assert body(s3, "a/t/model.safetensors") == run.model.read_bytes()
 
 
 def test_what_is_newer_in_the_store_takes_the_place_of_what_is_here(interrupted, s3, tmp_path):

@@ -136,9 +136,9 @@ def train_as_rank(
         uuids = {uuid for *_, host, uuid in told if host == here and uuid is not None}
         path, record = team.all_gather((run.path, run.record) if run is not None else None)[0]
         run = Run(path, record)
-        if team.is_main:
-            begun(run)
         if record.status == "completed":
+            if team.is_main:
+                begun(run)
             return run
         is_first_here = team.local_rank == 0
         sampler = Sampler(run, uuids, is_on=made.sampling and is_first_here, rank=team.rank)
@@ -157,6 +157,8 @@ def train_as_rank(
                         launch=rendezvous.launch if goes_on else "",
                     )
                     conclude = held.enter_context(work)
+                    # Damaged checkpoints are set aside by now, and nobody else holds the run.
+                    begun(run)
             if not team.is_main:
                 held.enter_context(sampler)
             asked = held.enter_context(StopRequest(interrupted))
