@@ -26,7 +26,6 @@ import argparse
 import ast
 import collections
 import contextlib
-import dataclasses
 import fcntl
 import json
 import math
@@ -365,12 +364,7 @@ def report(args: argparse.Namespace) -> None:
             "sampled": len(mutants),
             "seconds": round(sum(result["seconds"] for _, result in rows)),
             "rooms": _rooms(rows),
-            "mutants": [
-                dataclasses.asdict(m)
-                | {k: result[k] for k in ("status", "touching") if k in result}
-                | {"by": result.get("by", ""), "ran": len(result["ran"])}
-                for m, result in rows
-            ],
+            "mutants": [_row(mutant, result) for mutant, result in rows],
         }
         text += [f"## {name}: {facts['commit'][:7]}", "", _room_table(data[name]["rooms"]), ""]
     if args.before:
@@ -378,15 +372,30 @@ def report(args: argparse.Namespace) -> None:
     text += ["## Survivors", ""]
     text += [
         f"- {m['file']}:{m['first']} {m['operator']}, {m['status']}, {m['ran']} of {m['touching']}"
-        f" tests: `{' '.join(' '.join(m['before']).split())}` ->"
-        f" `{' '.join(' '.join(m['after']).split())}`"
+        f" tests: `{m['before']}` -> `{m['after']}`"
         for m in sorted(data["after"]["mutants"], key=lambda m: (m["file"], m["first"]))
         if m["status"] not in KILLED
     ]
     if args.write:
+        for side in sides:
+            # A line each: `number twin file:line operator status ran/touching`.
+            data[side]["mutants"] = [
+                "{number} {twin} {file}:{first} {operator} {status} {ran}/{touching}".format(**m)
+                for m in data[side]["mutants"]
+            ]
         write_results("mutation", data, "\n".join(text))
     else:
         print("\n".join(text))
+
+
+def _row(mutant: Mutant, result: dict[str, Any]) -> dict[str, Any]:
+    row = {name: getattr(mutant, name) for name in ("number", "twin", "file", "first", "operator")}
+    row |= {"status": result["status"], "touching": result["touching"], "ran": len(result["ran"])}
+    if result["status"] not in KILLED:
+        row["before"], row["after"] = (
+            " ".join(" ".join(lines).split()) for lines in (mutant.before, mutant.after)
+        )
+    return row
 
 
 def _rooms(rows: list[tuple[Mutant, dict[str, Any]]]) -> dict[str, dict[str, int]]:
@@ -427,7 +436,13 @@ def _pairs(data: dict[str, Any]) -> list[str]:
     lost = [b for a, b in pairs if a["status"] in KILLED and b["status"] not in KILLED]
     gained = [b for a, b in pairs if a["status"] not in KILLED and b["status"] in KILLED]
     data["pairs"] = {"count": len(pairs), "killed_before": killed[0], "killed_after": killed[1]}
+    # Tests may have been written for survivors of an earlier look at the pairs; not for these.
+    new = [m["status"] in KILLED for m in after if m["twin"] not in before]
+    low, high = interval(sum(new), max(1, len(new)))
+    data["anew"] = {"count": len(new), "killed": sum(new)}
     return [
+        f"## {len(new)} mutants drawn anew: {sum(new)} killed ({low:.0%} to {high:.0%})",
+        "",
         f"## {len(pairs)} mutants of both: {killed[0]} killed before, {killed[1]} killed after",
         "",
         f"{len(gained)} only after, {len(lost)} only before:",
