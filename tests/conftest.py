@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import http.server
 import importlib.util
 import os
@@ -498,10 +499,39 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return _GPU_WORKERS if config.option.markexpr == "gpu" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["keeps_bytecode"] = not sys.dont_write_bytecode
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
+    # All workers import all modules. Each begins at another folder and keeps what it has rewritten
+    # for `assert`, so that a module is rewritten once, and not by all of them at the same time.
+    config, here = session.config, Path(__file__).parent
+    worker = getattr(config, "workerinput", {"keeps_bytecode": False})
+    if worker["keeps_bytecode"] and [Path(name).resolve() for name in config.args] == [here]:
+        parts = sorted({path.relative_to(here).parts[0] for path in here.rglob("test_*.py")})
+        first = len(parts) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        config.args = [str(here / part) for part in parts[first:] + parts[:first]]
+    # What is made here stays, and looking for garbage among it takes a sixth of the time.
+    gc.disable()
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, not worker["keeps_bytecode"]
+    try:
+        return (yield)
+    finally:
+        sys.dont_write_bytecode = before
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    # Workers have to agree on the order before it is drawn by chance.
+    items.sort(key=lambda item: item.path)
     for item in items:
         if item.get_closest_marker("gpu") and not _has_cuda():
             item.add_marker(pytest.mark.skip(reason="no CUDA device; run: pytest -m gpu on one"))
+    return (yield)
 
 
 def _has_cuda() -> bool:
