@@ -40,6 +40,9 @@ from tarmac.studies.ledger import SURVIVORS
 
 RECORDS = {"training": "run.json", "job": "job-run.json", "study": "study.json"}
 
+# More than any machine's memory: reading it whole raises MemoryError at once.
+HOLE_BYTES = 2**43
+
 # Of each file, with seeds of their own; hundreds find no more.
 TRIES = 4
 
@@ -131,6 +134,16 @@ def look(good, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield Looker(good, capsys)
     shutil.rmtree(good / "bad", ignore_errors=True)
+
+
+@pytest.mark.parametrize(("kind", "file"), FILES)
+def test_a_hole_in_a_record_disturbs_no_other_run(look, kind, file):
+    run = MAKERS[kind](look.output, "bad")
+    with (run / file).open("ab") as record:
+        record.truncate(HOLE_BYTES)
+    said = look.lists() + look.verbs(kind)
+    if file in (*RECORDS.values(), "journal.jsonl"):
+        assert f"cannot read {run / file}: it is too large for a record" in said
 
 
 @pytest.mark.parametrize("what", UNREADABLE)

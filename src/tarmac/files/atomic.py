@@ -23,6 +23,7 @@ __all__ = [
     "atomic_writer",
     "make_directories",
     "new_directory",
+    "open_record",
     "open_regular",
     "output_errors",
     "read_errors",
@@ -40,6 +41,9 @@ __all__ = [
 _READER_TIMEOUT_S = 60.0
 _READER_PAUSE_S = 0.02
 
+
+# A journal of a million events has some 300 MB.
+_MAX_RECORD_BYTES = 2**30
 
 _FAULTS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC)
 
@@ -126,10 +130,28 @@ def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes
         yield file
 
 
-def read_regular(path: Path) -> bytes:
-    """Return what a file of a run holds; see `open_regular`."""
+@contextlib.contextmanager
+def open_record(path: Path) -> Iterator[IO[bytes]]:
+    """Open a record of a run, which is read whole or by lines; see `open_regular`.
+
+    A hole in a file takes no room on the disk, and all of the memory of who reads it.
+
+    Raises:
+        OSError: As `open_regular` does; or it has more than 1 GiB.
+    """
     with open_regular(path) as file:
-        return file.read()
+        if (size := os.fstat(file.fileno()).st_size) > _MAX_RECORD_BYTES:
+            raise OSError(errno.EFBIG, f"it is too large for a record: {size:,} bytes", str(path))
+        yield file
+
+
+def read_regular(path: Path) -> bytes:
+    """Return what a record of a run holds; see `open_record`.
+
+    No more than its size now: files of ``/proc``, where a link may lead, have none and no end.
+    """
+    with open_record(path) as file:
+        return file.read(os.fstat(file.fileno()).st_size)
 
 
 @contextlib.contextmanager

@@ -66,6 +66,9 @@ class Holder:
     is_kernel_locked: bool = False
 
 
+# A lease has some 200.
+_MAX_BYTES = 2**16
+
 _NONCE = re.compile(r"[\w-]{1,64}")
 
 _HOLDER = Shape(
@@ -150,7 +153,7 @@ def _read(path: Path) -> Holder | None:
         os.close(os.open(path.parent, os.O_RDONLY))
     try:
         with open_regular(path) as file:
-            if content := file.read():
+            if content := file.read(_MAX_BYTES):
                 return _checked(Holder(**_HOLDER.checked(parse_json(content))))
             # A crash of the machine leaves an empty file, which no process holds.
             left = os.fstat(file.fileno())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -43,6 +44,9 @@ _CHUNK_BYTES = 2**16
 _KEY = "crc32"
 _FIELD = b',"%s":' % _KEY.encode()
 _CHECKSUM = re.compile(re.escape(_FIELD) + rb"(\d+)\}")
+
+# No line is longer.
+_MAX_LINE_BYTES = 2**28
 
 # A line whose last field's name differs from ours by so many bytes was damaged there.
 _MAX_WRONG_BYTES = 2
@@ -205,6 +209,9 @@ def _drop_torn(descriptor: int) -> int:
     size = os.fstat(descriptor).st_size
     end = size
     while end > 0:
+        if size - end > _MAX_LINE_BYTES:
+            # It may be a hole, which is longer than anybody would look through.
+            raise OSError(errno.EFBIG, "it ends with no line")
         start = max(0, end - (1 if end == size else _CHUNK_BYTES))
         newline = os.pread(descriptor, end - start, start).rfind(b"\n")
         if newline >= 0:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tarmac.files.atomic import open_regular, read_regular
+from tarmac.files.atomic import open_record, read_regular
 from tarmac.files.fields import Fields
 from tarmac.files.holders import LeaseWatch
 from tarmac.files.hosts_locks import is_held
@@ -176,12 +176,18 @@ def _fields_in(content: bytes) -> Fields:
 
 
 def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> None:
-    with open_regular(path) as file:
+    with open_record(path) as file:
         file.seek(known.offset)
-        rest = b""
+        # Of a line whose end is not read yet; joined once, as it may have very many.
+        pieces: list[bytes] = []
         while chunk := file.read(_CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
+            end, *others = chunk.split(b"\n")
+            pieces.append(end)
+            if not others:
+                continue
+            *whole, rest = b"".join(pieces), *others
+            pieces = [rest]
+            for line in whole:
                 known.offset += len(line) + 1
                 try:
                     value = parse_line(line)

@@ -42,6 +42,9 @@ Cause = str
 
 _SCHEMA = 1
 
+# A record has some thousands; a hole in a file has no end.
+_MAX_BYTES = 2**24
+
 # Immutable to whoever has it, and JSON takes it.
 _NOTHING: Mapping[str, Any] = {}
 
@@ -247,7 +250,7 @@ def read_attempt(directory: Path, number: int) -> AttemptRecord | None:
         # A pipe in its place would keep a reader waiting.
         flags = os.O_RDONLY | os.O_NONBLOCK
         with os.fdopen(os.open(attempt_file(directory, number), flags), "rb") as file:
-            text = file.read() or b""
+            text = file.read(_MAX_BYTES) or b""
     except FileNotFoundError:
         return None
     return parse_attempt(text)

@@ -39,6 +39,8 @@ _BLANK = b"00000000"
 _IN_HEADER = re.compile(b'"%s":"(.{8})' % _KEY.encode(), re.DOTALL)
 
 _LENGTH_BYTES = 8
+# The format allows no more.
+_MAX_HEADER_BYTES = 100_000_000
 _CHUNK_BYTES = 2**20
 
 
@@ -91,11 +93,12 @@ def file_checksum(path: Path) -> str:
 
 
 def _check_tensors(file: IO[bytes]) -> None:
-    length = file.read(_LENGTH_BYTES)
+    # Some files of /proc, where a link may lead, have nothing to read yet: None.
+    length = file.read(_LENGTH_BYTES) or b""
     # A damaged length may be of more than the memory holds; the file has no more than it has.
-    num_bytes = min(int.from_bytes(length, "little"), file.seek(0, 2))
+    num_bytes = min(int.from_bytes(length, "little"), file.seek(0, 2), _MAX_HEADER_BYTES)
     file.seek(_LENGTH_BYTES)
-    header = file.read(num_bytes)
+    header = file.read(num_bytes) or b""
     place = _IN_HEADER.search(header)
     if place is None:
         return

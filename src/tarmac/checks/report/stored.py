@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from tarmac.checks.report.model import SCHEMA_VERSION, Report
 from tarmac.errors import RequestError
+from tarmac.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +28,9 @@ def read_report(path: Path) -> Report:
         RequestError: It cannot be read, is no report, or is one of another schema.
     """
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        # A run's may be anything, and a pipe is what a shell gives for `<(COMMAND)`.
+        read = read_regular(path) if path.is_file() else path.read_bytes()
+        content = json.loads(read.decode("utf-8-sig"))
     except OSError as error:
         raise RequestError(f"{path}: cannot be read: {error.strerror}") from error
     except json.JSONDecodeError as error:

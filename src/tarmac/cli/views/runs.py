@@ -37,6 +37,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 # Wider than this a line tells no more.
 _MAX_BARS = 30
 
+_MAX_LINE_BYTES = 2**20
+
 
 def print_training(path: Path, *, as_json: bool) -> None:
     """Print what a training was asked, where it ran and how it went."""
@@ -155,7 +157,8 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
             name = in_one_line(str(log.relative_to(root)))
             click.echo(f"{chr(10) if num_shown else ''}==> {name} <==")
             num_shown += 1
-            for line in file:
+            # In pieces, as a hole in a file is a line of any length.
+            while line := file.readline(_MAX_LINE_BYTES):
                 click.echo(line.decode(errors="replace").rstrip("\n"))
 
 

@@ -20,7 +20,7 @@ from tarmac.files import (
     Shape,
     append_lines,
     drop_torn_line,
-    open_regular,
+    open_record,
     parse_line,
     read_errors,
     read_lines,
@@ -149,7 +149,7 @@ class _Journal(JournalFileBackend):
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         """Yield entries of the file from one on; one that is damaged is an error here."""
         first = min(log_number_from, len(self._starts) - 1)
-        with read_errors(self._path), open_regular(self._path) as file:
+        with read_errors(self._path), open_record(self._path) as file:
             # What others append meanwhile is for the next time.
             size = os.fstat(file.fileno()).st_size
             file.seek(self._starts[first])
