@@ -142,7 +142,7 @@ def test_a_gpu_that_is_not_there_is_said_plainly(tarmac):
     code, _, err = tarmac("train", "digits-mlp", "--device", "cuda")
     assert code == 2
     assert "but " in err
-    assert "Use --devices cpu" in err
+    assert "Use cpu, or cpu:2" in err
 
 
 def test_an_unknown_option_lists_a_few_valid_ones_with_their_defaults_or_names_the_help(tarmac):
@@ -228,6 +228,7 @@ def test_a_resumed_run_takes_no_changes(tarmac):
     code, _, err = tarmac("train", "--resume", "latest", "--epochs", "3")
     assert code == 2
     assert "--epochs cannot be changed in a resumed run" in err
+    assert "tarmac train --from-checkpoint latest --epochs 3" in err
 
 
 def test_a_reader_that_goes_away_is_no_error():

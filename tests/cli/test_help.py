@@ -96,9 +96,12 @@ def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
     from tarmac.inference import FORMATS
     from tarmac.jobs import executor_names
+    from tarmac.jobs.status import State
+    from tarmac.runs.training import TRAINING
     from tarmac.settings import RunnerPlace
     from tarmac.studies import method_names, pruning_rule_names
     from tarmac.studies.objectives import COSTS
+    from tarmac.studies.study.kind import SEARCH
     from tarmac.trackers import TRACKERS
     from tarmac.training import strategy_names
     from tarmac.training.plan import ArrayFeed, Precision
@@ -114,6 +117,8 @@ def test_choices_are_what_the_rooms_take():
     assert typing.get_args(RunnerPlace) == choices.RUNNER_PLACES
     assert ("auto", *typing.get_args(Precision)) == choices.PRECISIONS
     assert ("auto", *typing.get_args(ArrayFeed)) == choices.FEEDS
+    settled = TRAINING.settled | SEARCH.settled
+    assert {*typing.get_args(State)} - {"skipped"} | settled == {*choices.STATUSES}
 
 
 def test_what_packages_provide_is_a_choice_too(tmp_path):

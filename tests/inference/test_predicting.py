@@ -163,6 +163,8 @@ def test_nothing_is_written_where_a_later_line_does_not_fit(line, digits, images
         (("x.csv", "--output", "y.parquet"), "predictions are not written as .parquet"),
         (("x.csv", "--batch-size", "0"), "--batch-size is 0, expected at least 1"),
         (("absent.csv",), "there is no such file"),
+        # A number is an index here, and not how many GPUs.
+        (("x.csv", "--device", "99"), "devices is 'cuda:99', but "),
     ],
 )
 def test_a_wrong_request_is_refused(line, digits, images, words, said):

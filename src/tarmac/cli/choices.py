@@ -34,6 +34,7 @@ __all__ = [
     "PRUNING_RULES",
     "RUNNER_PLACES",
     "SCALES",
+    "STATUSES",
     "STRATEGIES",
     "TRACKERS",
     "VALIDATION_SPLITS",
@@ -65,6 +66,9 @@ EXPORTS = ("onnx", "torch")
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")
 OBJECTIVES = ("val_accuracy", "val_loss", "params", "seconds", "epochs")
+
+# Of a run.
+STATUSES = ("running", "queued", "detached", "completed", "succeeded", "interrupted", "failed")
 
 # Of `tarmac top`.
 EVENTS = ("idle", "finding", "finished", "stalled")

@@ -26,6 +26,7 @@ __all__ = [
     "MainCommand",
     "checkpoint_option",
     "count_option",
+    "device_option",
     "examples",
     "json_option",
     "monitor_option",
@@ -187,6 +188,24 @@ def output_option(
         type=click.Path(path_type=kind),
         show_default="TARMAC_RUNS or ./runs",
         help=help_text,
+    )
+
+
+def device_option() -> Callable[[Any], Any]:
+    """Add ``--device``: the one device on which weights are used."""
+
+    def named(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+        del ctx, parameter
+        # A number alone is how many GPUs where several can be asked.
+        return f"cuda:{value}" if value.isdecimal() else value
+
+    return option(
+        "--device",
+        metavar="DEVICE",
+        default="auto",
+        show_default=True,
+        callback=named,
+        help="auto, the index of a GPU, or cpu.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tarmac.cli.places import chosen
@@ -9,7 +11,7 @@ from tarmac.cli.training_elsewhere import given_options
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import click
 
@@ -80,7 +82,13 @@ def check_beginning(
             "no workload is named", hint=f"Name one: tarmac train {workload_names()[0]}"
         )
     if resumed is not None:
-        refuse_changes(ctx, RESUME_OPTIONS, "a resumed run")
+        more = shlex.join(["tarmac", "train", "--from-checkpoint", resumed, "--epochs"])
+        refuse_changes(
+            ctx,
+            RESUME_OPTIONS,
+            "a resumed run",
+            {"epochs": f"Train it for more as a new run: {more} {ctx.params['epochs']}"},
+        )
     if from_checkpoint is not None:
         refuse_changes(ctx, _EXTEND_OPTIONS, "a run that goes on from a checkpoint")
         if ctx.params["epochs"] is None:
@@ -90,13 +98,19 @@ def check_beginning(
             )
 
 
-def refuse_changes(ctx: click.Context, changeable: Collection[str], what: str) -> None:
+def refuse_changes(
+    ctx: click.Context,
+    changeable: Collection[str],
+    what: str,
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Refuse options on the command line that are not among the changeable ones.
 
     Args:
         ctx: Context of ``tarmac train``.
         changeable: Names of the parameters that may be on the line.
         what: What fixes the others, for the message: ``a resumed run``.
+        hints: What to type instead of some parameters, by their names.
 
     Raises:
         RequestError: Another option is there.
@@ -105,7 +119,7 @@ def refuse_changes(ctx: click.Context, changeable: Collection[str], what: str) -
         if parameter.name not in changeable:
             raise RequestError(
                 f"{parameter.opts[0]} cannot be changed in {what}",
-                hint="Leave it out, or start a new run.",
+                hint=hints.get(parameter.name or "", "Leave it out, or start a new run."),
             )
 
 

@@ -143,7 +143,7 @@ def name_devices(devices: Sequence[Device]) -> str:
 
 _FORMS = "expected auto, all, a number of GPUs, their indices (0,2), cuda:INDEX, cpu or cpu:NUMBER"
 
-_NO_CUDA_HINT = "Use --devices cpu, or cpu:2 to try two replicas; auto takes a GPU where one is."
+_NO_CUDA_HINT = "Use cpu, or cpu:2 to train two replicas; auto takes a GPU where one is."
 
 
 def _cuda_request(request: str) -> int | tuple[int, ...] | None:

@@ -11,6 +11,7 @@ import cloup
 from tarmac.cli.completion import complete_datasets, complete_trainings
 from tarmac.cli.options import (
     checkpoint_option,
+    device_option,
     examples,
     json_option,
     option,
@@ -50,13 +51,7 @@ __all__ = ["command"]
     shell_complete=complete_datasets,
     help="The dataset whose test set is scored: of the same samples and classes.",
 )
-@option(
-    "--device",
-    metavar="DEVICE",
-    default="auto",
-    show_default=True,
-    help="auto, the index of a GPU, or cpu.",
-)
+@device_option()
 @option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
 @json_option("Print the scores as JSON, and only that.")
 @checkpoint_option()

@@ -11,6 +11,7 @@ from tarmac.cli.completion import complete_files, complete_trainings
 from tarmac.cli.options import (
     checkpoint_option,
     count_option,
+    device_option,
     examples,
     option,
     workload_option,
@@ -49,13 +50,7 @@ __all__ = ["command"]
     show_default="JSON lines on standard output",
     help="Where it is written, whole or not at all: .jsonl, .csv, .npy or .npz.",
 )
-@option(
-    "--device",
-    metavar="DEVICE",
-    default="auto",
-    show_default=True,
-    help="auto, the index of a GPU, or cpu.",
-)
+@device_option()
 @checkpoint_option()
 @workload_option()
 @count_option("--batch-size", default=256, show_default=True, help="Samples at a time.")

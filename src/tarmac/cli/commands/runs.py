@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
+from tarmac.cli.choices import STATUSES, Choice
 from tarmac.cli.completion import complete_any_run
 from tarmac.cli.options import Group, count_option, examples, json_option, option, output_option
 from tarmac.cli.run_kinds import KIND_NAMES
@@ -64,7 +65,14 @@ _kind = option(
 )
 @_common
 @_kind
-@option("--status", "states", multiple=True, metavar="STATUS", help="Only those that stand so.")
+@option(
+    "--status",
+    "states",
+    type=Choice(STATUSES),
+    multiple=True,
+    metavar="STATUS",
+    help=f"Only those that stand so: {', '.join(STATUSES[:-1])} or {STATUSES[-1]}.",
+)
 @option("--workload", metavar="NAME", help="Only trainings and searches of this workload.")
 @option(
     "--sort",
