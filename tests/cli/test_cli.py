@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -222,6 +223,28 @@ def test_a_signal_saves_the_state_and_says_how_to_go_on(tmp_path, sent):
     assert resumed.returncode == 0, resumed.stderr
     assert "epoch 4/4" in resumed.stdout
     assert "epoch 1/4" not in resumed.stdout
+
+
+def test_a_resumed_run_keeps_its_devices_and_is_checked_unless_the_line_says_otherwise(
+    tarmac, monkeypatch
+):
+    calls = []
+
+    @contextlib.contextmanager
+    def checking(reporter, *, quiet):
+        del quiet
+        calls.append("checked")
+        yield reporter
+
+    def resume(reference, *, devices, **_):
+        calls.append((reference, devices))
+        raise RequestError("no further")
+
+    monkeypatch.setattr("tarmac.cli.preflight.checking", checking)
+    monkeypatch.setattr("tarmac.training.resume", resume)
+    tarmac("train", "--resume", "r")
+    tarmac("train", "--resume", "r", "--devices", "cpu:2", "--no-check")
+    assert calls == ["checked", ("r", None), ("r", "cpu:2")]
 
 
 def test_a_resumed_run_takes_no_changes(tarmac):

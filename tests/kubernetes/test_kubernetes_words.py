@@ -50,6 +50,8 @@ def test_a_program_that_ended_says_how() -> None:
     assert (failed.cause, failed.exit_code, failed.host) == ("exit", 3, "n1")
     assert explain_pod(ended(143)).words == "was ended by signal 15"
     assert explain_pod(ended(143)).cause == "signal"
+    assert explain_pod(ended(129)).words == "was ended by signal 1"
+    assert explain_pod(ended(128)).words == "ended with exit code 128"
     assert explain_pod(ended(137, "OOMKilled")).cause == "memory"
     assert explain_pod(ended(137)).cause == "signal"
 

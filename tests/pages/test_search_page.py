@@ -95,6 +95,8 @@ def test_a_searchs_page_shows_its_way_its_costs_and_what_matters(study):
     assert section(html, "slices").count("<figure") == len(SPACE)
     assert ">rate</th>" in section(html, "importance")
     assert "tarmac train mlp" in section(html, "outcome")
+    # It has not been trained anew.
+    assert "Best so far" in section(html, "outcome")
     assert section(html, "trials").count("<tr>") == 17
 
 
