@@ -141,9 +141,9 @@ def test_a_hole_in_a_record_disturbs_no_other_run(look, kind, file):
     run = MAKERS[kind](look.output, "bad")
     with (run / file).open("ab") as record:
         record.truncate(HOLE_BYTES)
-    said = look.lists() + look.verbs(kind)
+    output = look.lists() + look.verbs(kind)
     if file in (*RECORDS.values(), "journal.jsonl"):
-        assert f"cannot read {run / file}: it is too large for a record" in said
+        assert f"cannot read {run / file}: it is too large for a record" in output
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
