@@ -516,7 +516,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
         config.args = [str(here / part) for part in parts[first:] + parts[:first]]
     # What is made here stays, and looking for garbage among it takes a sixth of the time.
     gc.disable()
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, not worker["keeps_bytecode"]
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = before and not worker["keeps_bytecode"]
     try:
         return (yield)
     finally:
