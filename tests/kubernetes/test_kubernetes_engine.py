@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import random
 import re
@@ -20,8 +21,10 @@ from tarmac.jobs.executors.events import Waiting
 from tarmac.jobs.executors.kubernetes import KubernetesExecutor, admission, creation, followers
 from tarmac.jobs.executors.kubernetes.engine import KubernetesEngine
 from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
+from tarmac.jobs.executors.kubernetes.pods import SeenJob
 from tarmac.jobs.executors.queueing import QueueingExecutor, watch
 from tarmac.kubernetes import WAITS, Silence
+from tarmac.kubernetes import watch as watch_of_objects
 from tarmac.testing.executors.case import ExecutorCase, Watch
 from waiting import once, wait_until
 
@@ -615,6 +618,59 @@ def test_a_job_of_a_queue_waits_with_words_is_evicted_and_begins_again(run_job):
     assert (end.outcome, end.reason, progress.retries) == ("succeeded", "", [])
     assert progress.waits[0] == "waits in the queue team"
     assert printed(run_job) == ["at work\nat work\n"]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("is_evicted", [True, False])
+def test_pods_are_shown_later_than_the_end_of_their_job(run_job, monkeypatch, is_evicted, code):
+    agents, cluster, hidden, last = run_job.agents, run_job.cluster, [], 1 + is_evicted
+    monkeypatch.setattr(watch, "_LOOK_SELDOM_S", 0.05)
+    looks = watch_of_objects.Watch.look
+
+    def look(watch):
+        found = looks(watch)
+        if isinstance(found, Silence):
+            return found
+        jobs = [thing for thing in found.values() if isinstance(thing, SeenJob)]
+        hidden.extend(job.name for job in jobs if job.completed | job.failed)
+        late = [agent.pod for agent in agents.begun[last - 1 :]] if len(hidden) < 5 else ()
+        return {name: thing for name, thing in found.items() if name not in late}
+
+    monkeypatch.setattr(watch_of_objects.Watch, "look", look)
+
+    def program(agent):
+        agent.print("at work")
+        return code if len(agents.begun) == last else None
+
+    evict = run_job.evict(lambda _: is_evicted and printed(run_job))
+    progress = run_job("{name: x, command: 'true'}", program, evict)
+    (end,) = progress.ends.values()
+    assert (end.attempts, end.exit_code, progress.retries) == (1, code, [])
+    assert printed(run_job) == ["at work\n" * last]
+    assert cluster.requests.count("list", "pods") < 10
+
+
+def test_a_pod_that_fails_was_not_evicted_though_its_queue_is_shown_to_hold_it(
+    run_job, monkeypatch
+):
+    cluster, looks = run_job.cluster, watch_of_objects.Watch.look
+
+    def look(watch):
+        """Show each Job as it was made."""
+        found = looks(watch)
+        if isinstance(found, Silence):
+            return found
+        return {
+            name: dataclasses.replace(it, is_suspended=True) if isinstance(it, SeenJob) else it
+            for name, it in found.items()
+        }
+
+    monkeypatch.setattr(watch_of_objects.Watch, "look", look)
+    cluster.kueue.is_open = True
+    job = "{name: x, command: 'true', sweep: {repeat: 2}}"
+    progress = run_job(job, lambda _: 3, queue="team")
+    assert [end.exit_code for end in progress.ends.values()] == [3, 3]
+    assert not progress.retries
 
 
 @pytest.mark.parametrize("may_list", [True, False])

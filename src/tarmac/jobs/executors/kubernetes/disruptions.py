@@ -49,8 +49,12 @@ class Disruptions:
 
 
 def _evicted(chunk: ChunkRecord, job: SeenJob | None, pod: SeenPod) -> Ending | None:
-    """Return how a pod ends whose Job its queue has suspended again; None where that has not."""
+    """Return how a pod ends whose Job its queue has suspended again; None where that has not.
+
+    The Jobs' watch may show for a while after the pods' one that the Job is not admitted yet.
+    Suspending a Job deletes its pods, by which the two are told apart.
+    """
     queue = demand_in(chunk).queue
-    if job is None or not job.is_suspended or not queue:
+    if job is None or not job.is_suspended or not queue or not pod.is_deleted:
         return None
     return Ending("preempted", f"the queue {queue} has taken its place back", pod.host, pod.name)

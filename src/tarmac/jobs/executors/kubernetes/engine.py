@@ -35,6 +35,7 @@ from tarmac.jobs.executors.queueing import (
     UnitName,
     run_code,
 )
+from tarmac.kubernetes import Refused as Denied
 from tarmac.kubernetes import Silence
 
 if TYPE_CHECKING:
@@ -224,8 +225,10 @@ class KubernetesEngine:
         found: dict[UnitName, Ending] = {}
         for chunk, number in units:
             unit = UnitName(chunk.number, number)
-            disrupted = self._disruptions.last(unit)
-            known = disrupted or self._reason(chunk, jobs.get(chunk.name), self._endings.get(unit))
+            known = self._reason(chunk, jobs.get(chunk.name), self._endings.get(unit))
+            if known is None or known.cause in (None, "lost"):
+                # The pod is gone; a pod that is seen to fail has its own reason.
+                known = self._disruptions.last(unit) or known
             if known is not None:
                 found[unit] = known
         return found
@@ -322,6 +325,9 @@ class KubernetesEngine:
 
     def _show_podless(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob, place: str) -> Shown:
         """Show by its Job's word a unit that has no pod now."""
+        is_counted = unit.unit in job.completed or unit.unit in job.failed
+        if is_counted and unit not in self._endings and self._has_pod(chunk, unit):
+            return Shown("running", place)
         if unit.unit in job.completed:
             # Its pod may be gone before any watch has shown its end.
             is_unheard = unit not in self._endings and not demand_in(chunk).claim
@@ -386,7 +392,8 @@ class KubernetesEngine:
         if is_mirrored and not self._mirrors.follow_group(chunk, unit, group):
             self._unwanted.add(unit)
         problem = job.problem if job is not None else ""
-        queue = demand_in(chunk).queue if job is not None and job.is_suspended else ""
+        is_taken_back = job is not None and job.is_suspended and group.is_deleted
+        queue = demand_in(chunk).queue if is_taken_back else ""
         is_completed = job is not None and len(job.completed) == group.size
         if group.phase == "over" or (not group.live and (problem or is_completed)):
             if is_mirrored and not self._mirrors.end_group(chunk, unit, group):
@@ -420,6 +427,14 @@ class KubernetesEngine:
         if unit in self._endings:
             return True
         return self._mirrors.end_vanished(chunk, unit)
+
+    def _has_pod(self, chunk: ChunkRecord, unit: UnitName) -> bool:
+        """Whether a unit has a pod that the pods' watch, which may lag the Jobs', does not show."""
+        found = self._cluster.list("Pod", labels=f"job-name={chunk.name}")
+        if isinstance(found, (Denied, Silence)):
+            return isinstance(found, Silence)
+        pods = map(keep_pod, found.items)
+        return any(pod.index == unit.unit and pod.name not in self._deleted for pod in pods)
 
     def _delete(self, pod: SeenPod) -> None:
         if pod.name in self._deleted:

@@ -44,6 +44,11 @@ class Group:
         return [pod for rank, pod in self.pods.items() if rank not in self.gone and not pod.is_over]
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether somebody has deleted one of them."""
+        return bool(self.gone) or any(pod.is_deleted for pod in self.pods.values())
+
+    @property
     def phase(self) -> Literal["waiting", "running", "over"]:
         """What they do together.
 

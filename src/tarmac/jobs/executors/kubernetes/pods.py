@@ -38,6 +38,7 @@ class SeenPod:
         told: How others' needs end it; None where they do not.
         ending: How it ended; None while it has not.
         has_log: Whether its container has ever begun.
+        is_deleted: Whether somebody has deleted it, so that it ends.
     """
 
     name: str
@@ -52,6 +53,7 @@ class SeenPod:
     told: Ending | None = None
     ending: Ending | None = None
     has_log: bool = True
+    is_deleted: bool = False
 
     @property
     def disruption(self) -> Ending | None:
@@ -110,6 +112,7 @@ def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
         told=_disruption(pod, state.host),
         ending=_ending(state) if phase in ("Succeeded", "Failed") else None,
         has_log=not _is_stuck_before(status),
+        is_deleted="deletionTimestamp" in metadata,
     )
 
 
