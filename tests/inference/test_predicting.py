@@ -98,6 +98,18 @@ def test_arrays_that_do_not_fit_are_refused(digits, inputs, said):
         tarmac.predict(digits, inputs)
 
 
+@pytest.mark.parametrize(("batch_size", "sample"), [(2, 3), (8, 3)])
+def test_a_token_beyond_the_vocabulary_is_named_with_its_sample(parts, batch_size, sample):
+    words = np.zeros((5, 5), np.uint16)
+    words[sample, 2] = 10
+    asked = {"words": words, "age": np.zeros(5, np.float32)}
+    said = rf"inputs: sample {sample} \(from 0\) has token 10, .* embedding has 10: 0 to 9"
+    with pytest.raises(RequestError, match=said):
+        tarmac.predict(parts, asked, workload=pair, batch_size=batch_size)
+    words[sample, 2] = 9
+    assert len(tarmac.predict(parts, asked, workload=pair, batch_size=batch_size)) == 5
+
+
 @pytest.fixture
 def images(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ def as_part(value: Any, part: Part, where: str) -> NDArray[Any]:
     except ValueError as error:
         raise RequestError(f"{named}: lists of different lengths, expected {part}") from error
     if array.dtype.kind not in "iufb":
-        raise RequestError(f"{named}: {_sample_of(array)} is no number, expected {part}")
+        raise RequestError(f"{named}: {_no_number(value)} is no number, expected {part}")
     if array.shape[array.ndim - len(part.shape) :] != part.shape or array.ndim < len(part.shape):
         raise RequestError(f"{named}: shape {list(array.shape)}, expected {list(part.shape)}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -122,7 +122,11 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(limits.min), int(limits.max)
 
 
-def _sample_of(array: NDArray[Any]) -> str:
-    if array.size == 0:
-        raise TarmacError("an empty array has no values")
-    return repr(array.flat[0])
+def _no_number(value: Any) -> str:
+    """Return the first value that is none, as it was written."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            if np.asarray(item).dtype.kind not in "iufb":
+                return _no_number(item)
+    found = np.asarray(value).reshape(-1)[:1].tolist()
+    return repr(found[0] if found else value)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tarmac.errors import RequestError
 from tarmac.inference.reading import cut_samples, read_samples
+from tarmac.inference.tokens import tokens_checked
 from tarmac.inference.trained import open_trained
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def predict(
     trained = open_trained(
         reference, device=device, output=output, workload=workload, checkpoint=checkpoint
     )
-    said = [*predict_each(trained, _samples(trained, inputs, batch_size))]
+    where = str(inputs) if isinstance(inputs, str | Path) else "inputs"
+    said = [*predict_each(trained, _samples(trained, inputs, batch_size), where)]
     files = [file for some in said for file in some.files or ()]
     return Predictions(
         {name: np.concatenate([s.outputs[name] for s in said]) for name in said[0].outputs},
@@ -92,14 +94,25 @@ def predict(
     )
 
 
-def predict_each(trained: Trained, batches: Iterator[Samples]) -> Iterator[Predictions]:
+def predict_each(
+    trained: Trained, batches: Iterator[Samples], where: str = "inputs"
+) -> Iterator[Predictions]:
     """Ask a model about one batch after another.
 
+    Args:
+        trained: The model.
+        batches: Of samples.
+        where: What messages about samples begin with: their file.
+
     Raises:
-        RequestError: The model does not return a value for each sample.
+        RequestError: The model does not return a value for each sample, or one has a token beyond
+            its vocabulary.
     """
+    count = 0
     for samples in batches:
-        outputs = trained.outputs(samples.columns)
+        with tokens_checked(trained.asked, where, count):
+            outputs = trained.outputs(samples.columns)
+        count += len(samples)
         for name, array in outputs.items():
             if array.ndim == 0 or len(array) != len(samples):
                 raise RequestError(

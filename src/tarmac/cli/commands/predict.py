@@ -87,7 +87,7 @@ def command(
         workload=workload,
         checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
     )
-    said = predict_each(trained, read_samples(source, trained.parts, batch_size))
+    said = predict_each(trained, read_samples(source, trained.parts, batch_size), str(source))
     if target is None:
         for line in json_lines(said):
             click.echo(line)
