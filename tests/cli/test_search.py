@@ -113,6 +113,11 @@ def test_trials_are_exported_with_a_column_each(tarmac, done, tmp_path):
     assert {"val_accuracy", "hidden", "dropout", "epochs", "num_parameters"} <= rows[0].keys()
     tarmac("search", "export", str(done.path), "--to", "trials.json")
     assert json.loads((tmp_path / "trials.json").read_text())[3]["number"] == 3
+    code, _, err = tarmac("search", "export", str(done.path), "--to", "trials.xlsx")
+    assert (code, "trials are not written as .xlsx" in err) == (2, True)
+    assert not (tmp_path / "trials.xlsx").exists()
+    tarmac("search", "export", str(done.path), "--to", "trials.txt", "--format", "csv")
+    assert (tmp_path / "trials.txt").read_text() == out
 
 
 def test_the_page_of_plots_needs_nothing_else(tarmac, done):
@@ -224,6 +229,7 @@ def test_a_missing_extra_is_named(tarmac, done, monkeypatch):
         (["digits-mpl", "--set", "hidden=1,2"], "unknown workload 'digits-mpl', did you mean"),
         (["digits-mlp"], "there is nothing to search over: no setting of digits-mlp has several"),
         (["digits-mlp", "--set", "hiden=1,2"], "unknown setting of digits-mlp 'hiden', did you"),
+        (["digits-mlp", "--set", "lr=1,2"], "did you mean 'learning_rate'?"),
         (["digits-mlp", "--set", "hidden="], "hidden has no values, expected at least one"),
         (["digits-mlp", "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice"),
         ([*SMALL[:3], "--population", "1"], "population is 1, expected at least 2"),

@@ -76,6 +76,40 @@ def test_a_file_says_where_it_is_wrong(tmp_path):
         read_request(path, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "where", "own"),
+    [
+        ("workload: x\nmetric: {name: a}\n", "x.yaml:2:1: metric", "objective: val_accuracy"),
+        ("parameters: {}\n", "x.yaml:1:1: parameters", "space: {hidden: [32, 64]}"),
+        ("space:\n  a: {values: [1]}\n", "x.yaml:2:7: space.a.values", "choices: [32, 64]"),
+        ("datasets: {d: {a: {min: 1}}}\n", "x.yaml:1:20: datasets.d.a.min", "low: 0.001"),
+        ("space:\n  values: {hgh: [1]}\n", "x.yaml:2:12: space.values.hgh", "mean 'high'"),
+    ],
+)
+def test_what_other_systems_call_a_key_is_told_with_ours(tmp_path, text, where, own):
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(RequestError) as caught:
+        read_request(path, {})
+    lines = str(caught.value).splitlines()
+    (line,) = [number for number, text in enumerate(lines) if f"{where}: unknown key" in text]
+    assert own in lines[line + 1]
+
+
+def test_a_space_says_what_its_keys_are_and_that_a_study_is_none(tmp_path):
+    path = tmp_path / "my space.yaml"
+    path.write_text("a: {min: 1, hgh: 2, strange: 3}\n")
+    with pytest.raises(RequestError) as caught:
+        read_space(path)
+    assert "my space.yaml:1:5: a.min: unknown key" in caught.value.message
+    for own in ("write here: low: 0.001", "did you mean 'high'?", "valid: choices, low, high"):
+        assert own in caught.value.hint
+    path.write_text("workload: digits-mlp\nspace: {hidden: [8, 16]}\n")
+    with pytest.raises(RequestError, match="is a whole study") as caught:
+        read_space(path)
+    assert caught.value.hint == f"Run it as one: tarmac search '{path}'"
+
+
 def test_a_file_with_a_space_alone_is_read_as_the_same(tmp_path):
     path = tmp_path / "space.yaml"
     path.write_text("hidden: 16..128\nlearning_rate: {low: 1e-4, high: 1e-1, log: true}\n")

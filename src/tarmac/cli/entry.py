@@ -63,6 +63,15 @@ _SECTIONS = {
     },
 }
 
+# What other programs for training call options of ours, which the letters do not tell.
+_OTHERS_OPTIONS = {
+    "--learning-rate": "--lr",
+    "--gpus": "--devices",
+    "--num-gpus": "--devices",
+    "--nnodes": "--nodes",
+    "--num-trials": "--trials",
+}
+
 # More options than these hide the message that they follow.
 _MAX_LISTED = 12
 
@@ -260,7 +269,10 @@ def _usage(error: click.ClickException) -> str:
             for parameter in context.command.params
             if isinstance(parameter, click.Option)
         }
-        unknown = unknown_name("option", error.option_name, options)
+        meant = _OTHERS_OPTIONS.get(error.option_name)
+        unknown = unknown_name(
+            "option", error.option_name, options, meant=meant if meant in options else None
+        )
         if len(options) > _MAX_LISTED:
             return f"{unknown.message}\nSee: {context.command_path} --help"
         return str(unknown)

@@ -6,6 +6,8 @@ import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from pydantic import RootModel
+
 from tarmac.documents.document import Document, Path, Place, show_path
 from tarmac.errors import RequestError
 
@@ -159,6 +161,8 @@ def _real_path(location: Sequence[str | int], value: Any) -> tuple[str | int, ..
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the keys that the model at a path takes; none where the path leads elsewhere."""
     current: Any = model
+    if issubclass(model, RootModel):
+        current = model.model_fields["root"].annotation
     for part in path:
         if isinstance(part, int):
             continue

@@ -27,8 +27,9 @@ from tarmac.documents import (
     refuse,
     without_extensions,
 )
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.studies.errors import FieldError
+from tarmac.studies.foreign_keys import with_own_keys
 from tarmac.studies.methods.breeding import num_survivors
 from tarmac.studies.methods.interface import MethodOptions
 from tarmac.studies.notation import ParameterText
@@ -218,7 +219,7 @@ def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
         written = Request.model_validate(document.value)
         _check(written)
     except ValidationError as error:
-        raise refuse(document, problems_of(error, document, Request)) from error
+        raise refuse(document, [*with_own_keys(problems_of(error, document, Request))]) from error
     except FieldError as error:
         raise _located(error, document) from error
     fields = {name: getattr(written, name) for name in written.model_fields_set}
@@ -239,10 +240,16 @@ def read_space(path: Path) -> dict[str, ParameterText]:
     document = read_document(path)
     if not isinstance(document.value, dict):
         raise RequestError(f"{path}:1:1: is no space, expected parameters and their values")
+    if {"workload", "space"} <= document.value.keys():
+        raise RequestError(
+            f"{path} is a whole study, expected parameters and their values alone",
+            hint=f"Run it as one: tarmac search {quoted(path)}",
+        )
     try:
         return _SpaceFile.model_validate(without_extensions(document.value)).root
     except ValidationError as error:
-        raise refuse(document, problems_of(error, document, _SpaceFile)) from error
+        problems = with_own_keys(problems_of(error, document, _SpaceFile))
+        raise refuse(document, [*problems]) from error
 
 
 class _SpaceFile(RootModel[dict[str, ParameterText]]):

@@ -13,7 +13,7 @@ from tarmac import wording
 from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import examples, json_option, option, output_option
-from tarmac.errors import TarmacError, quoted
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.runs import name_words
 from tarmac.wording import counted, in_one_line
 
@@ -169,7 +169,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     "--format",
     "wanted",
     type=Choice(["csv", "json"]),
-    show_default="by the name of --to, else csv",
+    show_default="by the ending of --to, else csv",
     help="What is written.",
 )
 @option(
@@ -187,13 +187,22 @@ def export_trials(
     from tarmac.studies import export, find_study
 
     found = find_study(study, output, storage)
-    is_json = to is not None and to.suffix == ".json"
-    text = export(found, wanted or ("json" if is_json else "csv"))
+    text = export(found, wanted or _format_of(to))
     if to is None:
         click.echo(text, nl=False)
         return
     write_text(to, text)
     click.echo(f"wrote {to}", err=True)
+
+
+def _format_of(target: Path | None) -> str:
+    ending = target.suffix.lower() if target is not None else ""
+    if ending not in ("", ".csv", ".json"):
+        raise RequestError(
+            f"{target}: trials are not written as {ending}",
+            hint="Give it the ending .csv or .json, or --format.",
+        )
+    return ending.removeprefix(".") or "csv"
 
 
 @cloup.command("plot", epilog=examples("tarmac search plot latest --to plot.html"))

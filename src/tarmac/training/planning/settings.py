@@ -42,8 +42,16 @@ _NUMBERS = ("label_smoothing", "clip_norm", "clip_value")
 # What of a recipe has settings of its own.
 _PARTS = ("optimizer", "schedule", "preprocess", "augment", "test_views", "ema")
 
-# These have options of their own.
-_OPTIONS = {"optimizer.learning_rate"}
+# These have options of their own; a search has some of them as settings.
+_OPTIONS = {
+    "optimizer.learning_rate": "--lr",
+    "learning_rate": "--lr",
+    "batch_size": "--batch-size",
+    "epochs": "--epochs",
+    "seed": "--seed",
+}
+
+_SHORT_NAMES = {"lr": "learning_rate", "bs": "batch_size"}
 
 
 def settings_of(workload: Workload) -> dict[str, Setting]:
@@ -171,7 +179,14 @@ def unknown_setting(workload: Workload, name: str, listed: Mapping[str, str]) ->
     """
     parameter = inspect.signature(workload.model).parameters.get(name)
     if parameter is None or parameter.default is parameter.empty:
-        return unknown_name(f"setting of {workload.name}", name, listed)
+        full = _SHORT_NAMES.get(name, name.replace("-", "_"))
+        if full in _OPTIONS and full not in listed:
+            return RequestError(
+                f"{name} is no setting of {workload.name}",
+                hint=f"It has an option of its own: {_OPTIONS[full]}",
+            )
+        meant = full if full in listed else None
+        return unknown_name(f"setting of {workload.name}", name, listed, meant=meant)
     kind = "None" if parameter.default is None else f"a {type(parameter.default).__name__}"
     return RequestError(
         f"{name} of {workload.name} cannot be set: its default is {kind}, and its annotation "
