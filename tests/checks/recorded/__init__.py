@@ -51,6 +51,7 @@ CLOSE = {
     **links.CLOSE,
     **amd.CLOSE,
     **frameworks.CLOSE,
+    **programs.CLOSE,
     **speed.CLOSE,
     **results.CLOSE,
     **containers.CLOSE,

@@ -492,6 +492,7 @@ _WORKS = {"build": {"cuda": "13.0", "hip": None, "architectures": ["sm_80", "sm_
 RECORDED["no-gpu-seen"] += [
     said("torch", "RuntimeError: No HIP GPUs are available"),
     text("Couldn't init CUDA: No CUDA devices"),
+    said("jax", "XlaRuntimeError: FAILED_PRECONDITION: No visible GPU devices."),
     text("MisconfigurationException: No supported gpu backend found!"),
     said(
         "torch",

@@ -59,6 +59,11 @@ RECORDED: dict[str, list[Evidence]] = {
             "was used to compile PyTorch (12.4)."
         ),
         text(
+            "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: "
+            "Installed CUDA version 12.2 does not match the version torch was compiled with 11.7, "
+            "unable to compile cuda/cpp extensions without a matching cuda version."
+        ),
+        text(
             "host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions "
             "later than 12 are not supported!"
         ),
@@ -113,6 +118,10 @@ RECORDED: dict[str, list[Evidence]] = {
     "package-missing": [
         text("ModuleNotFoundError: No module named 'deepspeed'"),
         text("torch._inductor.exc.TritonMissing: Cannot find a working triton installation."),
+        text(
+            "ImportError: FlashAttention2 has been toggled on, but it cannot be used due to the "
+            "following error: the package flash_attn seems to be not installed."
+        ),
     ],
     "protobuf": [text("TypeError: Descriptors cannot be created directly.")],
     "chip-too-old": [
@@ -387,5 +396,16 @@ RECORDED: dict[str, list[Evidence]] = {
         text("[rank: 1] Child process with PID 12 terminated with code -9. Forcefully terminating"),
         text("srun: error: node1: tasks 0-7: Killed"),
         text("/var/spool/slurmd/job77/slurm_script: line 12: 41077 Killed    python train.py"),
+    ],
+}
+
+# What comes close, and is no such failure, by code.
+CLOSE: dict[str, list[Evidence]] = {
+    "nvcc-version": [
+        text(
+            "[WARNING]  DeepSpeed Op Builder: Installed CUDA version 12.1 does not match the "
+            "version torch was compiled with 11.8.Detected `DS_SKIP_CUDA_CHECK=1`: Allowing this "
+            "combination of CUDA, but it may result in unexpected behavior."
+        ),
     ],
 }
