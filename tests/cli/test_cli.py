@@ -301,6 +301,8 @@ def test_data_are_listed_verified_and_added(tarmac, tmp_path, monkeypatch):
         "cifar10": "absent",
         "tinyshakespeare": "absent",
     }
+    shapes = {row["name"]: row["sample_shape"] for row in rows}
+    assert (shapes["digits"], shapes["noise224"]) == ([8, 8], [3, 224, 224])
     rows = [line.split() for line in tarmac("data", "list")[1].splitlines()]
     assert any(row[:1] == ["digits"] and "8x8" in row for row in rows)
     assert tarmac("data", "verify", "digits")[0] == 0

@@ -67,6 +67,15 @@ def test_logs_of_a_jobs_tasks_are_printed_under_their_names(runs):
     assert printed.endswith("stderr <==\nbad\n\n==> tasks/000000-hello/stdout <==\nhello\n")
 
 
+def test_a_log_that_cannot_be_read_is_left_out_and_the_others_are_printed(runs, tmp_path):
+    (err,) = tmp_path.glob("hello*/tasks/*/stderr")
+    err.unlink()
+    err.symlink_to(tmp_path / "elsewhere")
+    printed = runs("logs", "hello")
+    assert f"left out: cannot read {err}" in printed
+    assert printed.endswith("==> tasks/000000-hello/stdout <==\nhello\n")
+
+
 def test_a_run_without_logs_says_where_they_went(runs):
     with pytest.raises(TarmacError, match="has no logs"):
         runs("logs", "digits")

@@ -86,6 +86,19 @@ def test_a_table_of_test_samples_with_other_columns_is_refused(tmp_path, root):
         data.take_over("flowers", path, taking, root)
 
 
+def test_columns_are_in_the_order_of_the_training_samples_wherever_the_test_has_them(
+    tmp_path, root
+):
+    path = written(tmp_path / "flowers.csv", "length,kind,width\n1,a,2\n3,b,4\n")
+    test = written(tmp_path / "test.csv", "width,length,kind\n6,5,b\n")
+    taking = Taking(test=test, columns=TableColumns(targets=("kind",)))
+    data.take_over("flowers", path, taking, root)
+    loaded = data.load("flowers")
+    assert loaded.features == ("length", "width")
+    assert loaded.train.inputs.tolist() == [[1, 2], [3, 4]]
+    assert loaded.test.inputs.tolist() == [[5, 6]]
+
+
 def test_whole_numbers_are_classes_unless_they_are_values(tmp_path, root):
     path = written(tmp_path / "t.csv", "x,y,w\n1,7,1\n2,9,0.5\n3,7,2\n")
     columns = TableColumns(targets=("y",), weights="w")

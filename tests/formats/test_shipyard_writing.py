@@ -54,7 +54,9 @@ priority: 3
 tasks:
   - name: fetch
     command: [python, -c, "print('a b')"]
-    inputs: [{from: "https://x/y.tgz", mode: "0755"}, {from: "az://box/in/x", to: d}]
+    inputs:
+      - {from: "https://x/y.tgz", mode: "0755"}
+      - {from: "az://box/in/x", to: d, include: ["*.fa"], exclude: ["tmp/*"]}
     outputs: [{path: "**/*.bin", to: "az://box/out", when: always, exclude: [t.bin]}]
   - name: fit
     needs: [fetch]
@@ -84,7 +86,8 @@ def test_a_native_job_is_written_and_means_the_same_when_it_is_read():
     assert [*after[3].needs] == ["fetch", "fit-0", "fit-1"]
     inputs = {given.source: given for given in after[0].inputs}
     assert (inputs["https://x/y.tgz"].to, inputs["https://x/y.tgz"].mode) == ("y.tgz", "0755")
-    assert inputs["az://box/in/x"].to == "d"
+    stored = inputs["az://box/in/x"]
+    assert (stored.to, stored.include, stored.exclude) == ("d", ("*.fa",), ("tmp/*",))
     (old,), (new,) = before[0].outputs, after[0].outputs
     assert (old.path, new.path, new.include) == ("**/*.bin", "*", ("*.bin",))
     assert (new.to, new.when, new.exclude) == (old.to, old.when, old.exclude)

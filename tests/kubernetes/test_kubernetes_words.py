@@ -143,7 +143,11 @@ def test_what_can_never_start_fails_at_once(reason: str) -> None:
 def test_a_missing_secret_may_still_come() -> None:
     state = explain_pod(held("CreateContainerConfigError", 'secret "token" not found'))
     assert (state.matter, state.cause, state.limit_s) == ("configuration", "start", 120)
-    assert 'secret "token" not found' in state.words
+    assert state.words.endswith('secret "token" not found; create it, in the same namespace')
+    missing = "couldn't find key PASSWORD in Secret default/token"
+    other = explain_pod(held("CreateContainerConfigError", missing))
+    assert other.words.endswith(f"{missing}; create it, in the same namespace")
+    assert "create it" not in explain_pod(held("CreateContainerConfigError", "denied")).words
     cache = "failed to sync secret cache: timed out waiting for the condition"
     assert explain_pod(held("CreateContainerConfigError", cache)).limit_s is None
 

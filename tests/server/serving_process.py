@@ -18,6 +18,7 @@ class Served:
     Attributes:
         url: What it has printed to be opened.
         port: Where it listens.
+        file: Its socket's; None where it has none.
         token: Of its address.
     """
 
@@ -33,7 +34,7 @@ class Served:
         if not self.printed:
             raise AssertionError(self.process.communicate()[1])
         said = json.loads(self.printed)
-        self.url, self.port = said["url"], said["port"]
+        self.url, self.port, self.file = said["url"], said["port"], said["socket"]
         self.token = self.url.partition("token=")[2]
 
     @property

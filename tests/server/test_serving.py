@@ -66,6 +66,7 @@ def test_another_users_process_gets_nothing_even_with_the_token(served, second_u
 
 def test_it_listens_on_this_machine_alone(served):
     server = served()
+    assert server.file is None
     assert listening_at(server.port) == {f"0100007F:{server.port:04X}"}
 
 
@@ -142,6 +143,7 @@ def test_a_sockets_file_is_its_owners_alone_and_goes_with_the_server(
 ):
     path = open_directory / "tarmac.sock"
     server = served("--socket", str(path))
+    assert server.file == str(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     def reach(token):

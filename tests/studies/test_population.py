@@ -247,6 +247,9 @@ def test_shapes_and_batch_sizes_make_the_stacks():
     assert "1 x 64-16-16-16-10, batches of 128: alone, no other has its shape" in described
     _, results = histories(evaluator(), given)
     assert [results[n].num_companions for n in range(5)] == [2, 2, 0, 0, 2]
+    # What takes longest begins first.
+    stacks, _ = evaluator().plan([given[4], given[3], given[2]])
+    assert stacks[0].networks[0].candidate.number == 2
 
 
 def test_a_stack_is_cut_to_what_the_memory_holds():
