@@ -11,19 +11,24 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["IMAGE", "import_busybox", "make_busybox_image", "remove_busybox"]
+__all__ = ["IMAGE", "docker_engine", "import_busybox", "make_busybox_image", "remove_busybox"]
 
 # One for each process of the tests, by which it knows its own containers.
 IMAGE = f"tarmac-test-busybox-{os.getpid()}"
 
 
-def make_busybox_image() -> str:
-    """Make an image of Busybox and nothing else, and return its name; skip where that cannot be."""
+def docker_engine() -> str:
+    """Return the program of a Docker engine that answers; skip where none does."""
     engine = shutil.which("docker")
     answers = engine and subprocess.run([engine, "version"], capture_output=True, check=False)
-    if not answers or answers.returncode != 0:
+    if engine is None or not answers or answers.returncode != 0:
         pytest.skip("no Docker engine answers; provide one: sudo sh .ci/start-docker")
-    return import_busybox(engine)
+    return engine
+
+
+def make_busybox_image() -> str:
+    """Make an image of Busybox and nothing else, and return its name; skip where that cannot be."""
+    return import_busybox(docker_engine())
 
 
 def import_busybox(engine: str) -> str:

@@ -33,7 +33,7 @@ from hypothesis import HealthCheck, settings
 
 import shared
 import skips
-from busybox import make_busybox_image, remove_busybox
+from busybox import docker_engine, make_busybox_image, remove_busybox
 from forked import FAILURES, STARTED, forked_interpreter
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.masking import values as masking_values
@@ -408,10 +408,7 @@ def python_image(
     It takes the name, and files and folders of this environment's packages, which the image's
     Python imports.
     """
-    engine = shutil.which("docker")
-    answers = engine and subprocess.run([engine, "version"], capture_output=True, check=False)
-    if engine is None or not answers or answers.returncode != 0:
-        pytest.skip("no Docker engine answers; provide one: sudo sh .ci/start-docker")
+    engine = docker_engine()
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         pytest.skip("an image is built by debootstrap as root: sudo apt install debootstrap")
     if sysconfig.get_python_version() != "3.11":

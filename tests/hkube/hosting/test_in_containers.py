@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pools import IMPATIENT, PROGRAM, each, make
 
+from busybox import docker_engine
 from tarmac.formats import read_algorithm
 
 # Python and its packages as they are on this machine, for an image that has neither.
@@ -70,6 +71,7 @@ def test_a_plain_program_in_a_container_reads_and_writes_files(host, busybox_ima
 
 
 def test_an_image_that_cannot_be_had_fails_all_tasks_of_its_algorithm_at_once(host):
+    docker_engine()
     algorithm = define(
         "tarmac-none", command=["true"], environment={"pull": "never"}, own={"protocol": "plain"}
     )
