@@ -13,7 +13,9 @@ import pytest
 
 import tarmac
 from tarmac.errors import RequestError
+from tarmac.files import TRUSTED_USERS, OwnerLock
 from tarmac.jobs import Handle, Job, JobFailed, Secret, attach, list_statuses, parse_job
+from tarmac.jobs.status import note_runner
 from tarmac.processes.identity import identify
 from waiting import limit_s
 
@@ -141,6 +143,25 @@ def test_another_users_job_is_not_cancelled_and_that_is_said(second_user, open_d
     finally:
         assert handle.cancel()
         handle._popen.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a run to another user")
+def test_another_user_chooses_no_process_that_a_cancel_ends(open_directory, monkeypatch):
+    monkeypatch.delenv(TRUSTED_USERS, raising=False)
+    run = tarmac.run(job("{name: x, command: 'true'}"), output=open_directory).path
+    lock = OwnerLock(run / ".lock")
+    assert lock.acquire()
+    with subprocess.Popen(["sleep", "600"]) as mine:
+        note_runner(run, mine.pid)
+        for path in (run, *run.rglob("*")):
+            os.lchown(path, 65534, 65534)
+        with pytest.raises(RequestError, match="and what it names would be ended as you"):
+            Handle(run).cancel()
+        assert mine.poll() is None
+        monkeypatch.setenv(TRUSTED_USERS, "65534")
+        assert Handle(run).cancel()
+        assert mine.wait() == -signal.SIGTERM
+    lock.release()
 
 
 def test_a_named_secret_that_stands_for_another_one_is_refused(tmp_path):

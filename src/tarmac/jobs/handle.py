@@ -12,13 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
-from tarmac.files import LeaseWatch, expanded, open_regular, read_errors
+from tarmac.files import (
+    TRUSTED_USERS,
+    LeaseWatch,
+    expanded,
+    foreign_owner,
+    open_regular,
+    read_errors,
+)
 from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import find_run, work_on
 from tarmac.jobs.model import Job
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.progress import Silent
-from tarmac.jobs.record import read_record
+from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.runner_jobs import end_runner_jobs
 from tarmac.jobs.runner_notes import last_runner
 from tarmac.jobs.runner_watch import RunnerWatch
@@ -106,9 +113,11 @@ class Handle:
             Whether it was running, or an engine had tasks of it, or a runner that it has lost.
 
         Raises:
-            RequestError: It is another user's, or at work on a machine that has not said which.
+            RequestError: It is another user's, who has written what would be ended, or at work on a
+                machine that has not said which.
             StorageError: The runner on another machine may not be asked by this user.
         """
+        self._refuse_foreign()
         status = self.status()
         if not status.is_active and last_runner(self.path) is None:
             return False
@@ -138,6 +147,16 @@ class Handle:
                 f"{self.path.name} is another user's: process {runner.pid} may not be ended",
                 hint="Ask who has started it, or be root.",
             ) from error
+
+    def _refuse_foreign(self) -> None:
+        # It says which processes, and which jobs of engines, are its own.
+        owner = foreign_owner(self.path, self.path / RECORD)
+        if owner is not None:
+            raise RequestError(
+                f"{self.path.name} belongs to {owner}, and what it names would be ended as you",
+                hint=f"Ask {owner}. If you trust all that {owner} owns: "
+                f"export {TRUSTED_USERS}={owner}",
+            )
 
     def result(self, timeout: float | None = None) -> Sequence[TaskStatus]:
         """Wait for its end.
