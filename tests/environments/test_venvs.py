@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tarmac.environments import VenvSpec, build_venv, remove_venv
+from tarmac.environments.once import made_once
 from tarmac.environments.requirements import read_requirements
+from tarmac.environments.venvs import read_recipe
 from tarmac.errors import RequestError
-from tarmac.files import StorageError
+from tarmac.files import TRUSTED_USERS, StorageError
 
 
 @pytest.fixture
@@ -157,3 +160,28 @@ def test_an_interpreter_that_does_not_work_is_said(tmp_path, content, mode, said
         build_venv(
             VenvSpec(python=str(python), requirements=("six",)), tmp_path, tmp_path / "venvs"
         )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+@pytest.mark.parametrize("foreign", ["environment", "directory", "directory alone"])
+def test_what_another_user_has_built_is_not_run(tmp_path, monkeypatch, foreign):
+    monkeypatch.delenv(TRUSTED_USERS, raising=False)
+    spec, root = VenvSpec(()), tmp_path / "venvs"
+    venv, image = root / read_recipe(spec, tmp_path).key, root / "image.sif"
+    root.mkdir()
+    if foreign != "directory alone":
+        venv.mkdir()
+        (venv / "requirements.txt").touch()
+        image.touch()
+    for path in (venv, image) if foreign == "environment" else (root,):
+        os.chown(path, 65534, 65534)
+    with pytest.raises(RequestError, match="belongs to nobody, and its Python would run as you"):
+        build_venv(spec, tmp_path, root)
+    with pytest.raises(
+        RequestError, match=r"image\.sif belongs to nobody, and what is in it would"
+    ):
+        made_once(image, lambda part: part.touch())
+    monkeypatch.setenv(TRUSTED_USERS, "nobody")
+    assert made_once(image, lambda part: part.touch()) == image
+    if foreign != "directory alone":
+        assert build_venv(spec, tmp_path, root) == venv

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
-from tarmac.files import Lease, storage_errors, write_text
+from tarmac.files import Lease, refuse_foreign_build, storage_errors, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
         make: Makes it at the path that it is given. Is called by one process of all at a time.
 
     Raises:
+        RequestError: Another user has made it, or owns its directory.
         StorageError: The directory cannot be written to.
         TarmacError: It could not be made, here or where it was waited for.
     """
@@ -49,6 +50,7 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
                 _make(path, make, failure)
         finally:
             lease.release()
+    refuse_foreign_build(path, what="what is in it")
     return path
 
 

@@ -21,7 +21,14 @@ from tarmac.environments.installer import (
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
-from tarmac.files import read_errors, storage_errors, taking_turns, without_password, write_text
+from tarmac.files import (
+    read_errors,
+    refuse_foreign_build,
+    storage_errors,
+    taking_turns,
+    without_password,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +149,8 @@ def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
         Its directory.
 
     Raises:
-        RequestError: The interpreter or a requirements file is not here.
+        RequestError: The interpreter or a requirements file is not here, or another user has made
+            the environment or owns its directory.
         StorageError: The directory cannot be written to.
         TarmacError: It could not be built; the installer's own words are in the message.
     """
@@ -152,6 +160,7 @@ def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
     with contextlib.ExitStack() as turn:
         with storage_errors(root):
             root.mkdir(parents=True, exist_ok=True)
+            refuse_foreign_build(path, what="its Python")
             turn.enter_context(taking_turns(root / f"{path.name}.lock"))
             note_user(path)
         if not (path / "requirements.txt").exists():

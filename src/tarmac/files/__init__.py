@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         foreign_python_owner,
         passes_over,
         refuse_foreign,
+        refuse_foreign_build,
         refuse_foreign_python,
         trust_in_this_user,
     )
@@ -151,6 +152,7 @@ __all__ = [
     "read_regular",
     "read_versioned",
     "refuse_foreign",
+    "refuse_foreign_build",
     "refuse_foreign_python",
     "remove_abandoned",
     "remove_tree",
@@ -251,6 +253,7 @@ _MODULES = {
     "foreign_python_owner": "ownership",
     "passes_over": "ownership",
     "refuse_foreign": "ownership",
+    "refuse_foreign_build": "ownership",
     "refuse_foreign_python": "ownership",
     "trust_in_this_user": "ownership",
 }

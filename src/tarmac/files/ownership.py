@@ -27,6 +27,7 @@ __all__ = [
     "foreign_python_owner",
     "passes_over",
     "refuse_foreign",
+    "refuse_foreign_build",
     "refuse_foreign_python",
     "trust_in_this_user",
 ]
@@ -83,6 +84,25 @@ def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
     if (file := _python_of(reference)) is not None:
         words = f"the Python of {reference}"
         refuse_foreign(record, file, what=words, again=f"name it: {again}")
+
+
+def refuse_foreign_build(path: Path, *, what: str) -> None:
+    """Refuse to run what was built once for all who want it, where another user owns it.
+
+    Args:
+        path: Of the build; it may be still to be made.
+        what: What would run, in words.
+
+    Raises:
+        RequestError: It or its directory is another user's.
+    """
+    owner = foreign_owner(path, path.parent)
+    if owner is not None:
+        raise RequestError(
+            f"{path} belongs to {owner}, and {what} would run as you",
+            hint="Have it built in a directory of your own: XDG_CACHE_HOME, or a cluster's store\n"
+            f"To trust all that {owner} owns: export {TRUSTED_USERS}={owner}",
+        )
 
 
 def foreign_python_owner(reference: str, record: Path) -> str | None:
