@@ -13,9 +13,11 @@ import pytest
 from tarmac.environments import VenvSpec, build_venv, remove_venv
 from tarmac.environments.once import made_once
 from tarmac.environments.requirements import read_requirements
+from tarmac.environments.users import note_user
 from tarmac.environments.venvs import read_recipe
 from tarmac.errors import RequestError
-from tarmac.files import TRUSTED_USERS, StorageError
+from tarmac.files import TRUSTED_USERS, StorageError, write_json
+from tarmac.processes import identify
 
 
 @pytest.fixture
@@ -160,6 +162,17 @@ def test_an_interpreter_that_does_not_work_is_said(tmp_path, content, mode, said
         build_venv(
             VenvSpec(python=str(python), requirements=("six",)), tmp_path, tmp_path / "venvs"
         )
+
+
+def test_notes_of_processes_that_have_ended_go_when_the_next_comes(tmp_path):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as user:
+        ended = identify(user.pid)
+        user.communicate()
+    notes = tmp_path / "venv.users"
+    write_json(notes / "ended.json", ended._asdict())
+    note_user(tmp_path / "venv")
+    (note,) = notes.iterdir()
+    assert str(os.getpid()) in note.name
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")

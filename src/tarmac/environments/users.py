@@ -19,7 +19,8 @@ __all__ = ["forget_users", "living_users", "note_user"]
 
 
 def note_user(path: Path) -> None:
-    """Note that this process uses an environment, for as long as it lives."""
+    """Note that this process uses an environment, for as long as it lives; forget ended ones."""
+    _noted_users(path)
     me = identify(os.getpid())
     write_json(_users(path) / f"{me.host}-{me.pid}-{me.start_ticks}.json", me._asdict())
 
@@ -29,6 +30,17 @@ def living_users(path: Path) -> list[str]:
 
     Of a process of another machine nothing is known here: it counts as one that uses it.
     """
+    living = _noted_users(path)
+    # A task outlives who built its environment, where they are two processes.
+    living.extend(
+        f"process {process.info['pid']}"
+        for process in psutil.process_iter(["pid", "environ"])
+        if (process.info["environ"] or {}).get("VIRTUAL_ENV") == str(path)
+    )
+    return [*dict.fromkeys(living)]
+
+
+def _noted_users(path: Path) -> list[str]:
     living: list[str] = []
     here = socket.gethostname()
     for note in sorted(_users(path).glob("*.json")):
@@ -42,13 +54,7 @@ def living_users(path: Path) -> list[str]:
             living.append(f"process {user.pid}")
         else:
             note.unlink(missing_ok=True)
-    # A task outlives who built its environment, where they are two processes.
-    living.extend(
-        f"process {process.info['pid']}"
-        for process in psutil.process_iter(["pid", "environ"])
-        if (process.info["environ"] or {}).get("VIRTUAL_ENV") == str(path)
-    )
-    return [*dict.fromkeys(living)]
+    return living
 
 
 def forget_users(path: Path) -> None:
