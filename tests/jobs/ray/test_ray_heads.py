@@ -45,6 +45,9 @@ def started(cluster, tmp_path, until):
         try:
             until((tmp_path / "pids").exists, "the task did not begin")
             yield runner
+        except AssertionError as error:
+            runner.kill()
+            raise AssertionError(f"{error}; it printed: {runner.communicate()[0]}") from error
         finally:
             runner.kill()
 
