@@ -81,24 +81,36 @@ class RayCluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(request):
-    """Start a cluster whose head has what the module says in ``HEAD``.
+def cluster_of_module(request):
+    """Return a context manager of a cluster whose head has what the module says in ``HEAD``.
 
     Where it says ``IN_BACKGROUND``, as a script's ``ray start ... &`` does: without SIGINT.
     """
-    head = {"num_cpus": 4, "num_gpus": 2, "_system_config": _HASTY}
-    before = signal.getsignal(signal.SIGINT)
-    if getattr(request.module, "IN_BACKGROUND", False):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        started = start_head(**head | getattr(request.module, "HEAD", {}))
-        for node in getattr(request.module, "NODES", ()):
-            started.add_node(object_store_memory=OBJECT_STORE_BYTES, **node)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    yield RayCluster(started)
-    ray.shutdown()
-    started.shutdown()
+
+    @contextlib.contextmanager
+    def start():
+        head = {"num_cpus": 4, "num_gpus": 2, "_system_config": _HASTY}
+        before = signal.getsignal(signal.SIGINT)
+        if getattr(request.module, "IN_BACKGROUND", False):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            started = start_head(**head | getattr(request.module, "HEAD", {}))
+            for node in getattr(request.module, "NODES", ()):
+                started.add_node(object_store_memory=OBJECT_STORE_BYTES, **node)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        yield RayCluster(started)
+        ray.shutdown()
+        started.shutdown()
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_of_module):
+    """Start a cluster for all tests of the module; they leave it at work."""
+    with cluster_of_module() as started:
+        yield started
 
 
 class Progress(Silent):

@@ -31,8 +31,15 @@ tasks:
 
 
 @pytest.fixture
+def cluster(cluster_of_module):
+    """Start a cluster for each test: one of them kills its head."""
+    with cluster_of_module() as started:
+        yield started
+
+
+@pytest.fixture
 def started(cluster, tmp_path, until):
-    """Start a run on the module's cluster, of which one task has ended and one stays."""
+    """Start a run on the cluster, of which one task has ended and one stays."""
     (tmp_path / "job.yaml").write_text(JOB.format(tmp_path))
     words = ["--on", "ray", "--output", "runs", "--set", f"options.ray.address={cluster.address}"]
     with subprocess.Popen(
