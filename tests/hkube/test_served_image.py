@@ -17,9 +17,12 @@ pytest.importorskip("bson", reason="needs pip install 'tarmac-gpu[hkube]'")
 ROOT = Path(__file__).parents[2]
 IMAGE = "tarmac-test-served"
 
+# Debian 12's, of which the image has the standard library.
+_PYTHON = {"python_version": "3.11", "python_full_version": "3.11.2"}
+
 
 def entries_of(*wanted: str) -> set[str]:
-    """Return the files and folders of distributions and of all that they require."""
+    """Return the files and folders of distributions and of all that they require in the image."""
     found: set[str] = set()
     seen = set()
     waiting = [Requirement(text) for text in wanted]
@@ -35,7 +38,7 @@ def entries_of(*wanted: str) -> set[str]:
                 found |= {path.parts[0] for path in distribution.files or ()}
             for text in distribution.requires or ():
                 inner = Requirement(text)
-                if inner.marker is None or inner.marker.evaluate({"extra": extra}):
+                if inner.marker is None or inner.marker.evaluate(_PYTHON | {"extra": extra}):
                     waiting.append(inner)
     return found - {"..", "__pycache__"}
 
