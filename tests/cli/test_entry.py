@@ -110,3 +110,54 @@ def test_a_rank_with_nothing_to_say_lets_the_failed_one_speak_before_torchrun_en
     monkeypatch.setattr(lead_process.time, "sleep", waits.append)
     assert tarmac("runs", "list") == (1, "", "")
     assert len(waits) == len(launcher)
+
+
+@pytest.fixture
+def removed_directory(tmp_path, monkeypatch):
+    """Go to a directory that is removed then."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+
+@pytest.mark.usefixtures("removed_directory")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "runs list",
+        "ps",
+        "top --once",
+        "check --quick",
+        "run {tmp}/job.yaml",
+        "train digits-mlp --epochs 1 --output {tmp}",
+        "search digits-mlp --trials 1 --output {tmp}",
+        "eval latest",
+        "report latest",
+        "serve",
+        "data list",
+    ],
+)
+def test_a_current_directory_that_is_gone_is_the_error_before_a_command_is_imported(
+    tarmac, tmp_path, monkeypatch, line
+):
+    def refuse(name):
+        raise AssertionError(f"{name} was imported")
+
+    monkeypatch.setattr(entry, "_command", refuse)
+    code, out, err = tarmac(*line.format(tmp=tmp_path).split())
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: the current directory is gone: it was removed or its file system unmounted\n"
+        "  Go to one that exists, and try again: cd ~\n"
+    )
+
+
+@pytest.mark.usefixtures("removed_directory")
+@pytest.mark.parametrize(
+    "line", ["--version", "--help", "train --help", "runs -h", "schema job", "completion bash"]
+)
+def test_what_needs_no_current_directory_works_where_it_is_gone(tarmac, line):
+    code, out, err = tarmac(*line.split())
+    assert (code, err) == (0, "")
+    assert out

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
@@ -23,7 +24,14 @@ from tarmac.cli.options import SETTINGS, Group, examples, option
 from tarmac.cli.output import flush_output, guarded_output
 from tarmac.cli.terminal import guard_terminals
 from tarmac.distribution import explained_imports, installed_version
-from tarmac.errors import Interrupted, PeerFailed, TarmacError, unknown_name, without_native_stack
+from tarmac.errors import (
+    Interrupted,
+    PeerFailed,
+    RequestError,
+    TarmacError,
+    unknown_name,
+    without_native_stack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +79,10 @@ _OTHERS_OPTIONS = {
     "--nnodes": "--nodes",
     "--num-trials": "--trials",
 }
+
+# Command lines that work without a current directory: these commands, and whatever asks for help.
+_WITHOUT_DIRECTORY = ("schema", "completion")
+_HELP_OPTIONS = {"-h", "--help", "--version"}
 
 # More options than these hide the message that they follow.
 _MAX_LISTED = 12
@@ -157,6 +169,7 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
     if arguments is None and not debug:
         warnings.showwarning = _show_warning
     try:
+        _require_directory(given)
         with explained_imports():
             result = root.main(given, prog_name="tarmac", standalone_mode=False)
         flush_output()
@@ -192,6 +205,24 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
             f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback."
         )
         _fail(_with_notes(message, error), 1)
+
+
+def _require_directory(arguments: Sequence[str]) -> None:
+    """Refuse to work in a directory that was removed: imports of PyTorch end the process there.
+
+    Raises:
+        RequestError: The current directory is gone.
+    """
+    # A shell that completes a line adds no arguments.
+    if not arguments or arguments[0] in _WITHOUT_DIRECTORY or _HELP_OPTIONS & {*arguments}:
+        return
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise RequestError(
+            "the current directory is gone: it was removed or its file system unmounted",
+            hint="Go to one that exists, and try again: cd ~",
+        ) from error
 
 
 def _show_traceback() -> None:
