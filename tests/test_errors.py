@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tarmac.errors import Interrupted, RequestError, TarmacError, unknown_name
+import subprocess
+
+import pytest
+
+from tarmac.errors import Interrupted, RequestError, TarmacError, quoted, unknown_name
 
 
 def test_an_error_shows_its_hint_below_its_message():
@@ -17,3 +21,11 @@ def test_an_unknown_name_suggests_the_nearest_and_lists_all():
     )
     assert "did you mean" not in str(unknown_name("framework", "nosuch", {"torch": "", "jax": ""}))
     assert str(unknown_name("dog", "zzz", {})) == "unknown dog 'zzz'\nValid: none"
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "-\r\x1b[K\n1\u202e'\\x0a", "ä\x9b漢\t"])
+def test_a_shell_reads_a_quoted_name_as_it_is(name):
+    words = quoted("printf", "%s.", name, "end")
+    assert words.isprintable()
+    done = subprocess.run(["bash", "-c", words], capture_output=True, check=True)
+    assert done.stdout.decode() == f"{name}.end."

@@ -11,6 +11,8 @@ import difflib
 import shlex
 from typing import TYPE_CHECKING
 
+from tarmac.wording import in_one_line
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -71,14 +73,30 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def quoted(value: object) -> str:
-    """Return a value as one word of a command that a message advises, to be typed as it is.
+def quoted(*values: object) -> str:
+    r"""Return values as words of a command that a message advises, to be typed as they are.
+
+    A word with control characters is in the quotes of bash and zsh that write them as escapes.
 
     Example:
         >>> f"tarmac run --resume {quoted('runs/a b')}"
         "tarmac run --resume 'runs/a b'"
+        >>> print(quoted("a\n\x1b[2J"))
+        $'a\x0a\x1b[2J'
     """
-    return shlex.quote(str(value))
+    return " ".join(map(_quoted, map(str, values)))
+
+
+def _quoted(text: str) -> str:
+    if in_one_line(text) == text:
+        return shlex.quote(text)
+    characters = (
+        "".join(f"\\x{byte:02x}" for byte in character.encode())
+        if in_one_line(character) != character or character in "'\\"
+        else character
+        for character in text
+    )
+    return f"$'{''.join(characters)}'"
 
 
 def reason_of(error: BaseException) -> str:

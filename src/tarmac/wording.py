@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["counted", "in_one_line", "number_text"]
+__all__ = ["counted", "in_lines", "in_one_line", "number_text"]
 
 # Control and formatting characters, such as those that turn the direction of text, and the two that
 # separate lines.
@@ -60,6 +60,17 @@ def in_one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_escaped(c) if _steers(c) else c for c in text)
+
+
+def in_lines(text: str) -> str:
+    r"""Return a text whose control characters, but tabs and ends of lines, are shown as escapes.
+
+    Example:
+        >>> print(in_lines("run\x1b[2J: damaged\r\nhint"))
+        run\x1b[2J: damaged\r
+        hint
+    """
+    return "\n".join("\t".join(map(in_one_line, line.split("\t"))) for line in text.split("\n"))
 
 
 def _steers(character: str) -> bool:

@@ -161,3 +161,13 @@ def test_what_needs_no_current_directory_works_where_it_is_gone(tarmac, line):
     code, out, err = tarmac(*line.split())
     assert (code, err) == (0, "")
     assert out
+
+
+def test_an_error_shows_what_steers_a_terminal_as_escapes_in_a_pipe_too(tarmac, tmp_path):
+    run = tmp_path / "spoof\r\x1b[K\x07\nerror: none\u202e"
+    run.mkdir()
+    (run / "run.json").write_text("{")
+    code, _, err = tarmac("runs", "show", str(run))
+    assert code == 1
+    name = r"spoof\r\x1b[K\x07" + "\n  | " + r"error: none\u202e"
+    assert err.startswith(f"error: {tmp_path}/{name}/run.json is damaged: ")

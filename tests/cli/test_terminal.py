@@ -98,6 +98,48 @@ def test_no_command_of_others_reaches_a_terminal(typed, runs_of_others, words):
     assert not re.search(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", sent), repr(sent)
 
 
+# A terminal obeys these of logs and progress bars; in a name, they would hide a message.
+SPOOF = "spoof\r\x1b[K\x1b[35mall is well\x1b[0m\nerror: none\u202e"
+
+
+@pytest.fixture(scope="module")
+def spoofs(tmp_path_factory):
+    """Return a directory with runs, broken and whole, whose names pretend to be messages."""
+    output = tmp_path_factory.mktemp("spoofs")
+    for kind, make in MAKERS.items():
+        make(output, f"{kind}-{SPOOF}")
+        broken = make(output, f"broken-{kind}-{SPOOF}")
+        for record in ("run.json", "study.json", "job-run.json"):
+            if (broken / record).exists():
+                (broken / record).write_text("{")
+    return output
+
+
+# A job that is gone on with would try its failed task again.
+SPOOFED = (
+    *("runs show {run}", "runs show {dir}/{run}", "runs logs {run}", "runs compare {run} {run}"),
+    *("report {run}", "eval {run}", "predict {run} x.npy", "export {run} --to state"),
+    *("train --resume {run}", "train --from-checkpoint {run} --epochs 9"),
+    *("train digits-mlp --init-from {run}", "train {dir}/{run}/none.py:workload"),
+    *("logs {run}", "ps {run}", "cancel {run}", "run --resume broken-{run}"),
+    *("run --resume pipeline-", "run {dir}/{run}/none.yaml", "check --read {run}"),
+    *("search show {run}", "search best {run}", "search export {run}", "search --resume {run}"),
+    "search plot {run} --to x.html",
+)
+
+
+@pytest.mark.parametrize("line", SPOOFED)
+def test_a_name_does_not_pretend_to_be_a_message(typed, spoofs, line):
+    for kind in MAKERS:
+        for run in (f"broken-{kind}-", f"{kind}-", f"{kind}-{SPOOF}"):
+            words = [word.format(run=run, dir=spoofs) for word in line.split()]
+            where = [] if words[0] == "check" else ["--output", spoofs]
+            sent = typed(*words, *where)
+            assert not re.search(
+                r"spoof\r|spoof\x1b|\x1b\[K|\x1b\[35m|\n *error: none|\u202e", sent
+            ), sent
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -32,6 +32,7 @@ from tarmac.errors import (
     unknown_name,
     without_native_stack,
 )
+from tarmac.wording import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +196,9 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
     except TarmacError as error:
         if debug:
             _show_traceback()
-        _fail(_with_notes(str(error), error), error.exit_code)
+        # Ends of lines are another program's, or in a name: what follows them is no hint of ours.
+        message = str(error).replace(error.message, error.message.replace("\n", "\n| "), 1)
+        _fail(_with_notes(message, error), error.exit_code)
     except Exception as error:
         if debug:
             _show_traceback()
@@ -226,7 +229,7 @@ def _require_directory(arguments: Sequence[str]) -> None:
 
 
 def _show_traceback() -> None:
-    click.echo(_without_secrets(traceback.format_exc()), err=True, nl=False)
+    click.echo(in_lines(_without_secrets(traceback.format_exc())), err=True, nl=False)
 
 
 def _without_secrets(text: str) -> str:
@@ -273,7 +276,14 @@ def _fail(message: str, exit_code: int) -> NoReturn:
 
 
 def _say(message: str, *, before: str = "") -> None:
-    first, *rest = _without_secrets(message).split("\n")
+    """Print a message on standard error.
+
+    Args:
+        message: May hold names that others chose: what would move the cursor or colour the text,
+            and so hide the message, is shown as an escape.
+        before: What comes before it, with colours.
+    """
+    first, *rest = in_lines(_without_secrets(message)).split("\n")
     click.echo(before + first, err=True)
     for line in rest:
         click.echo(f"  {line}", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac.errors import RequestError
+from tarmac.wording import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,14 +144,14 @@ def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:
     """Print the notes on what was read; refuse to use what cannot be run."""
     if not quiet:
         for note in reading.notes:
-            click.echo(f"note: {note}", err=True)
+            click.echo(in_lines(f"note: {note}"), err=True)
     if reading.refusals and is_used:
         first, *rest = reading.refusals
         more = "It can be shown all the same: --dry-run"
         raise RequestError(f"cannot be run here: {first}", hint="\n".join([*rest, more]))
     if not quiet:
         for refusal in reading.refusals:
-            click.secho(f"cannot be run here: {refusal}", fg="yellow", err=True)
+            click.secho(in_lines(f"cannot be run here: {refusal}"), fg="yellow", err=True)
 
 
 def secret_places(texts: Sequence[str]) -> dict[str, Secret]:

@@ -12,6 +12,7 @@ import click
 from tarmac.cli.job_files import secret_places
 from tarmac.cli.job_work import headline
 from tarmac.errors import RequestError, quoted
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,8 +111,8 @@ def resumed(
     file = changed_file(run.path)
     if file is not None and not quiet:
         click.echo(
-            f"note: {file} has changed since; the run keeps the job that it began with. "
-            f"Its new content: tarmac run {quoted(file)}",
+            f"note: {in_one_line(str(file))} has changed since; the run keeps the job that "
+            f"it began with. Its new content: tarmac run {quoted(file)}",
             err=True,
         )
     return run if on is None else dataclasses.replace(run, executor=on)

@@ -11,7 +11,7 @@ import click
 from tarmac.cli.output import outlives_output
 from tarmac.cli.stopping import Stopping
 from tarmac.errors import Interrupted, TarmacError, quoted
-from tarmac.wording import counted
+from tarmac.wording import counted, in_lines, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,7 +54,7 @@ def headline(run: JobRun) -> str:
     if run.job.pipeline is not None:
         num_nodes = len(run.job.pipeline["nodes"])
         what = "1 node" if num_nodes == 1 else f"pipeline of {num_nodes} nodes"
-    return f"{run.job.name}: {what}  {run.path}"
+    return in_one_line(f"{run.job.name}: {what}  {run.path}")
 
 
 def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
             f"result: {path}" if is_large or options.result else to_json(end.result, indent=2)
         )
     elif not options.as_json:
-        click.secho(f"failed: {end.reason}", fg="red", err=True)
+        click.secho(in_lines(f"failed: {end.reason}"), fg="red", err=True)
         _say_again(run)
     return {
         "path": str(run.path),
@@ -245,7 +245,7 @@ def _look_at_gpus(run: JobRun, needs: Iterable[Resources], *, quiet: bool) -> No
 
 def _sum_up(run: JobRun, counts: Iterable[tuple[str, int]]) -> None:
     summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts))
-    click.echo(f"{summary or 'nothing to do'}  {run.path}")
+    click.echo(in_one_line(f"{summary or 'nothing to do'}  {run.path}"))
 
 
 def _interrupted(run: JobRun) -> Interrupted:

@@ -2,7 +2,8 @@
 
 A terminal obeys what it is sent: titles, the clipboard, answers that are typed as if by the user.
 So all that a command prints goes through `harmless`, by which text and colours alone pass. Files
-and pipes get it as it is, but for tables; see `tarmac.cli.console`.
+and pipes get it as it is, but for tables; see `tarmac.cli.console`. Logs need returns and colours;
+messages do not, and show them as escapes: see `tarmac.wording.in_lines`.
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tarmac.cli.places import chosen
 from tarmac.cli.training_elsewhere import given_options
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -82,7 +81,7 @@ def check_beginning(
             "no workload is named", hint=f"Name one: tarmac train {workload_names()[0]}"
         )
     if resumed is not None:
-        more = shlex.join(["tarmac", "train", "--from-checkpoint", resumed, "--epochs"])
+        more = f"tarmac train --from-checkpoint {quoted(resumed)} --epochs"
         refuse_changes(
             ctx,
             RESUME_OPTIONS,

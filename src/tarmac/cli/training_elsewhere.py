@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,7 +133,7 @@ def _recorded(run: Run) -> str:
 
     reference = str(run.record.configuration["workload"])
     line = ["tarmac", "train", reference, "--resume", str(run.path)]
-    refuse_foreign_python(reference, run.path / "run.json", again=shlex.join(line))
+    refuse_foreign_python(reference, run.path / "run.json", again=quoted(*line))
     return reference
 
 

@@ -13,7 +13,7 @@ from tarmac.cli.trial_end import trial_lines
 from tarmac.cli.views.scores import score_text
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, quoted
 from tarmac.runs import name_words
-from tarmac.wording import counted
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         if (best := record.best) is not None:
             name = name_words(best.metric)
             click.echo(f"best in epoch {best.epoch}: {name} {best.value:.4f}, kept in {best.file}")
-        click.echo(f"run {run.path}")
+        click.echo(in_one_line(f"run {run.path}"))
     if failure is not None:
         raise failure
 

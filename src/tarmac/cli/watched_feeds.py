@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarmac.errors import RequestError
+from tarmac.wording import in_lines
 
 if TYPE_CHECKING:
     from tarmac.cli.watch_request import Watching
@@ -30,7 +31,9 @@ def open_feed(asked: Watching) -> Feed:
     # The screen shows them itself, and anything else that is written would spoil it.
     if asked.is_screen:
         return TappedFeed(feed, taps)
-    return TappedFeed(feed, taps, tell=lambda text: click.echo(f"warning: {text}", err=True))
+    return TappedFeed(
+        feed, taps, tell=lambda text: click.echo(in_lines(f"warning: {text}"), err=True)
+    )
 
 
 def _source(asked: Watching) -> Feed:

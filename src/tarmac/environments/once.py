@@ -45,7 +45,8 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
         try:
             said = _read(failure)
             if said is not None and said != earlier:
-                raise TarmacError(said.partition("\n")[2])
+                message, _, hint = said.partition("\n")[2].partition("\n")
+                raise TarmacError(message, hint=hint or None)
             if not path.exists():
                 _make(path, make, failure)
         finally:

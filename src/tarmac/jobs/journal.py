@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, quoted
 from tarmac.files import Shape, append_lines, drop_torn_line, read_lines
 from tarmac.jobs.secret_marks import leave_marks
 from tarmac.masking import hide_urls, without_known
@@ -116,7 +115,7 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
         raise TarmacError(
             str(line),
             hint="Without that line its task counts as not done, and is done again:\n"
-            f"sed -i.damaged {line.number}d {shlex.quote(str(path))}",
+            f"sed -i.damaged {line.number}d {quoted(path)}",
         )
     yield from found.values
 

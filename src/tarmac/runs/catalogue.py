@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shlex
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +27,7 @@ from tarmac.files import (
     sync_directory,
     temporary_path,
 )
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -287,7 +287,7 @@ class Catalogue:
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            names = "\n".join(run.path.name for run in fitting)
+            names = "\n".join(in_one_line(run.path.name) for run in fitting)
             raise RequestError(f"run {reference!r} is not unique in {self.output}", hint=names)
         raise self._missing(reference, known)
 
@@ -302,13 +302,12 @@ class Catalogue:
                 return StorageError(f"{broken.path}: {broken.reason}")
         for path in (Path(reference), self.output / reference):
             if reference and os.path.isfile(path / _SEARCH):  # noqa: PTH113 - False where forbidden
-                line = shlex.join(["tarmac", "search", "--resume", str(path)])
                 return RequestError(
                     f"{reference} is a search that has trained no winner yet",
-                    hint=f"Go on with it: {line}",
+                    hint=f"Go on with it: tarmac search --resume {quoted(path)}",
                 )
         kinds = " or ".join(kind.name for kind in self._kinds)
-        names = "\n".join(run.path.name for run in known[:_MOST_NAMES])
+        names = "\n".join(in_one_line(run.path.name) for run in known[:_MOST_NAMES])
         hint = (
             f"Newest there:\n{names}"
             if names

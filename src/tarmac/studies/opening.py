@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
 from tarmac.data import default_validation_size, hold_out
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.files import is_network, refuse_foreign_python
 from tarmac.machine import find_devices
 from tarmac.studies.errors import FieldError
@@ -270,7 +269,7 @@ def check_changes(
         if what is None:
             line = ["tarmac", "search", before.workload, "--resume", str(study.path)]
             source = study.path / "study.json"
-            refuse_foreign_python(before.workload, source, again=shlex.join(line))
+            refuse_foreign_python(before.workload, source, again=quoted(*line))
         unchanged = {name: getattr(before, name) for name in type(before).model_fields}
         texts = {**unchanged["space"], **changes.get("space", {})}
         named = {} if what is None else {"workload": str(what)}

@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import (
     Shape,
     parse_json,
@@ -158,7 +157,7 @@ def way_around_damage(path: Path) -> str | None:
     known = (
         one for one in run.glob("checkpoints/epoch-*") if one.suffix in (".safetensors", SHARDED)
     )
-    remove = f"rm {'-r ' if path.is_dir() else ''}{shlex.quote(str(path))}"
+    remove = f"rm {'-r ' if path.is_dir() else ''}{quoted(path)}"
     if path.stem == "model":
         newest = max(known, default=None)
         if newest is None:
@@ -168,7 +167,7 @@ def way_around_damage(path: Path) -> str | None:
         return "The weights at the end are another file: --checkpoint last"
     before = max((one for one in known if one.name < path.name), default=None)
     where = "from the beginning" if before is None else f"from the one before it, {before.name}"
-    return f"To go on {where}:\n{remove}\ntarmac train --resume {shlex.quote(str(run))}"
+    return f"To go on {where}:\n{remove}\ntarmac train --resume {quoted(run)}"
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import inspect
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -336,7 +335,7 @@ def instead_of_resuming(run: Run) -> str:
     study = run.path.absolute().parents[1]
     if not (study / "study.json").is_file():
         return f"See it: tarmac runs show {quoted(run.path)}"
-    more = shlex.join(["tarmac", "train", "--from-checkpoint", str(run.path), "--epochs"])
+    more = f"tarmac train --from-checkpoint {quoted(run.path)} --epochs"
     return (
         f"It is the winner of a search. Go on with that: tarmac search --resume "
         f"{quoted(study)} --trials N\n"
@@ -390,8 +389,8 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
         found, names = asked, (asked.name, *_importable(asked))
     else:
         if asked is None:
-            line = shlex.join(["tarmac", "train", recorded_as, "--resume", str(run.path)])
-            option = shlex.join(["--workload", recorded_as])
+            line = quoted("tarmac", "train", recorded_as, "--resume", run.path)
+            option = quoted("--workload", recorded_as)
             again = f"{line}\nFor eval, predict and export: {option}"
             refuse_foreign_python(recorded_as, run.path / "run.json", again=again)
         names = (recorded_as if asked is None else _absolute(asked),)

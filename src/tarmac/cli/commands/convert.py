@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,8 @@ import cloup
 from tarmac.cli.choices import CONVERTED, EXECUTORS, Choice
 from tarmac.cli.job_files import read_jobs
 from tarmac.cli.options import examples, option, pairs_option
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
+from tarmac.wording import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def command(
     readings = read_jobs(files, settings, quiet=False, is_run=False, algorithms=algorithms)
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if len(jobs) > 1 and not target.holds_several:
-        shown = shlex.join(map(str, files))
+        shown = quoted(*files)
         raise RequestError(
             f"{shown} holds {len(jobs)} jobs, and a file of {target.title}'s holds one",
             hint=f"tarmac run {shown} runs them as they are",
@@ -94,7 +94,7 @@ def command(
         source = readings[0][0].source if len(jobs) == 1 else None
         raise (error if source is None else error.in_file(source)) from None
     for note in written.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(in_lines(f"note: {note}"), err=True)
     click.echo(written.text, nl=False)
 
 
@@ -111,5 +111,5 @@ def _print_submitted(readings: Sequence[tuple[Reading, Path]], on: str) -> None:
             )
     for plan in plans_of(readings):
         for title, text in files_of(plan, on):
-            click.echo(f"note: {title}", err=True)
+            click.echo(in_lines(f"note: {title}"), err=True)
             click.echo(text)

@@ -12,7 +12,7 @@ import cloup
 from tarmac.cli.completion import complete_datasets
 from tarmac.cli.options import Group, examples, json_option, option
 from tarmac.errors import RequestError, TarmacError
-from tarmac.wording import counted
+from tarmac.wording import counted, in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -278,9 +278,11 @@ def add(
         f"{record.test.num_samples:,} to score: {shape}, {record.summary}"
     )
     for folder in record.left_out:
-        click.echo(f"left out: {folder} (--test FOLDER says which one is scored)", err=True)
+        click.echo(
+            in_lines(f"left out: {folder} (--test FOLDER says which one is scored)"), err=True
+        )
     for note in record.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(in_lines(f"note: {note}"), err=True)
 
 
 @command.command(epilog=examples("tarmac data verify", "tarmac data verify mnist --json"))

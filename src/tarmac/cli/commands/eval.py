@@ -18,7 +18,7 @@ from tarmac.cli.options import (
     output_option,
     workload_option,
 )
-from tarmac.wording import number_text
+from tarmac.wording import in_one_line, number_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,8 +84,8 @@ def command(
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
         click.echo(
-            f"{found.run.name} on {found.num_samples:,} test samples of {found.dataset}, in "
-            f"{found.precision} on {found.device}"
+            f"{in_one_line(found.run.name)} on {found.num_samples:,} test samples of "
+            f"{found.dataset}, in {found.precision} on {found.device}"
         )
         for name, value in found.metrics.items():
             mark = ""

@@ -11,6 +11,7 @@ import cloup
 from tarmac.cli.choices import EXPORTS, Choice
 from tarmac.cli.completion import complete_trainings
 from tarmac.cli.options import checkpoint_option, examples, json_option, option, workload_option
+from tarmac.wording import in_one_line
 
 __all__ = ["command"]
 
@@ -86,4 +87,4 @@ def command(
         f"checked  on {made.num_samples} test samples: answers differ by at most "
         f"{made.difference:.1g} of the largest, allowed is {TOLERANCE:g}"
     )
-    click.echo(f"model    {made.path}")
+    click.echo(in_one_line(f"model    {made.path}"))

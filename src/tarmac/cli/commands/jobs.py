@@ -109,7 +109,7 @@ def _of_runner(run: RunStatus) -> Iterator[str]:
     """Say what is known of a runner that is a job and not at work, and what to do about it."""
     if not run.runner_note:
         return
-    yield f"{run.name}: the runner's {run.runner_note}"
+    yield in_one_line(f"{run.name}: the runner's {run.runner_note}")
     if run.state in ("detached", "interrupted"):
         yield f"  Go on with it: tarmac run --resume {quoted(run.path)}"
         yield f"  End it: tarmac cancel {quoted(run.path)}"
@@ -193,7 +193,7 @@ def _print_logs(
         for problem in status.problems:
             if problem not in shown_problems:
                 shown_problems.add(problem)
-                click.echo(f"left out: {problem}", err=True)
+                click.echo(in_one_line(f"left out: {problem}"), err=True)
         chosen = _chosen(status, task, may_come=follow and status.is_active)
         for one in chosen:
             # Tasks of a pipeline that one instance of an algorithm has done share its directory.
@@ -276,4 +276,6 @@ def cancel(run: str, timeout: float, output: Path | None) -> None:
             f"{handle.path.name} has been asked to end, and has not within {timeout:g} s",
             hint=f"tarmac ps{gone}",
         ) from error
-    click.echo(f"ended {handle.path.name}; go on: tarmac run --resume {quoted(handle.path)}")
+    click.echo(
+        f"ended {in_one_line(handle.path.name)}; go on: tarmac run --resume {quoted(handle.path)}"
+    )

@@ -16,6 +16,7 @@ from tarmac.cli.options import (
     option,
     workload_option,
 )
+from tarmac.wording import in_one_line
 
 __all__ = ["command"]
 
@@ -93,4 +94,4 @@ def command(
             click.echo(line)
         return
     count = write_predictions(target, said)
-    click.echo(f"{count:,} predictions {target}")
+    click.echo(in_one_line(f"{count:,} predictions {target}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,14 +60,14 @@ def command(
 ) -> None:
     """Write a run as one page that needs no network, or compare several."""
     from tarmac.cli.run_kinds import catalogue_of
-    from tarmac.errors import RequestError
+    from tarmac.errors import RequestError, quoted
     from tarmac.pages import is_apart, report
 
     for apart in filter(is_apart, map(Path, run_names)):
         if len(run_names) > 1:
             raise RequestError(
                 f"{apart} has a page of its own; only runs are put side by side",
-                hint=f"Its page: tarmac report {shlex.quote(str(apart))}",
+                hint=f"Its page: tarmac report {quoted(apart)}",
             )
         beside = apart.with_suffix(".html") if apart.is_file() else apart / _NAME
         _write(report([apart]), file or beside)
@@ -95,7 +94,7 @@ def _write(page: str, file: Path) -> None:
         return
     # Names of files need not be text.
     write_bytes(file, page.encode(errors="replace"))
-    click.echo(f"report {file}")
+    click.echo(in_one_line(f"report {file}"))
 
 
 def _look_at_mistakes(found: FoundRun) -> None:
@@ -117,4 +116,4 @@ def _look_at_mistakes(found: FoundRun) -> None:
         # A page is made as well where nothing can be trained.
         return
     except TarmacError as error:
-        click.echo(f"without pictures: {error.message}", err=True)
+        click.echo(in_one_line(f"without pictures: {error.message}"), err=True)

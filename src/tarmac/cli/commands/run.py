@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from tarmac.cli.options import (
     option,
 )
 from tarmac.cli.places import chosen
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +104,8 @@ def command(
         raise RequestError(
             "expected job files or --resume RUN, not both: a resumed run keeps the job that it "
             "began with",
-            hint=f"Go on with it: tarmac run --resume {shlex.quote(resume)}\n"
-            f"Run the files anew: tarmac run {shlex.join(map(str, files))}",
+            hint=f"Go on with it: tarmac run --resume {quoted(resume)}\n"
+            f"Run the files anew: tarmac run {quoted(*files)}",
         )
     if not files and resume is None:
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")

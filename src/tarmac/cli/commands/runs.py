@@ -223,11 +223,11 @@ def remove(
         if not sys.stdin.isatty():
             raise RequestError("nobody is there to ask", hint="Add --yes to delete without asking.")
         for run in found.values():
-            click.echo(f"{run.kind.name}  {run.path}")
+            click.echo(in_one_line(f"{run.kind.name}  {run.path}"))
         click.confirm(f"Delete {len(found)} of them?", abort=True)
     for run in found.values():
         catalogue.remove(run)
         if not as_json:
-            click.echo(f"deleted {run.path}")
+            click.echo(in_one_line(f"deleted {run.path}"))
     if as_json:
         click.echo(json.dumps({"deleted": [str(run.path) for run in found.values()]}, indent=2))

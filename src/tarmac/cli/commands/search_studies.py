@@ -115,7 +115,7 @@ def show(study: str, output: Path | None, storage: str | None, as_json: bool) ->
         return
     console = make_console()
     request = found.request
-    console.print(f"[bold]{escape(found.name)}[/bold]  {found.status}", markup=True)
+    console.print(f"[bold]{escape(in_one_line(found.name))}[/bold]  {found.status}", markup=True)
     console.print(
         f"{request.workload} by {request.method} over "
         f"{counted(found.space.size, 'network')}, seed {request.seed}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac.jobs import plan_tasks, problems_beforehand, read_status, thread_variables
-from tarmac.wording import counted
+from tarmac.wording import counted, in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -149,7 +149,7 @@ def say_problems(problems: Iterable[str]) -> None:
     """Print on standard error what keeps a job from being run as it is."""
     for problem in problems:
         text = problem.replace("\n", "\n  ")
-        click.secho(f"cannot be run here: {text}", fg="yellow", err=True)
+        click.secho(in_lines(f"cannot be run here: {text}"), fg="yellow", err=True)
 
 
 def _row(plan: Plan, task: Task, machine: Machine | None) -> dict[str, Any]:

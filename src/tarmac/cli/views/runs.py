@@ -50,7 +50,7 @@ def print_training(path: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(record | {"status": run.status, "history": run.history}, indent=2))
         return
     console = make_console()
-    console.print(f"[bold]{escape(run.name)}[/bold]  {run.status}", markup=True)
+    console.print(f"[bold]{escape(in_one_line(run.name))}[/bold]  {run.status}", markup=True)
     if record["error"]:
         console.print(record["error"], markup=False)
     if record["expectation"]:
@@ -78,7 +78,7 @@ def print_training(path: Path, *, as_json: bool) -> None:
         for row in history:
             shown = _epoch(row, run.record.judged_by)
             console.print(f"  {int(row['epoch']):>4}  {shown}", markup=False)
-    console.print(f"in {run.path}", markup=False)
+    console.print(in_one_line(f"in {run.path}"), markup=False)
 
 
 def job_row(status: RunStatus) -> dict[str, object]:
@@ -122,9 +122,9 @@ def print_job(path: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(job_row(status), indent=2))
         return
     console = make_console()
-    console.print(f"[bold]{escape(status.name)}[/bold]  {status.state}", markup=True)
+    console.print(f"[bold]{escape(in_one_line(status.name))}[/bold]  {status.state}", markup=True)
     for problem in status.problems:
-        console.print(f"left out: {problem}", markup=False)
+        console.print(in_one_line(f"left out: {problem}"), markup=False)
     table = Table("task", "state", "attempt", "took", "why", box=None)
     for task in status.tasks:
         took = f"{task.seconds:.1f} s" if task.seconds else ""
@@ -134,7 +134,7 @@ def print_job(path: Path, *, as_json: bool) -> None:
     waiting = status.num_tasks - len(status.tasks)
     if waiting:
         console.print(f"{counted(waiting, 'task has', 'tasks have')} not begun", markup=False)
-    console.print(f"in {path}", markup=False)
+    console.print(in_one_line(f"in {path}"), markup=False)
 
 
 def print_logs(logs: Sequence[Path], root: Path) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 from tarmac.cli.console import make_console
 from tarmac.runs import JudgedBy
 from tarmac.studies import Silent, by_generation, summarize
-from tarmac.wording import counted
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,7 +121,7 @@ class _Plain(Silent):
             f"on {study.record.train_size:,}, seed {request.seed}"
         )
         self.say(f"trains   {where}")
-        self.say(f"study    {study.path}")
+        self.say(in_one_line(f"study    {study.path}"))
         if study.ledger.trials:
             self.say(f"so far   {totals_line(study)}")
 

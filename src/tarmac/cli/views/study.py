@@ -72,7 +72,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
         click.echo(
             f"trained anew on all training data: "
             f"{name_words(judged.of('test'))} {wording.number_text(test)}  "
-            f"({study.path / (best.run or '')})"
+            f"({wording.in_one_line(str(study.path / (best.run or '')))})"
         )
     if len(study.maximize) > 1:
         click.echo(f"{wording.counted(len(front), 'network')} that none beats in everything:")
@@ -87,7 +87,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     click.echo(f"again: {train_line(study, best)}")
     if (caution := train_caution(study)) is not None:
         click.secho(f"  {caution}", fg="yellow")
-    click.echo(f"study {study.path}")
+    click.echo(wording.in_one_line(f"study {study.path}"))
 
 
 def number_text(value: float | None) -> str:

@@ -21,7 +21,7 @@ from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
 from tarmac.training import Silent
-from tarmac.wording import counted
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,7 +156,7 @@ class _Plain(Silent):
             *_note(plan),
             *_trial(plan),
             *_origin(plan, run),
-            f"run        {run.path}",
+            in_one_line(f"run        {run.path}"),
         ):
             # A path may hold what Rich would take for markup.
             self._console.print(line, markup=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import itertools
-import shlex
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from tarmac.data.own.table_values import (
     part_of,
 )
 from tarmac.distribution import explained_imports
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import read_errors
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def _check_utf8(file: IO[bytes], path: Path) -> str:
             kind = "UTF-16" if is_utf16 else "WINDOWS-1252"
             raise TarmacError(
                 f"{path}:{line}: byte 0x{error.object[error.start]:02x} is no UTF-8",
-                hint=f"Perhaps it is in {kind}: iconv -f {kind} -t UTF-8 {shlex.quote(str(path))}",
+                hint=f"Perhaps it is in {kind}: iconv -f {kind} -t UTF-8 {quoted(path)}",
             ) from error
         line += text.count("\n")
         if head is None:

@@ -10,6 +10,7 @@ from tarmac.errors import RequestError
 from tarmac.files import first_own
 from tarmac.studies.study.kind import SEARCH
 from tarmac.studies.study.study import Study
+from tarmac.wording import in_one_line
 
 __all__ = ["find_study", "list_studies"]
 
@@ -45,9 +46,9 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     if len(fitting) == 1:
         return Study.open(fitting[0].path, storage)
     if fitting:
-        names = "\n".join(study.name for study in fitting)
+        names = "\n".join(in_one_line(study.name) for study in fitting)
         raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
-    names = "\n".join(study.name for study in studies[:10])
+    names = "\n".join(in_one_line(study.name) for study in studies[:10])
     hint = (
         f"Newest there:\n{names}"
         if names
