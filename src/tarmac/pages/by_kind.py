@@ -89,7 +89,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _find(path: Path) -> str | None:
-    return next((record for record in _PAGES if (path / record).is_file()), None)
+    return next((record for record in _PAGES if (path / record).exists()), None)
 
 
 def _record_of(path: Path) -> str:

@@ -261,7 +261,8 @@ class Catalogue:
         paths = (Path(reference), self.output / reference)
         for path in paths:
             for kind in self._kinds:
-                if os.path.isfile(path / kind.record):  # noqa: PTH113 - False where forbidden
+                # Also a pipe: whoever reads it says what is wrong with it.
+                if os.path.exists(path / kind.record):  # noqa: PTH110 - False where forbidden
                     same = (run for run in known if run.path.resolve() == path.resolve())
                     return next(same, FoundRun(kind, path))
         heads = {run.path: _head(run) for run in known}
@@ -301,7 +302,7 @@ class Catalogue:
             if reference and broken.path.name.startswith(reference):
                 return StorageError(f"{broken.path}: {broken.reason}")
         for path in (Path(reference), self.output / reference):
-            if reference and os.path.isfile(path / _SEARCH):  # noqa: PTH113 - False where forbidden
+            if reference and os.path.exists(path / _SEARCH):  # noqa: PTH110 - False where forbidden
                 return RequestError(
                     f"{reference} is a search that has trained no winner yet",
                     hint=f"Go on with it: tarmac search --resume {quoted(path)}",

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tarmac import runs
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, TarmacError
 from tarmac.files import first_own
 from tarmac.studies.study.kind import SEARCH
 from tarmac.studies.study.study import Study
@@ -33,12 +33,13 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
 
     Raises:
         RequestError: None fits, or more than one.
+        TarmacError: It cannot be read.
     """
     root = output or runs.default_output()
     for path in (Path(reference), root / reference):
-        if os.path.isfile(path / "study.json"):  # noqa: PTH113 - False where forbidden
+        if os.path.exists(path / "study.json"):  # noqa: PTH110 - False where forbidden
             return Study.open(path, storage)
-    studies, _ = list_studies(root)
+    studies, broken = list_studies(root)
     fitting = [study for study in studies if study.name.startswith(reference)]
     if reference == "latest" and studies:
         newest = first_own(study.path / "study.json" for study in studies)
@@ -48,6 +49,9 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     if fitting:
         names = "\n".join(in_one_line(study.name) for study in fitting)
         raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
+    for path, reason in broken:
+        if reference and path.name.startswith(reference):
+            raise TarmacError(f"{path.name} cannot be read: {reason}")
     names = "\n".join(in_one_line(study.name) for study in studies[:10])
     hint = (
         f"Newest there:\n{names}"
