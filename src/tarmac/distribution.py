@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import importlib.util
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, TarmacError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,13 +144,14 @@ def require(module: str, subject: str = "") -> None:
 
 @contextlib.contextmanager
 def explained_imports(extra: str | None = None) -> Iterator[None]:
-    """Name the extra that brings what an import within does not find.
+    """Name the extra that brings what an import within does not find, and the limit that ends one.
 
     Args:
         extra: The one to name; by default the smallest that brings it.
 
     Raises:
         MissingExtraError: A package of an extra is missing.
+        TarmacError: This process may take no more memory, or start no more threads.
     """
     try:
         yield
@@ -157,6 +160,34 @@ def explained_imports(extra: str | None = None) -> Iterator[None]:
         if package is None:
             raise
         raise _missing(package, extra or package.extra) from error
+    except (ImportError, OSError, RuntimeError, MemoryError) as error:
+        if (explained := _beyond_limit(error)) is None:
+            raise
+        raise explained from error
+
+
+def _beyond_limit(error: Exception) -> TarmacError | None:
+    """Return what an error that a limit of this process has caused means; None of any other."""
+    # NumPy puts the loader's line into a page of its own.
+    if unmapped := re.search(r"\S+: failed to map segment from shared object", str(error)):
+        return TarmacError(
+            f"a library does not fit into memory: {unmapped[0]}",
+            hint="See the limit, in KiB: ulimit -v. Where it says unlimited, the library lies on a "
+            "file system\nthat is mounted noexec. More: tarmac check --explain memory-limit",
+        )
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return TarmacError(
+            f"out of memory: {error}".removesuffix(": "),
+            hint="See what is free, and the limit, in KiB: free -h; ulimit -v\n"
+            "More: tarmac check --explain host-memory",
+        )
+    if "can't start new thread" in str(error):
+        return TarmacError(
+            "no more threads can be started",
+            hint="See the limits: ulimit -u; ulimit -v; cat /sys/fs/cgroup/pids.max\n"
+            "More: tarmac check --explain processes-limit",
+        )
+    return None
 
 
 def _missing(package: _Package, extra: str, subject: str = "") -> MissingExtraError:

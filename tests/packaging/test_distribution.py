@@ -13,9 +13,15 @@ from pathlib import Path
 import pytest
 
 import tarmac
+from tarmac.checks.rules.catalogue import read_catalogue
 from tarmac.distribution import DISTRIBUTION, SCRIPTS, MissingExtraError, explained_imports, require
+from tarmac.errors import TarmacError
 
 _ROOT = Path(__file__).parents[2]
+MAPPED = (
+    "a library does not fit into memory: libtorch_cpu.so: failed to map segment from shared object"
+)
+NO_FORK = OSError(12, "Cannot allocate memory")
 _SOURCES = sorted((_ROOT / "src").rglob("*.py"))
 _PAGES = [*sorted((_ROOT / "docs").glob("*.md")), _ROOT / "README.md", _ROOT / "CONTRIBUTING.md"]
 
@@ -84,6 +90,41 @@ def test_a_missing_package_is_named_with_what_brings_it(monkeypatch):
 def test_a_module_that_no_extra_brings_is_left_to_python():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), explained_imports():
         import no_such_module  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "limit"),
+    [
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), MAPPED, "-v"),
+        (OSError("libtorch_cpu.so: failed to map segment from shared object"), MAPPED, "-v"),
+        (
+            ImportError(
+                "\nIMPORTANT: READ THIS\n\nOriginal error was: libtorch_cpu.so: failed to map "
+                "segment from shared object\n"
+            ),
+            MAPPED,
+            "-v",
+        ),
+        (MemoryError(), "out of memory", "-v"),
+        (MemoryError("Unable to allocate 9 TiB"), "out of memory: Unable to allocate 9 TiB", "-v"),
+        (NO_FORK, f"out of memory: {NO_FORK}", "-v"),
+        (RuntimeError("can't start new thread"), "no more threads can be started", "-u"),
+    ],
+)
+def test_a_limit_of_the_process_is_named_where_it_ends_an_import(error, message, limit):
+    with pytest.raises(TarmacError) as caught, explained_imports():
+        raise error
+    assert (caught.value.message, caught.value.exit_code) == (message, 1)
+    assert f"ulimit {limit}" in caught.value.hint
+    for code in re.findall(r"--explain (\S+)", caught.value.hint):
+        assert code in read_catalogue()
+
+
+def test_an_error_that_no_limit_has_caused_is_left_as_it_is():
+    for error in (ImportError("libx.so: undefined symbol"), OSError(2, "none"), RuntimeError("x")):
+        with pytest.raises(type(error)) as caught, explained_imports():
+            raise error
+        assert caught.value is error
 
 
 def test_code_on_pythonpath_works_without_an_installation(tmp_path):
