@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         remove_unowned,
         unlock_descriptor,
     )
+    from tarmac.files.log_ends import masked_end
     from tarmac.files.mounts import is_network, network_type
     from tarmac.files.objects import (
         delete_object,
@@ -133,6 +134,7 @@ __all__ = [
     "lock_descriptor",
     "make_directories",
     "make_private",
+    "masked_end",
     "moment_after",
     "network_type",
     "new_directory",
@@ -220,6 +222,7 @@ _MODULES = {
     "list_objects": "objects",
     "lock_descriptor": "locks",
     "make_private": "private",
+    "masked_end": "log_ends",
     "network_type": "mounts",
     "open_lock": "hosts_locks",
     "parse_json": "parsing",

@@ -17,6 +17,7 @@ from tarmac.masking.programs import hide_in_arguments, hide_in_lines
 from tarmac.masking.values import (
     fingerprints,
     learn,
+    longest_known,
     num_remembered,
     remember,
     without_known,
@@ -32,6 +33,7 @@ __all__ = [
     "hide_urls",
     "is_secret_name",
     "learn",
+    "longest_known",
     "masked_command",
     "masked_environment",
     "masked_text",

@@ -41,6 +41,7 @@ __all__ = [
     "encodings_of",
     "fingerprints",
     "learn",
+    "longest_known",
     "num_remembered",
     "remember",
     "without_known",
@@ -79,6 +80,18 @@ def remember(value: str) -> None:
 def num_remembered() -> int:
     """Return how many encodings of secrets of this process are left out; it only grows."""
     return len(_known)
+
+
+def longest_known() -> int:
+    """Return the length in bytes of the longest secret that this process masks, as encoded."""
+    known = (len(text.encode(errors="surrogatepass")) for text in _known)
+    learned = (
+        length
+        for anchors in _learned.values()
+        for lengths in anchors.values()
+        for length in lengths
+    )
+    return max((*known, *learned), default=0)
 
 
 def without_known(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tarmac.checks import read_tails
-from tarmac.files import open_regular
+from tarmac.files import masked_end
 from tarmac.masking import masked_text
 from tarmac.pages.pieces import details, message, pre
 
@@ -23,7 +23,6 @@ _TAIL_BYTES = 2**15
 _LONGEST_LINE = 400
 # Colours, and where the cursor is to go.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_LINE_END = re.compile(r"[\r\n]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -35,15 +34,9 @@ def log_lines(path: Path, most: int, run: Path) -> list[str]:
         most: At most so many.
         run: The run's directory, outside of which nothing is read.
     """
-    with contextlib.suppress(OSError), open_regular(path, within=run) as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - _TAIL_BYTES))
-        text = file.read(_TAIL_BYTES).decode(errors="replace")
-        if size > _TAIL_BYTES:
-            # It may begin within a line; a progress bar writes over one line again and again.
-            text = _LINE_END.split(text, maxsplit=1)[-1]
-        lines = masked_text("\n".join(map(_plain, text.split("\n")))).split("\n")
-        return [_cut(line) for line in lines if line.strip()][-most:]
+    with contextlib.suppress(OSError):
+        text, _ = masked_end(path, _TAIL_BYTES, within=run, plain=_plain)
+        return [_cut(line) for line in text.split("\n") if line.strip()][-most:]
     return []
 
 
@@ -87,10 +80,10 @@ def _advice(cause: str, fix: Sequence[str]) -> Markup:
     return text + (pre(masked_text("\n".join(fix))) if fix else "")
 
 
-def _plain(line: str) -> str:
-    """Return a line as a terminal shows it in the end: what a progress bar wrote over is gone."""
-    last = _ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
-    return _CONTROLS.sub("", last)
+def _plain(text: str) -> str:
+    """Return lines as a terminal shows them in the end: what a progress bar wrote over is gone."""
+    lines = (_ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2] for line in text.split("\n"))
+    return _CONTROLS.sub("", "\n".join(lines))
 
 
 def _cut(line: str) -> str:

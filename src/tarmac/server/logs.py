@@ -10,9 +10,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tarmac.errors import TarmacError, quoted
-from tarmac.files import open_regular
+from tarmac.files import masked_end
 from tarmac.jobs import learn_marks
-from tarmac.masking import masked_text
 from tarmac.pages import Page, Section, message, paragraph, pre
 from tarmac.server.addresses import log_address, run_address
 
@@ -100,23 +99,17 @@ def read_end(file: Path, run: Path) -> tuple[str, bool]:
     Raises:
         TarmacError: It cannot be read, lies elsewhere, or is no file.
     """
+    learn_marks(run)
     try:
-        with open_regular(file, within=run) as opened:
-            start = max(0, opened.seek(0, os.SEEK_END) - _SHOWN_BYTES)
-            opened.seek(start)
-            content = opened.read(_SHOWN_BYTES)
+        return masked_end(file, _SHOWN_BYTES, within=run, plain=_plain)
     except OSError as error:
         raise TarmacError(f"cannot show {file}: {error.strerror}") from error
-    learn_marks(run)
-    if start:
-        content = content.partition(b"\n")[2] or content
-    return _plain(content.decode("utf-8", "replace")), start == 0
 
 
 def _plain(text: str) -> str:
-    """Return what a terminal would show in the end, without what looks like a secret."""
+    """Return what a terminal would show in the end."""
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return masked_text(_COMMANDS.sub("", "\n".join(lines)))
+    return _COMMANDS.sub("", "\n".join(lines))
 
 
 def _links(name: str, files: Sequence[str]) -> Markup:

@@ -6,8 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from tarmac.files import open_regular
-from tarmac.masking import masked_text
+from tarmac.files import masked_end, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,9 +106,7 @@ def tail_offset(path: Path, count: int) -> int:
 def last_lines(path: Path, count: int) -> list[str]:
     """Return the last lines of a log that may not be there, of its last 4 KiB, without secrets."""
     try:
-        with open_regular(path) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read(_TAIL_BYTES).decode(errors="replace")
+        text, _ = masked_end(path, _TAIL_BYTES)
     except OSError:
         return []
-    return masked_text(text).splitlines()[-count:]
+    return text.splitlines()[-count:]

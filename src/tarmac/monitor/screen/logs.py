@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.files import open_regular
-from tarmac.masking import masked_text
+from tarmac.files import masked_end
 from tarmac.monitor.drawing import Row, Span
 
 if TYPE_CHECKING:
@@ -38,12 +36,12 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
     rows = []
     for path in _newest(_files_of(work)):
         try:
-            lines = _tail(path, num_lines, Path(work.path))
+            text, _ = masked_end(path, _BYTES, within=Path(work.path))
             name = path.relative_to(work.path)
         except (OSError, ValueError):
             continue
         rows.append(Row((), (Span(f"==> {look.clean(str(name))} <==", "title"),)))
-        rows += [Row((), (Span(look.clean(line)),)) for line in lines]
+        rows += [Row((), (Span(look.clean(line)),)) for line in text.splitlines()[-num_lines:]]
     return rows
 
 
@@ -75,13 +73,3 @@ def _newest(files: Sequence[Path]) -> list[Path]:
         if status.st_size:
             known.append((status.st_mtime, path))
     return [path for _, path in sorted(known)[-_FILES:]]
-
-
-def _tail(path: Path, num_lines: int, run: Path) -> list[str]:
-    with open_regular(path, within=run) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _BYTES))
-        text = file.read().decode("utf-8", errors="replace")
-    lines = masked_text(text).splitlines()
-    # The first is torn where the file is longer.
-    return lines[1 if size > _BYTES else 0 :][-num_lines:]
