@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pattern_steps import growth_of_steps, num_steps
 from tarmac import masking
-from tarmac.masking import forms, masked_command, masked_environment, masked_text, programs
+from tarmac.masking import escapes, forms, masked_command, masked_environment, masked_text, programs
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def patterns_in(value):
 # But those that are looked for at one place alone, and those of one letter.
 _PATTERNS = {
     pattern
-    for module in (masking, forms, programs)
+    for module in (masking, forms, programs, escapes)
     for value in vars(module).values()
     for pattern in patterns_in(value)
 } - {forms._NUMBER.pattern, programs._NUMBERS.pattern, programs._ENDS.pattern}

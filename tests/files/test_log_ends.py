@@ -8,7 +8,6 @@ import pytest
 
 from tarmac.cli.views.job_logs import last_lines
 from tarmac.files import log_ends, masked_end
-from tarmac.jobs import secret_marks
 from tarmac.masking import fingerprints, learn, remember, values
 from tarmac.monitor.screen import logs as screen_logs
 from tarmac.pages.log_end import log_lines
@@ -18,12 +17,7 @@ _SECRET = 'Zq9!vKx+Lü "p<b>7'
 
 
 @pytest.fixture(autouse=True)
-def secret(monkeypatch):
-    """A secret that this process has resolved, and no other."""
-    names = {"_known": set(), "_in_order": [], "_words": {}, "_learned": {}}
-    for name, empty in names.items():
-        monkeypatch.setattr(values, name, empty)
-    monkeypatch.setattr(secret_marks, "_read", {})
+def _secret():
     remember(_SECRET)
 
 

@@ -11,6 +11,8 @@ a sentence has no form: whoever has resolved it knows it. Two sides need that:
   text; who has the run alone can try nothing. To mask the streams themselves, as CI services do,
   was the alternative: what a task prints is the user's data, and stays as it is.
 
+Both are looked for in the text as it is, and with its escapes decoded (`tarmac.masking.escapes`).
+
 A value of 6 characters or more is left out wherever it stands. One of 3 to 5 is left out as a word
 of its own, by the process that has resolved it alone. Shorter ones, such as ``1`` or ``no``, stand
 anywhere without being the secret, and are shown.
@@ -32,10 +34,13 @@ import shlex
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, quote_plus
 
+from tarmac.masking.escapes import source_span, unescaped
 from tarmac.masking.forms import HIDDEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tarmac.masking.escapes import Unit
 
 __all__ = [
     "encodings_of",
@@ -56,6 +61,9 @@ _MIN_ANYWHERE = 6
 _MIN_WORD = 3
 
 _ANCHOR_BYTES, _DIGEST_BYTES = 2, 16
+
+# JSON in JSON in a URL.
+_MAX_LAYERS = 3
 
 _known: set[str] = set()
 # The same, the longest first, as what holds another one goes before it; made when it is needed.
@@ -104,9 +112,12 @@ def without_known(text: str) -> str:
     for word, pattern in _words.items():
         if word in text:
             text = pattern.sub(HIDDEN, text)
-    for key, anchors in _learned.items():
-        text = _without_learned(text, key, anchors)
-    return text
+    if not (_known or _learned):
+        return text
+    content = text.encode(errors="surrogatepass")
+    spans = _learned_spans(content, range(len(content)))
+    spans += _escaped_spans(content, _MAX_LAYERS)
+    return _without(content, spans).decode(errors="surrogatepass") if spans else text
 
 
 def without_known_in(record: _Record, *names: str) -> _Record:
@@ -139,7 +150,7 @@ def encodings_of(value: str) -> Iterator[str]:
     parts += [line for line in lines if len(line) > _MIN_ANYWHERE and not line.startswith("-----")]
     for part in dict.fromkeys(parts):
         for text in (part, *_escaped(part), *_in_base64(part.encode(errors="surrogateescape"))):
-            if len(text) >= _MIN_ANYWHERE:
+            if len(text.strip()) >= _MIN_ANYWHERE:
                 yield text
 
 
@@ -168,7 +179,15 @@ def learn(key: bytes, marks: Iterable[str]) -> None:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    for url in (quote(value, safe=""), quote(value), quote_plus(value)):
+    # With escapes of its own: what is left where these are decoded with those of the text.
+    content = value.encode(errors="surrogateescape")
+    for _ in range(_MAX_LAYERS):
+        content, units = unescaped(content)
+        if not units:
+            break
+        yield content.decode(errors="surrogateescape")
+    forms = (quote_plus(value), quote_plus(value, safe="*"))
+    for url in (quote(value, safe=""), quote(value), *forms):
         yield url
         yield re.sub("%[0-9A-F]{2}", lambda code: code.group().lower(), url)
     for text in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
@@ -176,6 +195,7 @@ def _escaped(value: str) -> Iterator[str]:
         yield json.dumps(text)[1:-1]
         yield text.replace("/", "\\/")
     yield repr(value)[1:-1]
+    yield ascii(value)[1:-1]
     yield re.sub("[&<>\"']", lambda sign: f"&#{ord(sign.group())};", value)
     yield value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     yield shlex.quote(value).strip("'")
@@ -218,18 +238,57 @@ def _digest(text: bytes, key: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=key, person=b"secret").digest()
 
 
-def _without_learned(text: str, key: bytes, anchors: dict[bytes, dict[int, set[bytes]]]) -> str:
-    content = text.encode(errors="surrogatepass")
-    shown, at, place = [], 0, 0
-    while place <= len(content) - _MIN_ANYWHERE:
-        lengths = anchors.get(_anchor(content[place : place + _MIN_ANYWHERE], key))
-        for length in sorted(lengths or (), reverse=True):
-            piece = content[place : place + length]
-            assert lengths is not None
-            if len(piece) == length and _digest(piece, key) in lengths[length]:
-                shown += [content[at:place], HIDDEN.encode()]
-                at = place = place + length
-                break
-        else:
-            place += 1
-    return b"".join([*shown, content[at:]]).decode(errors="surrogatepass")
+def _escaped_spans(content: bytes, num_layers: int) -> list[tuple[int, int]]:
+    """Return where a text has secrets with some or all of their characters escaped."""
+    plain, units = unescaped(content)
+    if not units:
+        return []
+    spans = [*_known_spans(plain), *_learned_spans(plain, _near(units, longest_known()))]
+    if num_layers > 1:
+        spans += _escaped_spans(plain, num_layers - 1)
+    return [source_span(units, *span) for span in spans]
+
+
+def _known_spans(content: bytes) -> Iterator[tuple[int, int]]:
+    for text in _in_order:
+        secret = text.encode(errors="surrogatepass")
+        start = content.find(secret)
+        while start >= 0:
+            yield start, start + len(secret)
+            start = content.find(secret, start + len(secret))
+
+
+def _learned_spans(content: bytes, places: Iterable[int]) -> list[tuple[int, int]]:
+    spans = []
+    places = list(places) if len(_learned) > 1 else places
+    for key, anchors in _learned.items():
+        end = 0
+        for place in places:
+            if place < end:
+                continue
+            lengths = anchors.get(_anchor(content[place : place + _MIN_ANYWHERE], key), {})
+            for length in sorted(lengths, reverse=True):
+                piece = content[place : place + length]
+                if len(piece) == length and _digest(piece, key) in lengths[length]:
+                    end = place + length
+                    spans.append((place, end))
+                    break
+    return spans
+
+
+def _near(units: Sequence[Unit], num_bytes: int) -> Iterator[int]:
+    """Yield the places where a secret of some bytes may begin that holds a decoded escape."""
+    end = 0
+    for unit in units:
+        yield from range(max(end, unit.plain_start - num_bytes), unit.plain_end)
+        end = max(end, unit.plain_end)
+
+
+def _without(content: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """Return a text with ``(hidden)`` for its parts; those that overlap are hidden as one."""
+    shown, place = [], 0
+    for start, end in sorted(spans):
+        if start >= place:
+            shown += [content[place:start], HIDDEN.encode()]
+        place = max(place, end)
+    return b"".join([*shown, content[place:]])
