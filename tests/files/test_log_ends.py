@@ -8,10 +8,15 @@ import pytest
 
 from tarmac.cli.views.job_logs import last_lines
 from tarmac.files import log_ends, masked_end
+from tarmac.hkube.hosting.logs import last_line
+from tarmac.jobs.executors.ray.says import ending_of
+from tarmac.jobs.executors.slurm.engine import SlurmEngine
 from tarmac.masking import fingerprints, learn, remember, values
 from tarmac.monitor.screen import logs as screen_logs
 from tarmac.pages.log_end import log_lines
+from tarmac.processes.workers import Worker
 from tarmac.server.logs import read_end
+from tarmac.training.processes import launcher
 
 _SECRET = 'Zq9!vKx+Lü "p<b>7'
 
@@ -28,11 +33,32 @@ def _on_screen(path, monkeypatch):
     return [span.text for row in screen_logs.log_rows(work, look)[1:] for span in row.line]
 
 
+def _of_worker(path, _):
+    worker = SimpleNamespace(_log=path, _log_start=0, _finish=lambda wait: 1)
+    return [Worker.why_ended(worker).removeprefix("its process exited with 1: ")]
+
+
+def _of_rank(path, _):
+    path.rename(path.with_name(launcher._log_name(0, 1, "err")))
+    why = launcher._describe({0: SimpleNamespace(exitcode=1)}, path.parent, 1)
+    return [why.removeprefix("rank 0 ended with exit code 1: ")]
+
+
+def _of_slurm(path, _):
+    path.rename(path.with_name("0.engine"))
+    engine = SimpleNamespace(_files=SimpleNamespace(output=lambda _: path.parent))
+    return [SlurmEngine._printed(engine, None, "0")]
+
+
 _READERS = {
     "run": (4096, lambda path, _: last_lines(path, 10)),
     "report": (2**15, lambda path, _: log_lines(path, 10, path.parent)),
     "serve": (2**16, lambda path, _: read_end(path, path.parent)[0].splitlines()),
     "top": (2**16, _on_screen),
+    "HKube": (2**16, lambda path, _: [last_line(path)]),
+    "worker": (4096, _of_worker),
+    "rank": (4096, _of_rank),
+    "Slurm": (4096, _of_slurm),
 }
 
 
@@ -96,3 +122,15 @@ def test_a_part_of_a_log_is_read_whatever_length_of_secrets_marks_claim(tmp_path
     (tmp_path / "stderr").write_text("y" * 300_000)
     assert masked_end(tmp_path / "stderr", 4096) == ("y" * 4096, False)
     assert max(read) < 80_000
+
+
+def test_a_secret_that_a_shortened_line_would_cut_is_masked_first(tmp_path):
+    line = "e" * 290 + _SECRET
+    (tmp_path / "stderr").write_text(line)
+    assert _of_worker(tmp_path / "stderr", None) == ["e" * 290 + "(hidden)"]
+    assert ending_of(ValueError(line)).words.endswith("ee(hidden)")
+
+
+def test_nothing_is_shown_of_what_was_in_a_log_before(tmp_path):
+    (tmp_path / "stderr").write_text("before\nafter\n")
+    assert masked_end(tmp_path / "stderr", 4096, since=7) == ("after\n", False)

@@ -28,6 +28,7 @@ def masked_end(
     path: Path,
     num_bytes: int,
     *,
+    since: int = 0,
     within: Path | None = None,
     plain: Callable[[str], str] = str,
 ) -> tuple[str, bool]:
@@ -39,6 +40,7 @@ def masked_end(
     Args:
         path: The log.
         num_bytes: Maximum length of the end, before masking.
+        since: Byte of the log before which nothing is shown. Default 0.
         within: Directory that the log must lie in, wherever links lead. Default: any.
         plain: Removes control characters from a part of the log before masking.
 
@@ -47,7 +49,7 @@ def masked_end(
     """
     with open_regular(path, within=within) as file:
         size = file.seek(0, os.SEEK_END)
-        start = max(0, size - num_bytes)
+        start = max(0, since, size - num_bytes)
         context_start = max(0, start - min(longest_known(), _MAX_SECRET_BYTES) - _CONTEXT_BYTES)
         file.seek(context_start)
         content = file.read(size - context_start)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from typing import IO, TYPE_CHECKING, Any
 
+from tarmac.files import masked_end
 from tarmac.processes.children import spawn
 from tarmac.processes.output import last_line
 from tarmac.processes.python import python_command
@@ -123,9 +124,8 @@ class Worker:
             how = f"was ended by {name}"
             if name == "SIGKILL":
                 how += ", as Linux does when memory runs out"
-        with self._log.open("rb") as file:
-            file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            reason = last_line(file.read().decode(errors="replace"))
+        printed, _ = masked_end(self._log, _LOG_TAIL_BYTES, since=self._log_start)
+        reason = last_line(printed)
         return f"its process {how}" + (f": {reason}" if reason else "")
 
     def _finish(self, *, wait: bool = False) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
+
+from tarmac.files import masked_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,9 +17,8 @@ _LAST_BYTES = 2**16
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of a log; empty where there is none."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-        lines = file.read().decode(errors="replace").strip().splitlines()
+    """Return the last line of a log without secrets; empty where there is none."""
+    with contextlib.suppress(OSError):
+        lines = masked_end(path, _LAST_BYTES)[0].strip().splitlines()
         return lines[-1] if lines else ""
     return ""

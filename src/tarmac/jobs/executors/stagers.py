@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.staging import Answer
+from tarmac.masking import without_known
 from tarmac.processes import MARK, OutputTail, Process, last_line, python_command, spawn, watch
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Stagers:
         except (EOFError, OSError, pickle.UnpicklingError):
             code = self._forget(stager)
             reason = stager.process.stopped_for or f"staging ended with exit code {code}"
-            error = last_line(stager.errors.text(_OUTPUT_TIMEOUT_S))
+            error = last_line(without_known(stager.errors.text(_OUTPUT_TIMEOUT_S)))
             if error and not stager.process.stopped_for:
                 reason += f": {error}"
             answer = Answer(error=reason)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError, quoted
+from tarmac.files import masked_end
 from tarmac.processes import last_line, python_command
 from tarmac.ranks import LOST_PEERS
 from tarmac.training.processes.link import Failure, listen
@@ -225,9 +226,9 @@ def _describe(failures: dict[int, Any], logs: Path, attempt: int) -> str:
     if failure.exitcode < 0:
         return f"rank {rank} was killed by {signal.Signals(-failure.exitcode).name}"
     error = ""
-    with contextlib.suppress(OSError), (logs / _log_name(rank, attempt, "err")).open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-        error = last_line(file.read().decode(errors="replace"))
+    with contextlib.suppress(OSError):
+        printed, _ = masked_end(logs / _log_name(rank, attempt, "err"), _LOG_TAIL_BYTES)
+        error = last_line(printed)
     return f"rank {rank} ended with exit code {failure.exitcode}" + (f": {error}" if error else "")
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.queueing import Ending
+from tarmac.masking import without_known
 
 if TYPE_CHECKING:
     from tarmac.jobs.executors.events import Cause
@@ -93,4 +94,4 @@ def _said(error: BaseException) -> str:
     # Ray puts the task's name in the place of "Traceback".
     is_trace = any(line.startswith(("Traceback ", 'File "')) for line in lines)
     line = lines[-1] if is_trace else lines[0]
-    return line[:_MOST_WORDS]
+    return without_known(line)[:_MOST_WORDS]

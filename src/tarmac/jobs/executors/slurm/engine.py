@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
+from tarmac.files import masked_end
 from tarmac.jobs.executors.queueing import (
     Accepted,
     ChunkRecord,
@@ -328,9 +329,7 @@ class SlurmEngine:
         """Return the last lines that a unit's job printed itself, in one."""
         path = self._files.output(chunk) / f"{unit}.engine"
         try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _LAST_BYTES))
-                lines = file.read().decode(errors="replace").splitlines()
+            lines = masked_end(path, _LAST_BYTES)[0].splitlines()
         except OSError:
             return ""
         return " / ".join(line.strip() for line in lines[-_LAST_LINES:] if line.strip())
