@@ -403,3 +403,16 @@ def test_the_clean_logs_are_of_thirty_programs_and_none_is_empty():
     sizes = [log.stat().st_size for log in CLEAN.glob("*.log")]
     assert len(sizes) >= 30
     assert min(sizes) > 0
+
+
+@pytest.mark.parametrize("num_letters", range(58, 80, 3))
+@pytest.mark.parametrize("names", [False, True])
+def test_a_token_that_the_shown_part_of_a_long_line_would_cut_is_masked(num_letters, names):
+    token = "hf_abcdefghijklmnopqrstuvwxyz"
+    error = "RuntimeError: CUDA out of memory. "
+    line = f"{'x ' * 150}{token} {'y' * num_letters}{error}{'z' * (num_letters + 90)} {token} w"
+    (finding,) = read_log(io.BytesIO(f"{line}\n".encode()), names=names).findings
+    assert error in finding.text
+    assert len(finding.text) <= 300
+    shown_parts = [token[:7], token[-7:]]
+    assert names or not any(part in finding.text for part in shown_parts)

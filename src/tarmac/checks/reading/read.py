@@ -101,6 +101,10 @@ def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
     }
     hidden = _hidden(seen)
     without_names = text_cleaner(os.environ)
+
+    def clean(text: str) -> str:
+        return text if names else without_secrets(without_names(text))
+
     findings = [
         LogFinding(
             code=code,
@@ -109,7 +113,7 @@ def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
             first_line=sight.first,
             last_line=sight.last,
             count=sight.count,
-            text=sight.text if names else without_secrets(without_names(sight.text)),
+            text=sight.shown(clean),
             said=sight.words,
             cause=failure.general_cause,
             fix=failure.general_fix,

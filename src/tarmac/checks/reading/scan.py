@@ -19,7 +19,7 @@ from tarmac.checks.rules.patterns import all_patterns, without_generic
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tarmac.checks.rules.patterns import Pattern
 
@@ -47,6 +47,7 @@ class Seen:
     Attributes:
         words: What a number or a name in the line says; empty for other lines.
         manner: How the line tells of it that tells most surely.
+        place: Where the failure is named in the text.
     """
 
     first: int
@@ -55,9 +56,19 @@ class Seen:
     text: str
     words: str = ""
     manner: Manner = Manner.RAISED
+    place: int = 0
 
-    def __post_init__(self) -> None:
-        self.text = self.text.strip()[:_LONGEST_SHOWN]
+    def shown(self, clean: Callable[[str], str]) -> str:
+        """Return the text, cut to what can be read: secrets are masked before one is cut in two.
+
+        Args:
+            clean: Masks what is not to be shown.
+        """
+        text = clean(self.text).strip()
+        if len(text) > _LONGEST_SHOWN:
+            skipped = max(0, len(clean(self.text[: self.place])) - _LONGEST_SHOWN // 3)
+            text = f"{'...' if skipped else ''}{text[skipped : skipped + _LONGEST_SHOWN]}"
+        return text.strip()[:_LONGEST_SHOWN]
 
 
 class Scanner:
@@ -204,16 +215,13 @@ def _seen(pattern: Pattern, text: str, line: int, *, across: bool = False) -> di
         across: Leave out what stands in one of two lines alone, which is looked at by itself.
     """
     end = text.find("\n") if across else -1
-    return {
-        sight.code: Seen(
-            *(line, line, 1),
-            " ".join(part.strip() for part in _shown(text, sight.match).splitlines()),
-            sight.words,
-            manner_of(text, sight.match.start()),
-        )
-        for sight in pattern.sights(text)
-        if not across or sight.match.start() <= end < sight.match.end()
-    }
+    seen = {}
+    for sight in pattern.sights(text):
+        if not across or sight.match.start() <= end < sight.match.end():
+            lines, place = _lines_of(text, sight.match)
+            manner = manner_of(text, sight.match.start())
+            seen[sight.code] = Seen(line, line, 1, lines, sight.words, manner, place)
+    return seen
 
 
 @functools.cache
@@ -255,13 +263,9 @@ def _line_at(data: bytes, place: int) -> str:
         return unwrapped(line.decode("latin-1"))
 
 
-def _shown(text: str, match: re.Match[str]) -> str:
-    """Return the line or lines of a match, cut to what can be read."""
+def _lines_of(text: str, match: re.Match[str]) -> tuple[str, int]:
+    """Return the line or lines of a match as one, and where the match begins in it."""
     start = text.rfind("\n", 0, match.start() + 1) + 1
     stop = text.find("\n", max(match.start(), match.end() - 1))
-    shown = text[start : stop if stop >= 0 else None]
-    if len(shown) <= _LONGEST_SHOWN:
-        return shown
-    skipped = max(0, match.start() - start - _LONGEST_SHOWN // 3)
-    cut = shown[skipped : skipped + _LONGEST_SHOWN]
-    return f"{'...' if skipped else ''}{cut}{'...' if skipped + len(cut) < len(shown) else ''}"
+    lines = text[start : stop if stop >= 0 else None].splitlines()
+    return " ".join(line.strip() for line in lines), max(0, match.start() - start)
