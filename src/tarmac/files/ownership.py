@@ -90,7 +90,7 @@ def refuse_foreign_build(path: Path, *, what: str) -> None:
     """Refuse to run what was built once for all who want it, where another user owns it.
 
     Args:
-        path: Of the build; it may be still to be made.
+        path: Where the build is kept; it need not exist yet.
         what: What would run, in words.
 
     Raises:

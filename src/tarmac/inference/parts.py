@@ -128,5 +128,5 @@ def _no_number(value: Any) -> str:
         for item in value:
             if np.asarray(item).dtype.kind not in "iufb":
                 return _no_number(item)
-    found = np.asarray(value).reshape(-1)[:1].tolist()
-    return repr(found[0] if found else value)
+    first = np.asarray(value).reshape(-1)[:1].tolist()
+    return repr(first[0] if first else value)

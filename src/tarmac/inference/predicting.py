@@ -83,13 +83,13 @@ def predict(
         reference, device=device, output=output, workload=workload, checkpoint=checkpoint
     )
     where = str(inputs) if isinstance(inputs, str | Path) else "inputs"
-    said = [*predict_each(trained, _samples(trained, inputs, batch_size), where)]
-    files = [file for some in said for file in some.files or ()]
+    batches = [*predict_each(trained, _samples(trained, inputs, batch_size), where)]
+    files = [file for some in batches for file in some.files or ()]
     return Predictions(
-        {name: np.concatenate([s.outputs[name] for s in said]) for name in said[0].outputs},
-        _joined([some.classes for some in said]),
-        _joined([some.probabilities for some in said]),
-        [label for some in said for label in some.labels or ()] or None,
+        {name: np.concatenate([s.outputs[name] for s in batches]) for name in batches[0].outputs},
+        _joined([some.classes for some in batches]),
+        _joined([some.probabilities for some in batches]),
+        [label for some in batches for label in some.labels or ()] or None,
         files or None,
     )
 

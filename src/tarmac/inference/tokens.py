@@ -23,7 +23,7 @@ def tokens_checked(model: nn.Module, where: str, first: int) -> Iterator[None]:
     Of a token beyond, PyTorch says only that an index is out of range, and a GPU ends the process.
 
     Args:
-        model: Which.
+        model: The model, with its preprocessing.
         where: What the message begins with.
         first: The number of the first sample that it is given.
 

@@ -88,10 +88,11 @@ def command(
         workload=workload,
         checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
     )
-    said = predict_each(trained, read_samples(source, trained.parts, batch_size), str(source))
+    samples = read_samples(source, trained.parts, batch_size)
+    predictions = predict_each(trained, samples, str(source))
     if target is None:
-        for line in json_lines(said):
+        for line in json_lines(predictions):
             click.echo(line)
         return
-    count = write_predictions(target, said)
+    count = write_predictions(target, predictions)
     click.echo(in_one_line(f"{count:,} predictions {target}"))

@@ -430,10 +430,10 @@ class KubernetesEngine:
 
     def _has_pod(self, chunk: ChunkRecord, unit: UnitName) -> bool:
         """Whether a unit has a pod that the pods' watch, which may lag the Jobs', does not show."""
-        found = self._cluster.list("Pod", labels=f"job-name={chunk.name}")
-        if isinstance(found, (Denied, Silence)):
-            return isinstance(found, Silence)
-        pods = map(keep_pod, found.items)
+        listed = self._cluster.list("Pod", labels=f"job-name={chunk.name}")
+        if isinstance(listed, (Denied, Silence)):
+            return isinstance(listed, Silence)
+        pods = map(keep_pod, listed.items)
         return any(pod.index == unit.unit and pod.name not in self._deleted for pod in pods)
 
     def _delete(self, pod: SeenPod) -> None:
