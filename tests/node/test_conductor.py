@@ -97,6 +97,23 @@ signal.pause()
     ]
 
 
+def test_lines_of_a_node_are_told_whole_or_not_at_all(run, on_nodes):
+    # Only who runs the job knows the secrets that it masks: half of one is none of these.
+    element, agent = on_nodes("""
+import os, signal, sys
+if os.environ["NODE_RANK"] == "1":
+    print("x" * 20000 + "-half-a-secret", file=sys.stderr)
+    print("error:", *["word"] * 58, "s3cret" * 10, file=sys.stderr)
+    sys.exit(69)
+signal.pause()
+""")
+    run.end(agent)
+    reason = run.record(element).reason
+    assert reason.startswith("n2 (node 1): exit code 69: word word")
+    assert reason.endswith("word ...")
+    assert "half-a-secret" not in run.printed(element, "stderr")
+
+
 def test_a_node_that_only_lost_the_others_is_not_the_one_that_failed(run, on_nodes):
     pipe = run.pipe()
     element, agent = on_nodes(f"""

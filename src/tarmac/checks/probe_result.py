@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tarmac.files import parse_json
+from tarmac.masking import without_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ def last_error(printed: str) -> str:
     lines = [line.strip() for line in printed.splitlines()]
     errors = [line for line in lines if "rror" in line]
     said = (errors or [line for line in lines if line] or [""])[-1]
-    return f": {said[:300]}" if said else ""
+    return f": {without_known(said)[:300]}" if said else ""
 
 
 def judge_result(

@@ -27,6 +27,7 @@ from tarmac.kubernetes.answers import Refused, Silence
 from tarmac.kubernetes.credentials import read_credentials, tls_of
 from tarmac.kubernetes.kubeconfig import read_login
 from tarmac.kubernetes.trouble import explain_trouble, login_words
+from tarmac.masking import without_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -251,7 +252,11 @@ class Connection:
                 f"of {login_words(self.place)} has expired or was withdrawn; log in anew"
             )
         if status in _BUSY:
-            message = said.get("message") or response.text.strip()[:300] or "and says nothing"
+            message = (
+                said.get("message")
+                or without_known(response.text.strip())[:300]
+                or "and says nothing"
+            )
             return f"fails with {status}: {message}"
         if 200 <= status < 300:
             return "" if said else "answered with no JSON; is a proxy in between?"

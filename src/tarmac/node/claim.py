@@ -39,7 +39,7 @@ _WRITTEN_WITHIN_S = 60.0
 
 # A record fits into one block of a disk, so that it can be written over when that is full.
 _MOST_PROBLEMS = 10
-_LONGEST_TEXT = 300
+_MAX_LENGTH = 300
 
 
 class NotOurs(Exception):  # noqa: N818 - that is no error
@@ -104,10 +104,10 @@ class Claim:
             OSError: That cannot be written.
         """
         problems, notes = (
-            [text[:_LONGEST_TEXT] for text in ending.pop(name, ())][:_MOST_PROBLEMS]
+            [*map(_shortened, ending.pop(name, ()))][:_MOST_PROBLEMS]
             for name in ("problems", "notes")
         )
-        reason = ending.pop("reason", "")[:_LONGEST_TEXT]
+        reason = _shortened(ending.pop("reason", ""))
         record = self._record._replace(
             state="ended",
             reason=reason,
@@ -304,3 +304,10 @@ def _is_same(one: AttemptRecord, other: AttemptRecord) -> bool:
         other.restart,
         other.process,
     )
+
+
+def _shortened(text: str) -> str:
+    """Return the first words of a text; none is cut, for nothing masks half of a secret later."""
+    if len(text) <= _MAX_LENGTH:
+        return text
+    return f"{text[: _MAX_LENGTH - 3].rpartition(' ')[0]} ..."

@@ -229,8 +229,12 @@ class Member:
 def _last_lines(path: Path, since: int) -> str:
     """Return the last lines that were written to a file since it had so many bytes."""
     with contextlib.suppress(OSError), path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(since, end - _TAIL_BYTES))
+        start = max(since, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+        file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()
+        # Where nothing knows the secrets a line is shown whole or not at all: half of one is not
+        # masked later.
+        if start > since:
+            del lines[:1]
         return "\n".join(lines[-_TAIL_LINES:])
     return ""

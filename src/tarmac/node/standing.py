@@ -27,7 +27,6 @@ LOST_PEERS = os.EX_TEMPFAIL
 # than the code.
 _OF_OTHERS = (LOST_PEERS, os.EX_UNAVAILABLE)
 _ERROR = "error: "
-_MOST_WORDS = 300
 
 
 @dataclasses.dataclass
@@ -178,4 +177,4 @@ class Nodes:
 def _said_last(tail: str) -> str:
     """Return what a program has said last of an error; empty where it has not."""
     said = [line for line in tail.splitlines() if line.startswith(_ERROR)]
-    return said[-1][len(_ERROR) : len(_ERROR) + _MOST_WORDS] if said else ""
+    return said[-1].removeprefix(_ERROR) if said else ""

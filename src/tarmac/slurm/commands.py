@@ -17,6 +17,7 @@ import tempfile
 from datetime import UTC, timedelta
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from tarmac.masking import without_known
 from tarmac.processes import spawn
 from tarmac.slurm.answers import (
     ACCOUNT_FORMAT,
@@ -370,7 +371,8 @@ def _words(done: _Done) -> str:
 
 
 def _shortened(said: str) -> str:
-    said = " ".join(said.split())
+    # Masked before it is cut: nothing knows half of a secret.
+    said = without_known(" ".join(said.split()))
     if not said:
         return "said nothing"
     return said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}..."

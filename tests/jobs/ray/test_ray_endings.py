@@ -11,6 +11,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.executors.ray.connection import Versions, connect, explain_versions
 from tarmac.jobs.executors.ray.demand import Demand, RayNode, num_slots, why_never, why_waiting
 from tarmac.jobs.executors.ray.says import ending_of, returned_ending
+from tarmac.masking import remember
 
 SMALL = RayNode("a1", "n1", {"CPU": 4, "GPU": 2, "memory": 8 * 2**30}, {"zone": "x"})
 LARGE = RayNode("b2", "n2", {"CPU": 16, "GPU": 4, "memory": 64 * 2**30, "tape": 1})
@@ -160,3 +161,9 @@ def free_port():
     """Return a port that nothing listens at."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+def test_last_words_are_masked_before_they_are_cut():
+    remember("s3cret" * 10)
+    ending = returned_ending(1, "x" * 280 + " " + "s3cret" * 10, "n1")
+    assert "s3cret" not in ending.words

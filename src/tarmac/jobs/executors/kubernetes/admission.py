@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.kubernetes import Refused, Silence, explain_workload, job_of_workload
+from tarmac.masking import without_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,4 +71,5 @@ class Admission:
 
 
 def _short(words: str) -> str:
+    words = without_known(words)
     return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"

@@ -31,7 +31,7 @@ _BY_NAME: dict[str, tuple[Cause, str]] = {
 
 RUNNER_GONE = Ending("lost", "its runner has ended, and Ray ends what a runner has started with it")
 
-_MOST_WORDS = 300
+_MAX_LENGTH = 300
 
 # Of a line that has ids and Ray's own advice besides (ray: src/ray/raylet/node_manager.cc).
 _FULL = re.compile(r"was ([\d.]+ ?[KMGT]?i?B) used / ([\d.]+ ?[KMGT]?i?B)")
@@ -73,6 +73,7 @@ def returned_ending(exit_code: int, said: str, host: str) -> Ending:
         return Ending(None, "that it has ended", host)
     how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
     words = f"its agent ended with {how}"
+    said = _shortened(said)
     return Ending("start", f"{words}: {said}" if said else words, host)
 
 
@@ -93,5 +94,9 @@ def _said(error: BaseException) -> str:
         return ""
     # Ray puts the task's name in the place of "Traceback".
     is_trace = any(line.startswith(("Traceback ", 'File "')) for line in lines)
-    line = lines[-1] if is_trace else lines[0]
-    return without_known(line)[:_MOST_WORDS]
+    return _shortened(lines[-1] if is_trace else lines[0])
+
+
+def _shortened(line: str) -> str:
+    # Masked before it is cut: nothing knows half of a secret.
+    return without_known(line)[:_MAX_LENGTH]
