@@ -71,6 +71,7 @@ def _enter(machine: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(machine / "home"))
     monkeypatch.setenv("PATH", str(machine / "programs"))
+    monkeypatch.setenv("RAY_TMPDIR", str(machine / "ray"))
     monkeypatch.setenv("TARMAC_DATA", str(directory / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(machine / "cache"))
     monkeypatch.setenv("TARMAC_MIRROR", (machine / "address").read_text())
