@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -23,9 +24,11 @@ def test_an_unknown_name_suggests_the_nearest_and_lists_all():
     assert str(unknown_name("dog", "zzz", {})) == "unknown dog 'zzz'\nValid: none"
 
 
-@pytest.mark.parametrize("name", ["a b", "it's", "-\r\x1b[K\n1\u202e'\\x0a", "ä\x9b漢\t"])
+@pytest.mark.parametrize(
+    "name", ["a b", "r\udcffe", "it's", "-\r\x1b[K\n1\u202e'\\x0a", "ä\x9b漢\t"]
+)
 def test_a_shell_reads_a_quoted_name_as_it_is(name):
     words = quoted("printf", "%s.", name, "end")
     assert words.isprintable()
     done = subprocess.run(["bash", "-c", words], capture_output=True, check=True)
-    assert done.stdout.decode() == f"{name}.end."
+    assert os.fsdecode(done.stdout) == f"{name}.end."

@@ -8,6 +8,8 @@ Example:
 from __future__ import annotations
 
 import difflib
+import os
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,9 @@ __all__ = [
     "unknown_name",
     "without_native_stack",
 ]
+
+# A byte of a path that is no UTF-8, as Python decodes it.
+_BYTE = re.compile("[\udc80-\udcff]")
 
 
 class TarmacError(Exception):
@@ -76,7 +81,8 @@ def first_line(error: BaseException) -> str:
 def quoted(*values: object) -> str:
     r"""Return values as words of a command that a message advises, to be typed as they are.
 
-    A word with control characters is in the quotes of bash and zsh that write them as escapes.
+    A word with control characters, or bytes that are no UTF-8, is in the quotes of bash and zsh
+    that write them as escapes.
 
     Example:
         >>> f"tarmac run --resume {quoted('runs/a b')}"
@@ -88,11 +94,11 @@ def quoted(*values: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    if in_one_line(text) == text:
+    if in_one_line(text) == text and not _BYTE.search(text):
         return shlex.quote(text)
     characters = (
-        "".join(f"\\x{byte:02x}" for byte in character.encode())
-        if in_one_line(character) != character or character in "'\\"
+        "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+        if in_one_line(character) != character or _BYTE.match(character) or character in "'\\"
         else character
         for character in text
     )

@@ -72,6 +72,20 @@ def test_weights_beyond_what_one_file_holds_lie_beside_it(digits, tmp_path, monk
 
 
 @onnx
+def test_a_run_below_a_path_that_is_no_utf_8_is_read_like_any_other(line, tmp_path):
+    directory = tmp_path / os.fsdecode(b"r\xff")
+    run = tarmac.train("digits-mlp", epochs=1, output=directory)
+    for words in (
+        ("eval", run.path),
+        ("export", run.path, "--to", "onnx"),
+        ("export", run.path, "--to", "torch"),
+        ("train", "digits-mlp", "--epochs", 1, "--init-from", run.path),
+    ):
+        code, _, err = line(*words)
+        assert code == 0, err
+
+
+@onnx
 def test_several_inputs_and_outputs_keep_their_names(parts, tmp_path):
     import onnxruntime
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import logging
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -209,8 +210,9 @@ def _write_onnx(
 
 
 def _run_torch(path: Path, example: Any) -> dict[str, NDArray[Any]]:
-    with _quiet(), torch.no_grad():
-        return named_outputs(torch.export.load(path).module()(example))
+    # By a path PyTorch loads only what is at one that is UTF-8.
+    with _quiet(), torch.no_grad(), path.open("rb") as file:
+        return named_outputs(torch.export.load(file).module()(example))
 
 
 def _run_onnx(
@@ -221,7 +223,13 @@ def _run_onnx(
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    directory = os.open(path.parent, os.O_PATH)
+    try:
+        # Only paths that are UTF-8 are taken.
+        place = f"/proc/self/fd/{directory}/{path.name}"
+        session = onnxruntime.InferenceSession(place, options, providers=["CPUExecutionProvider"])
+    finally:
+        os.close(directory)
     wide = {
         name or "inputs": column.astype(np.int32) if column.dtype == np.uint16 else column
         for name, column in columns.items()

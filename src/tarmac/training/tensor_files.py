@@ -78,8 +78,9 @@ def open_tensors(path: Path) -> Iterator[Any]:
     """
     with open_regular(path) as file:
         _check_tensors(file)
-    with safe_open(path, framework="pt") as opened:
-        yield opened
+        # By its descriptor, for safetensors takes only paths that are UTF-8.
+        with safe_open(f"/proc/self/fd/{file.fileno()}", framework="pt") as opened:
+            yield opened
 
 
 def file_checksum(path: Path) -> str:

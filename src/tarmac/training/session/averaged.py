@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from tarmac.errors import TarmacError, short_reason
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.initial import read_weights
+from tarmac.training.tensor_files import open_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,8 +68,8 @@ def _average(path: Path) -> torch.Tensor | None:
     if path.suffix != ".safetensors":
         return None
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path) as file:
             names = set(file.keys())
             return file.get_tensor(_AVERAGE) if _AVERAGE in names else None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise TarmacError(f"weights {path} cannot be read: {short_reason(error)}") from error
