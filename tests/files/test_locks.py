@@ -281,6 +281,7 @@ PLANTED = {
     "pipe": os.mkfifo,
     "link": lambda path: path.symlink_to(path.with_name("elsewhere")),
     "folder": lambda path: path.mkdir(),
+    "lock": lambda path: (path.touch(), path.chmod(0o666)),
 }
 
 

@@ -202,13 +202,17 @@ def _open(path: Path) -> int:
     Raises:
         OSError: It cannot be opened, or something else is in its place.
     """
-    mode = _mode_in(path.parent)
+    folder = path.parent.stat()
+    mode = _mode_in(folder)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
+            # Where everybody may make files, one of another user's could keep all others out.
+            if mode == 0o600 and status.st_uid not in (0, os.geteuid(), folder.st_uid):
+                raise OSError(errno.EPERM, "another user has made it", str(path))
             is_open = stat.S_IMODE(status.st_mode) & ~mode and status.st_uid == os.geteuid()
             # An older version's lease may lie in the file itself.
             if status.st_size or not (is_open and _replace(path, descriptor, mode)):
@@ -219,12 +223,12 @@ def _open(path: Path) -> int:
                 os.close(descriptor)
 
 
-def _mode_in(directory: Path) -> int:
+def _mode_in(folder: os.stat_result) -> int:
     """Return the mode of a lock's file: for those who could take it away anyway."""
-    mode, folder = 0o600, directory.stat().st_mode
-    if folder & stat.S_ISVTX:
-        return mode
-    return mode | (0o060 if folder & stat.S_IWGRP else 0) | (0o006 if folder & stat.S_IWOTH else 0)
+    if folder.st_mode & stat.S_ISVTX:
+        return 0o600
+    others = (stat.S_IWGRP, 0o060), (stat.S_IWOTH, 0o006)
+    return 0o600 | sum(mode for writes, mode in others if folder.st_mode & writes)
 
 
 def _replace(path: Path, descriptor: int, mode: int) -> bool:
