@@ -28,6 +28,7 @@ def test_a_metric_has_a_name_on_each_split_and_a_better_end():
         ("samples_per_s", "max"),
         ("test_r2", None),
         ("train_seconds", None),
+        ("val_rmse", "min"),
     ],
 )
 def test_of_a_metric_of_which_nobody_says_it_no_end_is_better(name, direction):

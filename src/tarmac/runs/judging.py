@@ -21,7 +21,14 @@ Direction = Literal["max", "min"]
 _SPLITS = {"train": "training", "val": "validation", "test": "test"}
 
 # What these count is the same in every training, whatever that is judged by.
-_KNOWN: dict[str, Direction] = {"loss": "min", "accuracy": "max", "samples_per_s": "max"}
+_KNOWN: dict[str, Direction] = {
+    "loss": "min",
+    "accuracy": "max",
+    "mae": "min",
+    "mse": "min",
+    "rmse": "min",
+    "samples_per_s": "max",
+}
 
 
 @dataclasses.dataclass(frozen=True)
