@@ -194,6 +194,7 @@ def test_what_another_user_has_built_is_not_run(tmp_path, monkeypatch, foreign):
         RequestError, match=r"image\.sif belongs to nobody, and what is in it would"
     ):
         made_once(image, lambda part: part.touch())
+    assert image.exists() == (foreign != "directory alone")
     monkeypatch.setenv(TRUSTED_USERS, "nobody")
     assert made_once(image, lambda part: part.touch()) == image
     if foreign != "directory alone":

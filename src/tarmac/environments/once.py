@@ -35,6 +35,7 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_foreign_build(path, what="what is in it")
     failure = path.with_name(f"{path.name}.failed")
     earlier = _read(failure)
     while not path.exists():
