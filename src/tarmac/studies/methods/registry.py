@@ -113,7 +113,7 @@ METHODS = (
     ),
     Method(
         name="cmaes",
-        summary="adapt a normal distribution over numbers",
+        summary="adapt a normal distribution over numbers; choices are drawn at random",
         make_sampler=samplers.resumable(samplers.cmaes),
         check_space=_check_numbers,
     ),
