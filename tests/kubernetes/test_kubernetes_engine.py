@@ -543,7 +543,7 @@ def test_an_evicted_pod_ends_the_attempt_on_both_nodes_and_spends_no_retry(on_tw
     act = run_job.evict(lambda _: have_printed(run_job), lambda agent: agent.rank == rank)
     progress = on_two(both, act)
     (end,) = progress.ends.values()
-    assert (end.outcome, end.attempts, len(progress.retries)) == ("succeeded", 2, 1)
+    assert (end.outcome, end.reason, end.attempts, len(progress.retries)) == ("succeeded", "", 2, 1)
     assert f"node {rank}: it was evicted" in progress.retries[0]
 
 
