@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -13,6 +14,7 @@ from tarmac import training
 from tarmac.data import Dataset, Split
 from tarmac.errors import RequestError
 from tarmac.inference.parts import Part
+from tarmac.inference.reading.json_files import read_json_lines
 from tarmac.inference.reading.tables import read_csv
 from tarmac.workloads import SGD, Recipe, Workload
 
@@ -92,6 +94,29 @@ def test_names_that_do_not_fit_are_refused(run, tmp_path, name, text, said):
         asked(run, tmp_path / name)
 
 
+def test_other_data_are_scored_by_the_names_of_their_columns_and_classes(run):
+    own = flowers.dataset()
+    order = [2, 0, 1]
+    features = tuple(own.features[place] for place in order)
+    turned = [Split(split.inputs[:, order], 1 - split.targets) for split in (own.train, own.test)]
+    other = Dataset("other", *turned, 2, features=features, classes=("rose", "iris"))
+    found = tarmac.evaluate(run, dataset=other, workload=flowers, device="cpu")
+    assert found.metrics == tarmac.evaluate(run, workload=flowers, device="cpu").metrics
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"features": ("petal", "sepal", "stalk")}, "features .*missing: stem; not .*: stalk"),
+        ({"classes": ("iris", "lily")}, "classes .*; not of the model's: lily"),
+    ],
+)
+def test_other_data_with_other_names_are_refused(run, names, message):
+    other = dataclasses.replace(flowers.dataset(), **names)
+    with pytest.raises(RequestError, match=message):
+        tarmac.evaluate(run, dataset=other, workload=flowers, device="cpu")
+
+
 def test_the_label_stands_beside_the_class(run, tmp_path):
     from tarmac.inference import open_trained, predict_each, write_predictions
     from tarmac.inference.parts import Samples
@@ -117,12 +142,54 @@ def test_names_that_are_not_one_each_are_refused(names, said):
         Dataset("flowers", _flowers(8, 0), _flowers(8, 1), 2, **names)
 
 
+STREETS = Part("", (3,), np.dtype(np.float32), features=("street=High", "street=Low", "area"))
+
+
+def read_table(path, text):
+    path.write_text(text)
+    (samples,) = read_csv(path, [STREETS], 10)
+    return samples.columns[""].tolist()
+
+
+def read_lines(path, text):
+    path.write_text(text)
+    (samples,) = read_json_lines(path, [STREETS], 10)
+    return samples.columns[""].tolist()
+
+
 def test_a_column_of_categories_stands_for_those_that_were_made_of_it(tmp_path):
-    table = tmp_path / "rows.csv"
-    table.write_text("area,street\n3,High\n4,Low\n5,Other\n")
-    part = Part("", (3,), np.dtype(np.float32), features=("street=High", "street=Low", "area"))
-    (samples,) = read_csv(table, [part], 10)
-    assert samples.columns[""].tolist() == [[1, 0, 3], [0, 1, 4], [0, 0, 5]]
-    table.write_text("area,street=High\n3,1\n")
-    with pytest.raises(RequestError, match="missing: street=Low"):
-        next(read_csv(table, [part], 10))
+    expected = [[1, 0, 3], [0, 1, 4], [0, 0, 5]]
+    table = "area,street\n3,High\n4,Low\n5,\n"
+    assert read_table(tmp_path / "rows.csv", table) == expected
+    lines = """{"area": 3, "street": "High"}
+{"street": "Low", "area": 4}
+{"area": 5, "street": null}
+"""
+    assert read_lines(tmp_path / "rows.jsonl", lines) == expected
+    one_by_one = "street=Low,street=High,area\n0,1,3\n1,0,4\n0,0,5\n"
+    assert read_table(tmp_path / "rows.csv", one_by_one) == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (read_table, "area,street=High\n3,1\n", "a:1: .*missing: street=Low"),
+        (read_table, "area\n3\n", "a:1: .*missing: street$"),
+        (read_lines, '{"area": 3}\n', "a:1: .*missing: street$"),
+        (read_table, "area,street\n1,low\n", "a:2: street is 'low', expected one of High, Low"),
+        (read_lines, '{"area": 1, "street": 7}', "a:1: street is '7', expected one of High, Low"),
+    ],
+)
+def test_a_category_that_the_training_did_not_have_is_refused(tmp_path, read, text, message):
+    with pytest.raises(RequestError, match=message):
+        read(tmp_path / "a", text)
+
+
+def test_a_category_is_the_value_that_its_table_was_read_as(tmp_path):
+    part = Part("", (3,), np.dtype(np.float32), features=("flag=True", "rate=1.5", "rate=2"))
+    (tmp_path / "rows.csv").write_text("flag,rate\ntrue,1.50\nFALSE,2.0\n")
+    with pytest.raises(RequestError, match=r"rows\.csv:3: flag is 'FALSE', expected one of True"):
+        next(read_csv(tmp_path / "rows.csv", [part], 10))
+    (tmp_path / "rows.csv").write_text("flag,rate\ntrue,1.50\n,2.0\n")
+    (samples,) = read_csv(tmp_path / "rows.csv", [part], 10)
+    assert samples.columns[""].tolist() == [[1, 1, 0], [0, 0, 1]]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tarmac import data, runs
+from tarmac.errors import RequestError
 from tarmac.inference.trained import read_weights_of
 from tarmac.training import expectation_of, find_weights, plan_to_score, score_test, workload_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from tarmac.data import Dataset
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from tarmac.workloads import Workload
 
 __all__ = ["Evaluation", "evaluate"]
+
+_MAX_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +77,7 @@ def evaluate(
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
             one that is not completed the newest checkpoint is scored.
         dataset: Another one, or the name of one, whose test set is scored; by default the run's.
+            Where both have names of features or classes these must be the same, in any order.
         device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
         output: Where runs lie.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
@@ -86,6 +92,8 @@ def evaluate(
     weights = find_weights(str(run.path), checkpoint=checkpoint)
     own = workload_of(run, workload)
     other = data.load(dataset, progress=progress) if isinstance(dataset, str) else dataset
+    if other is not None:
+        other = _in_order_of(run.record.dataset, other)
     plan = plan_to_score(run, own, device=device, dataset=other)
     score = score_test(plan, weights, read_weights_of(run, workload, weights))
     # An expectation is of a workload's own data, as they were.
@@ -104,3 +112,45 @@ def evaluate(
         direction=objective.direction,
         expectation=expectation_of(own, plan, metrics) if is_own else None,
     )
+
+
+def _in_order_of(record: Mapping[str, Any], dataset: Dataset) -> Dataset:
+    """Return a dataset whose test set has features and classes in the order of a run's data.
+
+    Args:
+        record: Of the run's data.
+        dataset: Another one.
+
+    Raises:
+        RequestError: It has features or classes of other names.
+    """
+    features, classes = tuple(record.get("features", ())), tuple(record.get("classes", ()))
+    if features and dataset.features not in ((), features):
+        _check_names(dataset, "features", dataset.features, features)
+        order = [dataset.features.index(name) for name in features]
+        test = dataclasses.replace(dataset.test, inputs=np.asarray(dataset.test.inputs)[:, order])
+        dataset = dataclasses.replace(dataset, test=test, features=features)
+    if classes and dataset.classes not in ((), classes):
+        _check_names(dataset, "classes", dataset.classes, classes, may_lack=True)
+        numbers = np.array([classes.index(name) for name in dataset.classes])
+        test = dataclasses.replace(dataset.test, targets=numbers[np.asarray(dataset.test.targets)])
+        dataset = dataclasses.replace(dataset, test=test, classes=classes, num_classes=len(classes))
+    return dataset
+
+
+def _check_names(
+    dataset: Dataset,
+    what: str,
+    names: Collection[str],
+    expected: Collection[str],
+    *,
+    may_lack: bool = False,
+) -> None:
+    missing = [] if may_lack else [name for name in expected if name not in names]
+    unknown = [name for name in names if name not in expected]
+    if missing or unknown:
+        words = [f"missing: {', '.join(missing[:_MAX_NAMED])}"] if missing else []
+        words += [f"not of the model's: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
+        raise RequestError(
+            f"{dataset.name} has other {what} than the model was trained on; {'; '.join(words)}"
+        )

@@ -9,6 +9,7 @@ from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
 from tarmac.inference.parts import Samples, as_part, join_parts
+from tarmac.inference.reading.features import features_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,8 +82,12 @@ def _parse(content: bytes, path: Path, *, first_line: int) -> Any:
 def _sample(value: Any, parts: Sequence[Part], where: str) -> dict[str, NDArray[Any]]:
     if not parts[0].name:
         if isinstance(value, dict) and parts[0].features:
-            _check_names(value, parts[0].features, where)
-            value = [value[name] for name in parts[0].features]
+            value = [
+                feature.of_category(value[feature.source], where)
+                if feature.categories
+                else value[feature.source]
+                for feature in features_in(value, parts[0].features, where)
+            ]
         return {"": _exact(value, parts[0], where)}
     names = [part.name for part in parts]
     if not isinstance(value, dict):

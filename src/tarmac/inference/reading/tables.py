@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
 from tarmac.inference.parts import Samples, as_part, join_parts
+from tarmac.inference.reading.features import Feature, features_in
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def _names(parts: Sequence[Part]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Column:
-    """Where a value stands in a row: a number, or 1 where the row has a category there, else 0."""
+    """Where a value stands in a row, and which feature it gives where the features have names."""
 
     index: int
-    category: str | None = None
+    feature: Feature | None = None
 
 
 def _columns(
@@ -97,33 +98,10 @@ def _columns(
             hint=f"Begin with: {','.join(names[:8])}{',...' if len(names) > 8 else ''}",
         )
     given = [name.strip() for name in first]
-    # `tarmac data add --categorical Street` has made Street=Pave and the like of a column Street.
-    categories = {
-        name: (column, category)
-        for name in names
-        if name not in given
-        for column, separator, category in [name.partition("=")]
-        if separator and column in given
-    }
-    used = {*names, *(column for column, _ in categories.values())}
-    missing = [name for name in names if name not in given and name not in categories]
-    unknown = [name for name in given if name not in used]
-    if missing or unknown or len(given) != len(set(given)):
-        said = [f"missing: {', '.join(missing[:8])}"] if missing else []
-        said += [f"not of the model's: {', '.join(unknown[:8])}"] if unknown else []
-        said = said or ["a column is there twice"]
-        raise RequestError(
-            f"{path}:1: columns do not fit; {'; '.join(said)}",
-            hint="Leave out what the model does not take, such as the targets."
-            if unknown
-            else None,
-        )
-    return [
-        _Column(given.index(categories[name][0]), categories[name][1])
-        if name in categories
-        else _Column(given.index(name))
-        for name in names
-    ]
+    found = features_in(given, names, f"{path}:1")
+    if len(given) != len(set(given)):
+        raise RequestError(f"{path}:1: columns do not fit; a column is there twice")
+    return [_Column(given.index(feature.source), feature) for feature in found]
 
 
 def _sample(
@@ -143,8 +121,8 @@ def _sample(
 
 def _number(where: str, row: Sequence[str], column: _Column) -> float | int:
     text = row[column.index].strip()
-    if column.category is not None:
-        return int(text == column.category)
+    if column.feature is not None and column.feature.categories:
+        return column.feature.of_category(text, where)
     try:
         return int(text)
     except ValueError:
