@@ -33,6 +33,9 @@ def _pairs(text, separator):
 
 
 _FORMS = {
+    "colour": lambda text: f"{text[:7]}\x1b[0m{text[7:]}",
+    "highlight": "\x1b[01;31m\x1b[K".join,
+    "title": "\x1b]0;title\x07".join,
     "html.escape": html.escape,
     "encodeURIComponent": lambda text: quote(text, safe="!'()*"),
     "user in a URL": lambda text: quote(text, safe="!$&'()*+,;="),

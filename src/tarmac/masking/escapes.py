@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Unit", "source_span", "unescaped"]
+__all__ = ["Unit", "on_terminal", "source_span", "unescaped"]
 
 # Both begin with a set of characters: so the places between are passed over quickly.
 _ESCAPE = re.compile(
@@ -36,6 +36,8 @@ _DUMP = re.compile(
         b"H", b"[0-9A-Fa-f]"
     )
 )
+# Colours, and titles of the terminal's window.
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
 _PAIR = re.compile(rb"[0-9A-Fa-f]{2}")
 _FIXED = {
     b"&amp;": b"&",
@@ -67,10 +69,22 @@ class Unit(NamedTuple):
 
 def unescaped(content: bytes) -> tuple[bytes, list[Unit]]:
     """Return a text with its escapes decoded once, and the escapes in order."""
+    return _replaced(content, sorted(_decoded(content)))
+
+
+def on_terminal(content: bytes) -> tuple[bytes, list[Unit]]:
+    """Return a text without the sequences that a terminal does not show, and these in order."""
+    found = _SEQUENCE.finditer(content)
+    return _replaced(content, [(match.start(), match.end(), b"") for match in found])
+
+
+def _replaced(
+    content: bytes, replacements: Sequence[tuple[int, int, bytes]]
+) -> tuple[bytes, list[Unit]]:
     pieces: list[bytes] = []
     units: list[Unit] = []
     place = plain_place = 0
-    for start, end, decoded in sorted(_decoded(content)):
+    for start, end, decoded in replacements:
         pieces += (content[place:start], decoded)
         plain_start = plain_place + start - place
         place, plain_place = end, plain_start + len(decoded)

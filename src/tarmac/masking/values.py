@@ -34,7 +34,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, quote_plus
 
-from tarmac.masking.escapes import source_span, unescaped
+from tarmac.masking.escapes import on_terminal, source_span, unescaped
 from tarmac.masking.forms import HIDDEN
 
 if TYPE_CHECKING:
@@ -240,13 +240,15 @@ def _digest(text: bytes, key: bytes) -> bytes:
 
 def _escaped_spans(content: bytes, num_layers: int) -> list[tuple[int, int]]:
     """Return where a text has secrets with some or all of their characters escaped."""
-    plain, units = unescaped(content)
-    if not units:
-        return []
-    spans = [*_known_spans(plain), *_learned_spans(plain, _near(units, longest_known()))]
-    if num_layers > 1:
-        spans += _escaped_spans(plain, num_layers - 1)
-    return [source_span(units, *span) for span in spans]
+    found: list[tuple[int, int]] = []
+    for plain, units in (unescaped(content), on_terminal(content)):
+        if not units:
+            continue
+        spans = [*_known_spans(plain), *_learned_spans(plain, _near(units, longest_known()))]
+        if num_layers > 1:
+            spans += _escaped_spans(plain, num_layers - 1)
+        found += [source_span(units, *span) for span in spans]
+    return found
 
 
 def _known_spans(content: bytes) -> Iterator[tuple[int, int]]:
