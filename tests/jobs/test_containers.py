@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -191,7 +192,48 @@ def test_a_container_that_takes_too_much_memory_says_so(run):
 @pytest.mark.containers
 def test_a_missing_image_fails_in_the_engines_words(run, tmp_path):
     ended, _ = run("{name: x, command: a, environment: {image: tarmac-none, pull: never}}")
-    assert ended.reason == "exit code 125"
+    assert ended.reason.startswith("exit code 125: docker: ")
+
+
+@pytest.mark.containers
+@pytest.mark.parametrize(
+    ("environment", "command", "reason"),
+    [
+        (
+            "image: IMAGE_NAME, mounts: [{source: none, target: /m}]",
+            "[a]",
+            "exit code 125: docker",
+        ),
+        (
+            "image: IMAGE_NAME, pull: never",
+            "[nosuch]",
+            "exit code 127: .*nosuch failed: No such file",
+        ),
+        ("image: IMAGE_NAME", "sh -c 'exit 125'", "exit code 125$"),
+    ],
+)
+def test_a_container_that_does_not_start_says_why(run, image, environment, command, reason):
+    environment = environment.replace("IMAGE_NAME", image)
+    end, _ = run(f"name: x\ncommand: {command}\nenvironment: {{{environment}}}")
+    assert end.outcome == "failed"
+    assert re.match(reason, end.reason)
+
+
+@pytest.mark.containers
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+@pytest.mark.parametrize("user", ["1234", "1000:1000"])
+def test_another_user_of_a_container_can_write_in_its_directory(run, image, user, tmp_path):
+    (tmp_path / "words").write_text("in\n")
+    end, printed = run(f"""
+        name: x
+        command: "id -u; echo more >> words; cp words made"
+        inputs: [{{from: words}}]
+        outputs: [{{path: made, to: out}}]
+        environment: {{image: {image}, user: "{user}"}}
+    """)
+    assert (end.outcome, end.reason) == ("succeeded", "")
+    assert printed == f"{user.partition(':')[0]}\n"
+    assert (tmp_path / "words").read_text() == "in\n"
 
 
 @pytest.mark.containers

@@ -68,6 +68,7 @@ class Launcher:
             command: Sequence[str] = task.command
             kill_command: Sequence[str] = ()
             if isinstance(task.environment, Container):
+                _give(work, task.environment.user)
                 command, kill_command = self._in_container(
                     attempt, task.environment, grant, own, [*hidden]
                 )
@@ -168,3 +169,16 @@ def attempt_variables(attempt: Attempt, cpus: float) -> dict[str, str]:
         "TARMAC_TASK_INDEX": str(attempt.task.index),
         "TARMAC_ATTEMPT": str(attempt.number),
     }
+
+
+def _give(work: Path, user: str | None) -> None:
+    """Give a task's directory and its inputs to the user that its container runs as.
+
+    Only root can, and a name is one of the image's users.
+    """
+    ids = (user or "").split(":")
+    if os.geteuid() != 0 or not all(one.isdecimal() for one in ids):
+        return
+    owner, group = int(ids[0]), int(ids[-1]) if len(ids) > 1 else -1
+    for path in (work, *work.rglob("*")):
+        os.chown(path, owner, group, follow_symlinks=False)

@@ -7,7 +7,10 @@ import dataclasses
 import shutil
 from typing import TYPE_CHECKING
 
+from tarmac.files import masked_end
 from tarmac.jobs.executors.launching import program_of
+from tarmac.jobs.model import Container
+from tarmac.processes import last_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +23,12 @@ __all__ = ["Verdict", "judge"]
 
 # A disk with less than this cannot take what a program says at its end.
 _FULL_BYTES = 2**16
+
+# Of the engine itself, of a program that cannot be run, and of one that is not there
+# (https://docs.docker.com/engine/containers/run/#exit-status).
+_ENGINE_CODES = (125, 126, 127)
+_ENGINE_ERRORS = ("docker: ", "Error: ", "[FATAL tini ")
+_LAST_BYTES = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +68,21 @@ def judge(process: Process, code: int, attempt: Attempt, *, is_asked: bool) -> V
     if code == 0:
         return Verdict("succeeded", "", 0)
     reason = f"exit code {code}" if code > 0 else f"signal {-code}"
+    if isinstance(attempt.task.environment, Container) and code in _ENGINE_CODES:
+        reason += _said_by_engine(attempt.directory / "stderr")
     # Its own words on this may not have found room either.
     if _is_full(attempt.directory):
         reason += ", and no space is left on its disk"
     return Verdict("failed", reason, code, "exit" if code > 0 else "signal")
+
+
+def _said_by_engine(stderr: Path) -> str:
+    """Return why an engine could not start a container; empty where the program has ended so."""
+    with contextlib.suppress(OSError):
+        lines = masked_end(stderr, _LAST_BYTES)[0].splitlines()
+        errors = [line for line in lines if line.startswith(_ENGINE_ERRORS)]
+        return f": {last_line(errors[-1])}" if errors else ""
+    return ""
 
 
 def _is_full(directory: Path) -> bool:
