@@ -164,6 +164,8 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
             "path below the task's directory",
         ),
         ("name: x\ncommand: echo\nsecrets: {A: {env: B, file: C}}", "expected one of env, file"),
+        ('name: x\ncommand: echo\nenv: {A: "a\\0b"}', "has a zero byte, which no program can be"),
+        ('name: x\ncommand: [echo, "\\0"]', "has a zero byte, which no program can be"),
         ("name: x\ncommand: echo\nenv: {1A: b}", "'1A' is no name of an environment variable"),
         (
             "name: x\ncommand: echo\nenvironment: {images: y}",

@@ -29,7 +29,7 @@ from tarmac.documents import (
     Whole,
     without_extensions,
 )
-from tarmac.jobs.parts import Name, Part, Text
+from tarmac.jobs.parts import Line, Name, Part, Text
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.surroundings import (
     Container,
@@ -302,7 +302,7 @@ class TaskSpec(_Settings):
     """
 
     name: Name
-    command: tuple[Text, ...] | str | None = None
+    command: tuple[Text, ...] | Line | None = None
     workload: str | None = None
     settings: dict[str, Text] = Field(default={})
     needs: tuple[str, ...] = ()
@@ -364,7 +364,7 @@ class Job(_Settings):
     """
 
     name: Name
-    command: tuple[Text, ...] | str | None = None
+    command: tuple[Text, ...] | Line | None = None
     workload: str | None = None
     settings: dict[str, Text] = Field(default={})
     tasks: tuple[TaskSpec, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
-__all__ = ["Name", "Part", "Text"]
+__all__ = ["Line", "Name", "Part", "Text"]
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
@@ -34,4 +34,11 @@ def _scalar_text(value: Any) -> Any:
     return str(value) if isinstance(value, (int, float)) else value
 
 
-Text = Annotated[str, BeforeValidator(_scalar_text, json_schema_input_type=bool | float | str)]
+def _without_zero_byte(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("it has a zero byte, which no program can be given")
+    return value
+
+
+Line = Annotated[str, AfterValidator(_without_zero_byte)]
+Text = Annotated[Line, BeforeValidator(_scalar_text, json_schema_input_type=bool | float | str)]
