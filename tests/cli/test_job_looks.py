@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tarmac.cli.views import job_logs
-from tarmac.cli.views.job_logs import Tail, tail_offset
+from tarmac.cli.views.job_logs import Tail, failure_lines, tail_offset
 from tarmac.cli.views.run_list import age_of
 from tarmac.jobs import create_run, parse_job, prepare, task_directory
 
@@ -103,6 +103,20 @@ def test_a_log_that_is_not_there_yet_is_followed_from_its_beginning(tmp_path):
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        ("error: x is unknown\nValid:\n  a\n  b\n", ["error: x is unknown", "...", "  b"]),
+        ("a\nerror: x\nValid:\n", ["a", "error: x", "Valid:"]),
+        ("a\nb\nc\nd\n", ["b", "c", "d"]),
+        ("error: x\na\nerror: y\nb\nc\nd\n", ["error: y", "...", "d"]),
+    ],
+)
+def test_the_error_stands_before_the_last_lines_of_what_follows_it(tmp_path, log, shown):
+    (tmp_path / "stderr").write_text(log)
+    assert failure_lines(tmp_path / "stderr", 3) == shown
+
+
 def test_a_pipe_in_place_of_a_log_has_no_last_lines_and_keeps_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / "stdout")
     assert tail_offset(tmp_path / "stdout", 3) == 0

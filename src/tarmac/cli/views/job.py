@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tarmac.cli.console import make_console
 from tarmac.cli.failed_work import in_short, read_tails
-from tarmac.cli.views.job_logs import Tail, last_lines
+from tarmac.cli.views.job_logs import Tail, failure_lines, last_lines
 from tarmac.cli.views.short_tasks import ShortTasks
 from tarmac.jobs import Began, Queued, Requeued, Waiting, task_directory
 from tarmac.wording import counted
@@ -199,7 +199,7 @@ class JobProgress:
             self._say(f"             {line}")
         if has_failed and (directory / "stderr").exists():
             if not self._follow:
-                for line in last_lines(directory / "stderr", _LAST_LINES):
+                for line in failure_lines(directory / "stderr", _LAST_LINES):
                     self._say(f"             | {line}")
             self._say(f"             logs: {directory}")
         if self._short is not None and (hint := self._short.note(ended)):

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["Tail", "last_lines", "tail_offset"]
+__all__ = ["Tail", "failure_lines", "last_lines", "tail_offset"]
 
 
 # A progress bar may write for hours without ending a line.
 _LONGEST_LINE_BYTES = 2**20
 
 _TAIL_BYTES = 4096
+_ERROR = "error: "
 
 # Of what is read at once from a file's end.
 _BLOCK_BYTES = 2**16
@@ -101,6 +102,20 @@ def tail_offset(path: Path, count: int) -> int:
                 return block_start + cut + 1 if count else end
             offset = block_start
     return 0
+
+
+def failure_lines(path: Path, count: int) -> list[str]:
+    """Return the last lines of a log, as `last_lines` does, that tell of an error if any does.
+
+    Where a message has more lines than that, as one with a list of all that is valid, its first
+    one stands before them.
+    """
+    lines = last_lines(path, _TAIL_BYTES)
+    head, tail = lines[:-count], lines[-count:]
+    errors = [line for line in head if line.startswith(_ERROR)]
+    if errors and not any(line.startswith(_ERROR) for line in tail):
+        return [errors[-1], "...", *tail[2:]]
+    return tail
 
 
 def last_lines(path: Path, count: int) -> list[str]:
