@@ -127,7 +127,7 @@ def print_job(path: Path, *, as_json: bool) -> None:
         console.print(in_one_line(f"left out: {problem}"), markup=False)
     table = Table("task", "state", "attempt", "took", "why", box=None)
     for task in status.tasks:
-        took = f"{task.seconds:.1f} s" if task.seconds else ""
+        took = f"{task.seconds:.1f} s" if task.seconds or task.state == "succeeded" else ""
         state = f"{task.state} on {task.host}" if task.host else task.state
         table.add_row(Text(task.name), Text(state), str(task.attempt), took, Text(task.reason))
     console.print(table)
