@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -164,6 +165,10 @@ def test_a_record_that_cannot_be_read_hides_no_other_and_is_never_the_latest(tmp
     assert len(summaries) == 3
     assert [failure.path for failure in failures] == [broken]
     assert Catalogue(KINDS, tmp_path).find("latest").path == made[2]
+    for path in made:
+        shutil.rmtree(path)
+    # Whoever reads it says what is wrong with it.
+    assert Catalogue(KINDS, tmp_path).find("latest").path == broken
 
 
 def test_runs_are_listed_without_the_packages_of_a_search(tmp_path, made):

@@ -277,7 +277,8 @@ class Catalogue:
             whole = [run for run in free if heads[run.path].is_whole]
             by_record = {run.path / run.kind.record: run for run in whole}
             newest = first_own(by_record)
-            fitting = [] if newest is None else [by_record[newest]]
+            # Where none is whole, whoever reads the newest says what is wrong with it.
+            fitting = free[:1] if not whole else [] if newest is None else [by_record[newest]]
         else:
             exact = [run for run in known if run.path.name == reference]
             fitting = exact or [run for run in known if _fits(run, heads[run.path], reference)]
