@@ -8,6 +8,7 @@ watches.
 from __future__ import annotations
 
 import dataclasses
+import re
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -418,7 +419,12 @@ def check_finite(score: Score, epoch: int, precision: str, find: Callable[[], st
         raise TarmacError(
             f"the loss is {score.loss} in epoch {epoch}: the training has diverged"
             + (f" ({place})" if place else ""),
-            hint="Try a lower --lr."
-            if precision in {"fp32", "fp64"}
-            else "Try a lower --lr, or --precision fp32.",
+            hint=_hint_on(place or "", precision),
         )
+
+
+def _hint_on(place: str, precision: str) -> str:
+    other = "" if precision in {"fp32", "fp64"} else ", or --precision fp32"
+    if re.search(r"in step 1 of epoch 1\b", place):
+        return f"No step was taken before, at whatever rate: look at the layer and the data{other}."
+    return f"Try a lower --lr{other}."
