@@ -617,6 +617,7 @@ def test_a_configuration_without_jobs_says_what_to_give():
     assert "jobs.yaml:1:1: job_specifications is missing" in refusal(POOL)
     assert "tarmac run config.yaml pool.yaml jobs.yaml" in refusal(POOL)
     assert "tasks is missing or empty" in refusal("job_specifications: [{id: a}]")
+    assert "missing or empty" not in refusal("job_specifications: {id: a}")
 
 
 def files(folder: Path, **texts: str) -> Path:

@@ -203,6 +203,9 @@ def _write_onnx(
         # Of the disk, not of the model.
         raise
     except Exception as error:
+        # The exporter wraps what C++ code says of a limit of memory.
+        if "bad_alloc" in str(error):
+            raise MemoryError(_first_line(error)) from error
         raise TarmacError(
             f"{trained.workload.name} cannot be written as ONNX: {_first_line(error)}",
             hint="Its operations may be more than ONNX has; --to torch needs none of them.",

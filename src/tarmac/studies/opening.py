@@ -339,9 +339,14 @@ def _held_out(request: Request, dataset: Dataset) -> HoldOut:
         size = default_validation_size(total, request.train_size)
     train_size = request.train_size
     if not has_own and size is not None and max(train_size or 1, 1) + size > total:
-        train_size = train_size or total - size
+        if train_size is None:
+            raise FieldError(
+                ("validation_size",),
+                f"validation_size is {size}, which leaves none of the {total} samples of "
+                f"{dataset.name} to train on",
+            )
         raise FieldError(
-            ("train_size" if request.train_size else "validation_size",),
+            ("train_size",),
             f"{train_size} samples to train on and {size} held out are {train_size + size},"
             f" and {dataset.name} has {total}",
         )

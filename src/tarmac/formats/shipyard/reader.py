@@ -63,7 +63,7 @@ def read_shipyard(
     report = Report(configuration)
     value = check(configuration.value, report)
     specifications = value.get("job_specifications")
-    if not specifications:
+    if not specifications and not configuration.value.get("job_specifications"):
         report.wrong(
             ("job_specifications",) if "job_specifications" in value else (),
             "job_specifications is missing or empty",
