@@ -28,6 +28,12 @@ def test_a_bucket_that_is_not_there_says_so(s3, tmp_path):
         get_object("s3://nothing/a.json", tmp_path / "a", os.environ)
 
 
+def test_an_object_that_is_not_there_is_told_in_our_words(s3, tmp_path):
+    with pytest.raises(TarmacError) as caught:
+        get_object("s3://bucket/none", tmp_path / "a", os.environ)
+    assert str(caught.value) == "s3://bucket/none: there is no such object"
+
+
 @pytest.fixture
 def refusing(monkeypatch):
     """Yield a function that starts a server which forbids everything, with a code of S3's."""

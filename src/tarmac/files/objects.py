@@ -172,7 +172,7 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
     """Open the store of a URI, and turn its errors into ours."""
     require("obstore", uri)
     import obstore  # noqa: PLC0415 - an extra
-    from obstore.exceptions import BaseError  # noqa: PLC0415
+    from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415
     from obstore.store import from_url  # noqa: PLC0415
 
     place = Location.parse(uri)
@@ -206,6 +206,8 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
                 hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; on Kubernetes, "
                 "options.kubernetes.store_secret names a Secret with both",
             ) from error
+        if isinstance(error, FileNotFoundError | NotFoundError):
+            raise TarmacError(f"{root}/{key}: there is no such object") from error
         # A ValueError is of a key that obstore has no way to say, such as one with a newline.
-        first = str(error).strip().splitlines()[0]
+        first = str(error).strip().splitlines()[0].partition(": <?xml ")[0]
         raise TarmacError(f"{root}/{key}: {first}") from error

@@ -196,7 +196,8 @@ class JobProgress:
             )
         )
         for line in (*ended.problems, *ended.notes):
-            self._say(f"             {line}")
+            if line not in ended.reason:
+                self._say(f"             {line}")
         if has_failed and (directory / "stderr").exists():
             if not self._follow:
                 for line in failure_lines(directory / "stderr", _LAST_LINES):
