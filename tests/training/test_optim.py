@@ -132,6 +132,10 @@ def test_the_learning_rate_reaches_every_group():
     ("make_spec", "message"),
     [
         (lambda: SGD(learning_rate=0, momentum=0, nesterov=False), "learning_rate is 0"),
+        (
+            lambda: SGD(learning_rate=math.inf, momentum=0, nesterov=False),
+            "learning_rate is inf, expected a finite number",
+        ),
         (lambda: SGD(learning_rate=1, momentum=1, nesterov=False), r"optimizer\.momentum is 1"),
         (
             lambda: AdamW(learning_rate=1, beta1=0, beta2=0, eps=0, weight_decay=-1),

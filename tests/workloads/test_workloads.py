@@ -393,6 +393,9 @@ def test_a_workload_is_found_in_a_file(tmp_path):
         find_workload(f"{path}:RATE")
     with pytest.raises(RequestError, match="names a file only"):
         find_workload(str(path))
+    with pytest.raises(RequestError, match=r"'study\.yaml' is no workload") as caught:
+        find_workload("study.yaml")
+    assert "tarmac search study.yaml" in caught.value.hint
 
 
 @pytest.mark.parametrize(

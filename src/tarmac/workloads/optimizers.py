@@ -56,6 +56,8 @@ class Optimizer(metaclass=Named):
                 raise RequestError(f"{field.name} is {value!r}, expected a number")
         if not self.learning_rate > 0:
             raise RequestError(f"learning_rate is {self.learning_rate}, expected above 0")
+        if self.learning_rate == float("inf"):
+            raise RequestError("learning_rate is inf, expected a finite number")
         for name in ("momentum", "rho", "beta1", "beta2", "momentum_decay"):
             value = getattr(self, name, 0.0)
             if not 0 <= value < 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import what_brings
-from tarmac.errors import RequestError, TarmacError, unknown_name
+from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.files import passes_over
 from tarmac.workloads.base import Workload
@@ -91,6 +91,12 @@ def _unknown(reference: str) -> RequestError:
         return RequestError(
             f"workload {reference!r} names a file only",
             hint=f"Name the workload in it too: {reference}:workload",
+        )
+    if reference.endswith((".yaml", ".yml")):
+        return RequestError(
+            f"{reference!r} is no workload",
+            hint=f"A study: tarmac search {quoted(reference)}\n"
+            f"A job: tarmac run {quoted(reference)}",
         )
     module, _, attribute = reference.rpartition(":" if ":" in reference else ".")
     files = (f"{module}.py", f"{module.replace('.', '/')}.py")
