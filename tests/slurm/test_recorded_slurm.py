@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from recorded_slurm import ACCOUNTING, HEADER, SACCT, RecordedSlurm
+from tarmac.masking import remember
 from tarmac.slurm import (
     Request,
     Shape,
@@ -243,5 +244,8 @@ def test_a_silent_controller_is_silence_to_every_question(recorded, slurm, scrip
 def test_a_program_that_does_not_start_or_says_too_much_is_silence(recorded, slurm, tmp_path):
     recorded.answer("squeue", "x" * 1000)
     assert slurm.queue(["a"]).words == "x" * 500 + "..."
+    remember("s3cret" * 10)
+    recorded.answer("squeue", "x" * 480 + "s3cret" * 10)
+    assert "s3cret" not in slurm.queue(["a"]).words
     (tmp_path / "recorded-slurm/squeue").write_text("not a program")
     assert "cannot be started" in slurm.queue(["a"]).words
