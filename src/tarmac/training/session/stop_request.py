@@ -20,9 +20,10 @@ _ONE_WISH_S = 1.0
 class StopRequest:
     """Turns the first SIGINT or SIGTERM into a request to stop after the step under way.
 
-    A second one acts as it did before, unless it comes within a second: two senders may mean the
-    same. Outside the main thread, where Python allows no signal
-    handlers, no signal asks to stop. Called, it says whether something asks.
+    A second one acts as it did before, unless it comes within a second, also after the block: two
+    senders may mean the same, and what was saved meanwhile is still to be concluded. Outside the
+    main thread, where Python allows no signal handlers, no signal asks to stop. Called, it says
+    whether something asks.
 
     Args:
         interrupted: Whether the program that trains asks it.
@@ -44,7 +45,9 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        # The handler gives way to those before it by itself, once a second has passed.
+        if self.signal is None or time.monotonic() - self._received_at > _ONE_WISH_S:
+            self._restore()
 
     def __bool__(self) -> bool:
         return self.signal is not None or (self._interrupted is not None and self._interrupted())
