@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Part", "Samples", "as_part", "join_parts", "parts_of"]
+__all__ = ["Part", "Samples", "as_part", "join_parts", "misfit", "parts_of"]
+
+_MAX_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +69,13 @@ def parts_of(record: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
         Part(str(part["name"] or ""), tuple(part["shape"]), np.dtype(str(part["dtype"])))
         for part in record
     )
+
+
+def misfit(missing: Sequence[str], unknown: Sequence[str]) -> str:
+    """Return which names are missing and which the model does not have; empty where all fit."""
+    words = [f"missing: {', '.join(missing[:_MAX_NAMED])}"] if missing else []
+    words += [f"not of the model's: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
+    return "; ".join(words)
 
 
 def join_parts(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:

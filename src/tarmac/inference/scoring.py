@@ -9,6 +9,7 @@ import numpy as np
 
 from tarmac import data, runs
 from tarmac.errors import RequestError
+from tarmac.inference.parts import misfit
 from tarmac.inference.trained import read_weights_of
 from tarmac.training import expectation_of, find_weights, plan_to_score, score_test, workload_of
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.workloads import Workload
 
 __all__ = ["Evaluation", "evaluate"]
-
-_MAX_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,9 +147,7 @@ def _check_names(
 ) -> None:
     missing = [] if may_lack else [name for name in expected if name not in names]
     unknown = [name for name in names if name not in expected]
-    if missing or unknown:
-        words = [f"missing: {', '.join(missing[:_MAX_NAMED])}"] if missing else []
-        words += [f"not of the model's: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
+    if words := misfit(missing, unknown):
         raise RequestError(
-            f"{dataset.name} has other {what} than the model was trained on; {'; '.join(words)}"
+            f"{dataset.name} has other {what} than the model was trained on; {words}"
         )

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.inference.parts import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -95,11 +96,9 @@ def features_in(names: Collection[str], features: Sequence[str], where: str) -> 
             missing[column if is_whole else feature] = None
     used = {feature.source for feature in found}
     unknown = [name for name in names if name not in used]
-    if missing or unknown:
-        words = [f"missing: {', '.join([*missing][:_MAX_NAMED])}"] if missing else []
-        words += [f"not of the model's: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
+    if words := misfit([*missing], unknown):
         raise RequestError(
-            f"{where}: columns do not fit; {'; '.join(words)}",
+            f"{where}: columns do not fit; {words}",
             hint="Leave out what the model does not take, such as the targets."
             if unknown
             else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
-from tarmac.inference.parts import Samples, as_part, join_parts
+from tarmac.inference.parts import Samples, as_part, join_parts, misfit
 from tarmac.inference.reading.features import features_in
 
 if TYPE_CHECKING:
@@ -98,10 +98,8 @@ def _sample(value: Any, parts: Sequence[Part], where: str) -> dict[str, NDArray[
 
 def _check_names(value: Mapping[str, Any], names: Sequence[str], where: str) -> None:
     missing, unknown = sorted({*names} - value.keys()), sorted(value.keys() - {*names})
-    if missing or unknown:
-        said = [f"missing: {', '.join(missing)}"] if missing else []
-        said += [f"not of the model's: {', '.join(unknown)}"] if unknown else []
-        raise RequestError(f"{where}: {'; '.join(said)}")
+    if words := misfit(missing, unknown):
+        raise RequestError(f"{where}: {words}")
 
 
 def _exact(value: Any, part: Part, where: str) -> NDArray[Any]:
