@@ -131,7 +131,8 @@ def _number(where: str, row: Sequence[str], column: _Column) -> float | int:
         return float(text)
     except ValueError:
         raise RequestError(
-            f"{where}: column {column.index + 1} is {text!r}, expected a number"
+            f"{where}: column {column.index + 1} is {text!r}, expected a number",
+            hint=None if text else "Fill in what --fill has filled in for the training data.",
         ) from None
 
 
