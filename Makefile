@@ -58,7 +58,7 @@ test-lowest: $(VENV)/.installed-dev
 
 # The trainings among them, with the oldest PyTorch that is allowed.
 test-oldest-torch: $(VENV)/.installed-dev
-	$(BIN)/python tests/cuda_stand_in/bed.py run --torch 2.11 --gpus 0 $(PYTEST) \
+	$(BIN)/python tests/cuda_stand_in/bed.py run --torch 2.11 --gpus 0 env $(PYTEST) \
 	  -m "not ($(LEFT_OUT))" $(PYTEST_OPTIONS) tests/training tests/workloads tests/studies
 
 # Everything, one after another, also where one fails; the end says how long each took.
