@@ -288,12 +288,14 @@ def on_machine(stand_in: Path, tmp_path: Path) -> Callable[..., dict[str, str]]:
     dmesg.write_text("#!/bin/sh\necho '[    0.000000] Linux version 6.1.0'\n")
     dmesg.chmod(0o755)
 
+    libraries = str(stand_in), os.environ.get("LD_LIBRARY_PATH")
+
     def give(name: str, **environment: str) -> dict[str, str]:
         return (
             os.environ
             | {
                 "PATH": f"{programs}:{os.environ['PATH']}",
-                "LD_LIBRARY_PATH": str(stand_in),
+                "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
                 "NVML_STAND_IN": str(_MACHINES / f"{name}.txt"),
             }
             | environment
