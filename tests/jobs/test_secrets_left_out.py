@@ -135,6 +135,7 @@ def test_a_secret_is_shown_by_nothing_but_the_streams_of_its_task(job, tmp_path,
 def test_a_program_of_hkubes_that_fails_with_a_secret_is_told_of_without_it(
     tmp_path, monkeypatch, tarmac
 ):
+    pytest.importorskip("bson", reason="needs pip install 'tarmac-gpu[hkube]'")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("NAMED", "kanarienvogel 7")
     definition = {

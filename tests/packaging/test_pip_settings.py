@@ -41,6 +41,7 @@ def test_settings_of_pip_alone_are_not_for_uv(script):
 
 
 def test_what_pip_prints_is_understood(script, monkeypatch, tmp_path):
+    pytest.importorskip("pip", reason="needs pip: python -m ensurepip")
     config = tmp_path / "pip.conf"
     config.write_text(
         "[global]\nextra-index-url =\n    https://a.example/it's\n    https://b.example\n"

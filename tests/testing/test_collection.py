@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -27,6 +29,7 @@ def pytest_without(hidden: str, *arguments: str) -> str:
 
 
 def test_tests_are_collected_without_the_object_stores_test_server():
+    pytest.importorskip("torch", reason="needs pip install 'tarmac-gpu[train]'")
     objects = str(TESTS / "jobs" / "test_objects.py")
     collected = pytest_without("boto3 moto", "-n", "0", "--collect-only", objects)
     assert "test_objects.py" in collected
