@@ -547,6 +547,24 @@ def test_an_evicted_pod_ends_the_attempt_on_both_nodes_and_spends_no_retry(on_tw
     assert f"node {rank}: it was evicted" in progress.retries[0]
 
 
+def test_pods_of_two_nodes_are_shown_later_than_the_end_of_their_job(on_two, run_job, monkeypatch):
+    agents, hidden, looks = run_job.agents, [], watch_of_objects.Watch.look
+    monkeypatch.setattr(watch, "_LOOK_SELDOM_S", 0.05)
+
+    def look(watch):
+        found = looks(watch)
+        if isinstance(found, Silence):
+            return found
+        jobs = [thing for thing in found.values() if isinstance(thing, SeenJob)]
+        hidden.extend(job.name for job in jobs if job.completed)
+        late = [agent.pod for agent in agents.begun] if len(hidden) < 5 else ()
+        return {name: thing for name, thing in found.items() if name not in late}
+
+    monkeypatch.setattr(watch_of_objects.Watch, "look", look)
+    (end,) = on_two(lambda _: 0).ends.values()
+    assert (end.outcome, end.reason, end.attempts) == ("succeeded", "", 1)
+
+
 def test_a_job_of_two_nodes_that_somebody_deletes_is_cancelled(on_two, run_job):
     cluster = run_job.cluster
     act = once(lambda _: have_printed(run_job), lambda: delete_jobs(cluster, on_two.kind))

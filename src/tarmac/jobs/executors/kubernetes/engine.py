@@ -16,11 +16,12 @@ from tarmac.jobs.executors.kubernetes.demand import Demand, demand_of
 from tarmac.jobs.executors.kubernetes.disruptions import Disruptions
 from tarmac.jobs.executors.kubernetes.groups import Group
 from tarmac.jobs.executors.kubernetes.making import JobMaker, demand_in, silent
-from tarmac.jobs.executors.kubernetes.manifests import RUN
+from tarmac.jobs.executors.kubernetes.manifests import OF_JOBSET, RUN
 from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
 from tarmac.jobs.executors.kubernetes.nodes import with_gpus
 from tarmac.jobs.executors.kubernetes.options import options_of
 from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod, keep_job, keep_pod
+from tarmac.jobs.executors.kubernetes.task_pods import OF_JOB
 from tarmac.jobs.executors.queueing import (
     Accepted,
     ChunkRecord,
@@ -395,6 +396,9 @@ class KubernetesEngine:
         is_taken_back = job is not None and job.is_suspended and group.is_deleted
         queue = demand_in(chunk).queue if is_taken_back else ""
         is_completed = job is not None and len(job.completed) == group.size
+        # What the first one's agent has said of the end comes with its pod.
+        if is_completed and 0 not in group.pods and self._has_pod(chunk, unit):
+            return Shown("running", place, host=group.host)
         if group.phase == "over" or (not group.live and (problem or is_completed)):
             if is_mirrored and not self._mirrors.end_group(chunk, unit, group):
                 return Shown("running", place, host=group.host)
@@ -430,7 +434,8 @@ class KubernetesEngine:
 
     def _has_pod(self, chunk: ChunkRecord, unit: UnitName) -> bool:
         """Whether a unit has a pod that the pods' watch, which may lag the Jobs', does not show."""
-        listed = self._cluster.list("Pod", labels=f"job-name={chunk.name}")
+        label = OF_JOBSET if demand_in(chunk).kind == "JobSet" else OF_JOB
+        listed = self._cluster.list("Pod", labels=f"{label}={chunk.name}")
         if isinstance(listed, (Denied, Silence)):
             return isinstance(listed, Silence)
         pods = map(keep_pod, listed.items)
