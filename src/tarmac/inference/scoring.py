@@ -117,8 +117,8 @@ def _in_order_of(record: Mapping[str, Any], dataset: Dataset) -> Dataset:
     """Return a dataset whose test set has features and classes in the order of a run's data.
 
     Args:
-        record: Of the run's data.
-        dataset: Another one.
+        record: What the run's record says of its data.
+        dataset: The dataset to score on.
 
     Raises:
         RequestError: It has features or classes of other names.

@@ -74,8 +74,8 @@ def unescaped(content: bytes) -> tuple[bytes, list[Unit]]:
 
 def on_terminal(content: bytes) -> tuple[bytes, list[Unit]]:
     """Return a text without the sequences that a terminal does not show, and these in order."""
-    found = _SEQUENCE.finditer(content)
-    return _replaced(content, [(match.start(), match.end(), b"") for match in found])
+    sequences = _SEQUENCE.finditer(content)
+    return _replaced(content, [(match.start(), match.end(), b"") for match in sequences])
 
 
 def _replaced(

@@ -28,7 +28,7 @@ class Feature:
         source: The name of the value.
         categories: Those that the value may be, where it is one of a column of categories. An empty
             value is none of them.
-        category: Which of them makes the feature 1; any other makes it 0.
+        category: The category for which the feature is 1; it is 0 for any other.
     """
 
     source: str
@@ -68,8 +68,8 @@ def features_in(names: Collection[str], features: Sequence[str], where: str) -> 
     """Return where each feature is found in samples whose values have names.
 
     Args:
-        names: Of a sample's values.
-        features: Of the model, in its order.
+        names: The names of a sample's values.
+        features: The model's features, in its order.
         where: What messages begin with: the file and the line.
 
     Raises:

@@ -98,10 +98,10 @@ def _columns(
             hint=f"Begin with: {','.join(names[:8])}{',...' if len(names) > 8 else ''}",
         )
     given = [name.strip() for name in first]
-    found = features_in(given, names, f"{path}:1")
+    features = features_in(given, names, f"{path}:1")
     if len(given) != len(set(given)):
         raise RequestError(f"{path}:1: columns do not fit; a column is there twice")
-    return [_Column(given.index(feature.source), feature) for feature in found]
+    return [_Column(given.index(feature.source), feature) for feature in features]
 
 
 def _sample(

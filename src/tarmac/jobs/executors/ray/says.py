@@ -73,8 +73,7 @@ def returned_ending(exit_code: int, said: str, host: str) -> Ending:
         return Ending(None, "that it has ended", host)
     how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
     words = f"its agent ended with {how}"
-    said = _shortened(said)
-    return Ending("start", f"{words}: {said}" if said else words, host)
+    return Ending("start", f"{words}: {_shortened(said)}" if said else words, host)
 
 
 def _full_ending(said: str, host: str, *, is_first_time: bool) -> Ending:
