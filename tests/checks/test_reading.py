@@ -122,6 +122,7 @@ def test_lines_are_numbered_and_counted():
     assert read(log).num_lines == 7
     assert read(log + "\n").num_lines == 7
     assert read("").num_lines == 0
+    assert not read("").ok
 
 
 def test_causes_hide_their_consequences():
@@ -324,7 +325,7 @@ def tarmac(*arguments: str, **options):
 
 @pytest.mark.parametrize(
     ("log", "code"),
-    [(OOM, 1), ("all is well", 0), (b"\x7fELF" + bytes(range(256)), 2)],
+    [(OOM, 1), ("all is well", 0), ("", 2), (b"\x7fELF" + bytes(range(256)), 2)],
 )
 def test_the_exit_code_tells_whether_something_was_found(log, code):
     data = log if isinstance(log, bytes) else log.encode()

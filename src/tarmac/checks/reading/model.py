@@ -64,5 +64,5 @@ class LogReport(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found; what is only worth knowing does not count."""
-        return all(finding.level == "note" for finding in self.findings)
+        """Whether lines were read and nothing was found; notes do not count."""
+        return self.num_lines > 0 and all(finding.level == "note" for finding in self.findings)

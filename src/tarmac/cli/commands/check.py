@@ -284,6 +284,11 @@ def command(
     if log is not None:
         refuse_checking(ctx)
         read = read_log(log, names=names)
+        if read.is_whole and not read.num_lines:
+            raise RequestError(
+                f"{read.name} is empty",
+                hint="Did the command before the pipe fail?" if log == "-" else None,
+            )
         print_log_report(read, as_json=as_json)
         if not read.is_whole:
             raise Interrupted("interrupted")
