@@ -5,6 +5,7 @@ A training itself never looks: reading a loss waits for the device.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 from tarmac.data import Loaded
+from tarmac.errors import TarmacError
 from tarmac.training.engine.columns import Arrangement, num_samples_of, view
 from tarmac.training.engine.feeds import rows_tensor
 from tarmac.training.engine.prediction import call_model
@@ -20,18 +22,58 @@ from tarmac.training.engine.scoring import in_precision
 from tarmac.training.shares import order_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tarmac.training.engine.engine import Engine
     from tarmac.training.plan import Plan
 
-__all__ = ["find_divergence"]
+__all__ = ["Divergence", "check_finite", "find_divergence"]
 
 _MOST_NAMED = 5
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """Where a training's loss is not finite first.
+
+    Attributes:
+        place: The step, and where they are known its samples and the layer, in words.
+        is_first_step: Whether no step was taken before.
+    """
+
+    place: str
+    is_first_step: bool
+
+
+def check_finite(
+    loss: float, epoch: int, precision: str, find: Callable[[], Divergence | None]
+) -> None:
+    """Raise a TarmacError where a training has diverged.
+
+    Args:
+        loss: The training set's.
+        epoch: From 1, for the message.
+        precision: What it computes in.
+        find: Called there: returns where it did, or None where that cannot be known.
+    """
+    if math.isfinite(loss):
+        return
+    first = find()
+    other = "" if precision in {"fp32", "fp64"} else ", or --precision fp32"
+    hint = f"Try a lower --lr{other}."
+    if first is not None and first.is_first_step:
+        hint = f"No step was taken before, at whatever rate: look at the layer and the data{other}."
+    raise TarmacError(
+        f"the loss is {loss} in epoch {epoch}: the training has diverged"
+        + (f" ({first.place})" if first is not None else ""),
+        hint=hint,
+    )
+
+
 def find_divergence(
     engine: Engine, plan: Plan, *, position: tuple[int, int], epoch: int, limit_s: float
-) -> str | None:
-    """Say in which step a loss is not finite first, of which samples, and behind which layer.
+) -> Divergence | None:
+    """Find the step in which a loss is not finite first, its samples, and the layer before it.
 
     Args:
         engine: Alone, at ``position``; is trained on from there.
@@ -41,7 +83,7 @@ def find_divergence(
         limit_s: For how long to look.
 
     Returns:
-        The place in words; None where it was not found, or not in time.
+        The step; None where it was not found, or not in time.
     """
     end = time.monotonic() + limit_s
     first_epoch, first_step = position
@@ -60,7 +102,11 @@ def find_divergence(
         keep()
         done = engine.train_epoch(number, first_step if number == first_epoch else 0, is_over)
         if not math.isfinite(done.score.loss):
-            return _describe(engine, plan, before, number, done.num_steps - 1)
+            step = done.num_steps - 1
+            return Divergence(
+                place=_describe(engine, plan, before, number, step),
+                is_first_step=number == step == 0,
+            )
         if time.monotonic() > end:
             return None
     return None

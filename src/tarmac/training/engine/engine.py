@@ -8,7 +8,6 @@ watches.
 from __future__ import annotations
 
 import dataclasses
-import re
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ import torch
 
 from tarmac import runs
 from tarmac.data import Subset
-from tarmac.errors import TarmacError
 from tarmac.training.engine.averaging import showing_average
 from tarmac.training.engine.data_initialisation import initialise_from_data
 from tarmac.training.engine.epoch_calls import EpochCalls
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
-__all__ = ["Engine", "Epoch", "check_finite"]
+__all__ = ["Engine", "Epoch"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -403,28 +401,3 @@ class Engine:
         for replica in self._strategy.replicas:
             if replica.device.type == "cuda":
                 torch.cuda.synchronize(replica.device)
-
-
-def check_finite(score: Score, epoch: int, precision: str, find: Callable[[], str | None]) -> None:
-    """Raise a TarmacError where a training has diverged.
-
-    Args:
-        score: Of the training set.
-        epoch: From 1, for the message.
-        precision: What it computes in.
-        find: Called there: says where it did, or None where that cannot be known.
-    """
-    if not torch.isfinite(torch.tensor(score.loss)):
-        place = find()
-        raise TarmacError(
-            f"the loss is {score.loss} in epoch {epoch}: the training has diverged"
-            + (f" ({place})" if place else ""),
-            hint=_hint_on(place or "", precision),
-        )
-
-
-def _hint_on(place: str, precision: str) -> str:
-    other = "" if precision in {"fp32", "fp64"} else ", or --precision fp32"
-    if re.search(r"in step 1 of epoch 1\b", place):
-        return f"No step was taken before, at whatever rate: look at the layer and the data{other}."
-    return f"Try a lower --lr{other}."

@@ -14,8 +14,8 @@ import torch
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import now
-from tarmac.training.engine.divergence import find_divergence
-from tarmac.training.engine.engine import Engine, Epoch, check_finite
+from tarmac.training.engine.divergence import Divergence, check_finite, find_divergence
+from tarmac.training.engine.engine import Engine, Epoch
 from tarmac.training.engine.loader_feed import explain_loader_error, is_loader_error
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.initial import INITIAL, read_weights
@@ -186,9 +186,8 @@ class _Session:
                 self._save(epoch, done.num_steps)
                 return None
             if self.team.is_main:
-                check_finite(
-                    done.score, epoch + 1, str(plan.precision), partial(self._where_diverged, epoch)
-                )
+                find = partial(self._find_divergence, epoch)
+                check_finite(done.score.loss, epoch + 1, str(plan.precision), find)
             if epoch * plan.num_steps + wanted == plan.steps:
                 self._end_trial(epoch, done, is_first=epoch == first_epoch)
                 return _Ended(f"a trial of {plan.steps} steps, as asked")
@@ -276,7 +275,7 @@ class _Session:
                     self.events.scalar(key, value, int(last["epoch"]))
         return metrics
 
-    def _where_diverged(self, epoch: int) -> str | None:
+    def _find_divergence(self, epoch: int) -> Divergence | None:
         """Train again from the newest checkpoint, step by step, to see where the loss is lost."""
         if self.team.world_size > 1:
             return None
