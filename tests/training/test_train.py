@@ -364,6 +364,7 @@ def test_any_train_size_up_to_the_datas_will_do(tmp_path):
         ({"settings": {"hiden": 3}}, "did you mean 'hidden'"),
         ({"settings": {"hidden": "many"}}, "hidden is 'many', expected a whole number"),
         ({"settings": {"hidden": -3}}, "hidden=-3"),
+        ({"settings": {"hidden": 0}}, "hidden=0: 1.weight has no elements, its shape is 0 x 64"),
         ({"settings": {"dropout": 1.5}}, "dropout=1.5"),
         ({"settings": {"dataset": "mnits"}}, "did you mean 'mnist'"),
         ({"settings": {"dataset": "cifar10", "hidden": 8}}, "cifar10"),

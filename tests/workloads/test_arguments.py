@@ -218,6 +218,19 @@ def test_the_logits_of_a_hugging_face_model_are_taken(tmp_path):
     assert isinstance(build_model(workload, {}, 0)(torch.zeros(2, 64)), torch.Tensor)
 
 
+@pytest.mark.parametrize(
+    "layer", [nn.LazyLinear(10), nn.LazyBatchNorm1d(affine=False)], ids=["weights", "buffers"]
+)
+def test_layers_that_take_their_sizes_from_a_batch_are_refused_by_name(tmp_path, layer):
+    def model():
+        return nn.Sequential(nn.Flatten(), layer)
+
+    workload = dataclasses.replace(DIGITS, name="lazy", model=model)
+    with pytest.raises(RequestError, match=rf"lazy has a {type(layer).__name__} \(1\)"):
+        tarmac.train(workload, output=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_model_around_one_is_told_to_return_its_logits(tmp_path):
     workload = dataclasses.replace(DIGITS, model=Bare)
     with pytest.raises(RequestError, match=r"return output\.logits"):

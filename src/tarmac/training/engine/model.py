@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tarmac.errors import RequestError, quoted, without_native_stack
 from tarmac.workloads import Classification, NextToken, Regression
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Setting
     from tarmac.workloads import Objective, Workload
 
-__all__ = ["bind_dataset", "build_model", "replicate"]
+__all__ = ["bind_dataset", "build_model", "name_with_settings", "replicate"]
 
 
 def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
@@ -76,16 +77,36 @@ def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed:
     """Build a workload's model on the CPU, its weights drawn from ``seed``.
 
     Raises:
-        RequestError: The model refuses a setting.
+        RequestError: The model refuses a setting, or has weights that a batch has to draw.
     """
     # `torch.manual_seed` would start the generators of the caller's GPUs with it too.
     torch.default_generator.manual_seed(seed)
     try:
-        return _returning_logits(plan_workload.model(**arguments), plan_workload.objective)
-    except (ValueError, RuntimeError) as error:
-        chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
+        model = plan_workload.model(**arguments)
+    except (ValueError, ArithmeticError, RuntimeError) as error:
         words = without_native_stack(str(error))
-        raise RequestError(f"{plan_workload.name} with {chosen}: {words}") from error
+        raise RequestError(f"{name_with_settings(plan_workload, arguments)}: {words}") from error
+    _refuse_lazy(model, plan_workload.name)
+    return _returning_logits(model, plan_workload.objective)
+
+
+def _refuse_lazy(model: nn.Module, name: str) -> None:
+    """Raise a RequestError where a layer has no weights before it sees a batch."""
+    for path, layer in model.named_modules():
+        own = (*layer.parameters(recurse=False), *layer.buffers(recurse=False))
+        if any(map(is_lazy, own)):
+            raise RequestError(
+                f"the model of {name} has a {type(layer).__name__} ({path or 'itself'}), whose "
+                "weights are drawn only when it sees a batch",
+                hint="Write the layer with its sizes; a model that takes `sample_shape` is given "
+                "that of its dataset.",
+            )
+
+
+def name_with_settings(workload: Workload, arguments: Mapping[str, Setting]) -> str:
+    """Return what names a workload's model in an error, such as ``mnist-mlp with hidden=-3``."""
+    chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
+    return f"{workload.name} with {chosen}"
 
 
 def _returning_logits(model: nn.Module, objective: Objective) -> nn.Module:

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tarmac.data import Subset, in_one_line
 from tarmac.errors import RequestError, TarmacError
 from tarmac.training.engine.columns import samples_of
-from tarmac.training.engine.model import build_model, replicate
+from tarmac.training.engine.model import build_model, name_with_settings, replicate
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, in_precision
 from tarmac.training.engine.set_scores import SetScores
@@ -97,6 +97,7 @@ def try_model(
         count, inputs, targets = first_samples(workload, dataset)
         check_tokens(model, inputs, dataset)
         forward, output = count_forward_flops(model, inputs)
+        _check_sizes(model, name_with_settings(workload, arguments))
         _check_output(workload, dataset, output, inputs if targets is None else targets, count)
     return Trial(
         sample_flops=_STEP_OVER_FORWARD * forward // count,
@@ -107,6 +108,17 @@ def try_model(
         model=model,
         sample=_first(inputs),
     )
+
+
+def _check_sizes(model: nn.Module, name: str) -> None:
+    """Raise a RequestError where a layer has no inputs or no outputs, as of ``hidden=0``.
+
+    It would compute its bias alone. A vector without elements is a placeholder.
+    """
+    for parameter_name, parameter in model.named_parameters():
+        if parameter.ndim > 1 and not parameter.numel():
+            shape = " x ".join(map(str, parameter.shape))
+            raise RequestError(f"{name}: {parameter_name} has no elements, its shape is {shape}")
 
 
 def first_samples(workload: Workload, dataset: Dataset) -> tuple[int, Any, Any]:
