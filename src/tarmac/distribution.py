@@ -30,6 +30,7 @@ __all__ = [
     "explained_imports",
     "install_hint",
     "installed_version",
+    "package_of",
     "require",
     "upgrade_hint",
     "what_brings",
@@ -82,6 +83,27 @@ _PACKAGES = {
     "starlette": _Package("Starlette", "watch", "its server needs"),
     "uvicorn": _Package("uvicorn", "watch", "its server needs"),
 }
+# Packages that people's own programs import, by modules. Keras alone lacks what computes.
+_OTHERS = {
+    "PIL": "pillow",
+    "chainer": "chainer",
+    "cv2": "opencv-python",
+    "flax": "flax",
+    "jax": "jax",
+    "keras": "tensorflow",
+    "lightning": "lightning",
+    "matplotlib": "matplotlib",
+    "pandas": "pandas",
+    "scipy": "scipy",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tensorflow": "tensorflow",
+    "timm": "timm",
+    "torchvision": "torchvision",
+    "tqdm": "tqdm",
+    "transformers": "transformers",
+    "yaml": "pyyaml",
+}
 # PyTorch in each: the build that a package index gives need not be the one for a machine's driver.
 _CHOOSE_BUILD = "For the PyTorch that fits your CUDA: https://pytorch.org/get-started/locally/"
 _WITH_TORCH = ("train", "search")
@@ -123,9 +145,17 @@ def _version_of_checkout(root: Path) -> str | None:
 
 
 def what_brings(module: str) -> str | None:
-    """Return what brings a module that an import did not find; None where no extra does."""
-    package = _PACKAGES.get(module.partition(".")[0])
-    return None if package is None else install_hint(package.extra)
+    """Return what brings a module that an import did not find; None where that is not known."""
+    name = module.partition(".")[0]
+    if name in _PACKAGES:
+        return install_hint(_PACKAGES[name].extra)
+    # A name of the user's own may be a stranger's on the package index.
+    return f"pip install {_OTHERS[name]}" if name in _OTHERS else None
+
+
+def package_of(module: str) -> str:
+    """Return the package that brings a module: ``scikit-learn`` for ``sklearn``."""
+    return _OTHERS.get(module, module)
 
 
 def require(module: str, subject: str = "") -> None:

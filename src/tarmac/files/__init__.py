@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     )
     from tarmac.files.parsing import Shape, parse_json
     from tarmac.files.private import make_private
+    from tarmac.files.programs import job_lines
     from tarmac.files.readings import Readings
     from tarmac.files.records import Moment, read_versioned, validated
     from tarmac.files.web import UnreachableError, download
@@ -128,6 +129,7 @@ __all__ = [
     "is_object",
     "is_object_directory",
     "is_owned",
+    "job_lines",
     "journal_text",
     "lease_file",
     "list_objects",
@@ -213,6 +215,7 @@ _MODULES = {
     "parse_line": "journal",
     "get_object": "objects",
     "is_held": "hosts_locks",
+    "job_lines": "programs",
     "lease_file": "hosts_locks",
     "read_holder": "hosts_locks",
     "is_network": "mounts",

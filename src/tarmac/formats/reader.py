@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.documents import read_document
 from tarmac.errors import RequestError, quoted
+from tarmac.files import job_lines
 from tarmac.formats.registry import all_formats
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ def _refuse_program(path: Path) -> None:
         train = f"\nTo train a workload in it: tarmac train {quoted(path)}:workload"
     raise RequestError(
         f"{path} is a program, expected a job file",
-        hint=f"Write a job file beside it, such as job.yaml:\n"
-        f"  name: {path.stem}\n  command: {runs_it} {quoted(path.resolve())}{train}",
+        hint=f"Write a job file beside it, such as job.yaml:\n{job_lines(path, runs_it)}{train}",
     )
 
 

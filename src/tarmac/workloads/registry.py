@@ -19,6 +19,7 @@ from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.files import passes_over
 from tarmac.workloads.base import Workload
+from tarmac.workloads.programs import refuse_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +66,12 @@ def find_workload(reference: str) -> Workload:
     """
     path_text, separator, attribute = reference.rpartition(":")
     if separator and path_text.endswith(".py"):
+        refuse_program(Path(path_text), attribute)
         return _checked(_load_file(Path(path_text)), attribute, reference)
+    if reference.endswith(".py"):
+        if not Path(reference).is_file():
+            raise RequestError(f"workload file {reference!r} does not exist")
+        refuse_program(Path(reference), None)
     if reference in _REFERENCE:
         return _checked(importlib.import_module(_REFERENCE[reference]), "workload", reference)
     found = load_provided(_GROUP, "workload", reference, Workload, is_named=False)

@@ -1,0 +1,24 @@
+"""How a program becomes a job, for errors where one stands in the place of another file."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tarmac.errors import quoted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["job_lines"]
+
+
+def job_lines(program: Path, runs_it: str) -> str:
+    """Return the two lines of a job file that runs a program, indented by two spaces.
+
+    Args:
+        program: Its file.
+        runs_it: The command before it, such as ``python``.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", program.stem).strip("-._") or "program"
+    return f"  name: {name}\n  command: {runs_it} {quoted(program.resolve())}"
