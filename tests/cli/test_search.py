@@ -332,9 +332,55 @@ def test_a_dry_run_says_what_would_be_searched_and_makes_nothing(tarmac, tmp_pat
         "digits-mlp by brute over 2 networks, seed 0",
         "each trains 1 epoch at most, on 1,000 samples, judged by "
         "200 held-out samples (drawn by the seed)",
+        "  hidden  8, 16",
         "study runs/STUDY",
     ]
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "text"),
+    [
+        ("8,16", "8, 16", "[8, 16]"),
+        ("16..512:log", "16 to 512, drawn by its logarithm", "16..512:log"),
+        # The end is none of the values.
+        ("8..30:10", "8, 18, 28", "8..30:10"),
+        ("8..800:10", "8 to 800 in steps of 10", "8..800:10"),
+        ("8..64", "8 to 64", "8..64"),
+    ],
+)
+def test_a_dry_run_shows_the_space_and_writes_it_as_a_file(tarmac, tmp_path, values, words, text):
+    dry = ("--set", f"hidden={values}", "--set", "dropout=0.2", "--trials", "2", "--dry-run")
+    out = tarmac("search", "digits-mlp", *dry)[1]
+    assert f"\n  hidden   {words}\n  dropout  0.2, fixed\n" in out
+    written = tarmac("search", "digits-mlp", *dry, "--yaml")[1]
+    assert f"\n  hidden: {text}\n  dropout: 0.2\n" in written
+    (tmp_path / "study.yaml").write_text(written)
+    assert tarmac("search", "study.yaml", "--dry-run", "--yaml") == (0, written, "")
+    assert tarmac("search", "study.yaml", "--dry-run") == (0, out, "")
+
+
+def test_a_file_of_a_study_keeps_conditions_datasets_and_the_workloads_place(tarmac, tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "workload: mlp\nspace: {layers: [1, 2], neurons: {choices: [8, 16], when: {layers: 2}},"
+        " dataset: digits}\ndatasets: {digits: {batch_size: 16}}\n"
+    )
+    written = tarmac("search", "study.yaml", "--dry-run", "--yaml")[1]
+    assert "neurons:\n    choices: [8, 16]\n    when:\n      layers: [2]\n" in written
+    assert "datasets:\n  digits:\n    batch_size: 16\n" in written
+    assert (
+        "neurons     8, 16, where layers is 2\n" in tarmac("search", "study.yaml", "--dry-run")[1]
+    )
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "again.yaml").write_text(written)
+    again = tarmac("search", "elsewhere/again.yaml", "--dry-run", "--yaml")
+    assert again == (0, written, "")
+
+
+@pytest.mark.parametrize("words", [["--yaml"], ["--yaml", "--dry-run", "--json"]])
+def test_a_file_of_a_study_is_of_a_dry_run_alone(tarmac, words):
+    code, _, err = tarmac("search", *SMALL, *words)
+    assert (code, "--yaml is for --dry-run" in err) == (2, True)
 
 
 def test_a_dry_run_refuses_what_the_search_would_refuse(tarmac, tmp_path):
@@ -352,6 +398,7 @@ def test_a_dry_run_shows_no_password_of_a_database(tarmac):
         assert code == 0
         assert "geheim" not in out + err
     assert json.loads(out)["request"]["storage"] == "postgresql://anna:***@host/studies"
+    assert "storage" not in tarmac(*words, "--yaml")[1]
 
 
 def test_a_dry_run_of_a_study_says_what_is_left_of_it_and_changes_nothing(tarmac, done):

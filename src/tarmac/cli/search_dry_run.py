@@ -11,10 +11,15 @@ from tarmac.cli.dry_run import print_files
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tarmac.cli.views.job_plan import Plan
-    from tarmac.studies import Preview, Workers
+    from tarmac.studies import Choices, Numbers, Preview, Workers
 
 __all__ = ["print_preview"]
+
+# Values of a range with steps that are named one by one.
+_MOST_NAMED = 10
 
 
 def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -> None:
@@ -52,6 +57,8 @@ def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -
         f"each trains {counted(request.epochs, 'epoch')} at most, on "
         f"{counted(preview.train_size, 'sample')}, judged by {preview.held_out}"
     )
+    for line in _space_lines(preview):
+        click.echo(line)
     click.echo(f"study {preview.directory}")
     if plan is not None and workers is not None:
         count = len(plan.tasks)
@@ -59,6 +66,31 @@ def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -
         for line in task_lines(plan.tasks[0], None):
             click.echo(f"  {line}")
         print_files(plan, workers.on, preview.runs, None)
+
+
+def _space_lines(preview: Preview) -> Iterator[str]:
+    """Yield a line for each setting, with all the values that it may have."""
+    parameters = preview.space.parameters
+    width = max(map(len, (*parameters, *preview.settings)))
+    for name, parameter in parameters.items():
+        yield f"  {name:<{width}}  {_values(parameter)}"
+    for name, value in preview.settings.items():
+        yield f"  {name:<{width}}  {'none' if value is None else value}, fixed"
+
+
+def _values(parameter: Choices | Numbers) -> str:
+    from tarmac.studies import Choices
+
+    condition = " and ".join(
+        f"{name} is {' or '.join(map(str, wanted))}" for name, wanted in parameter.when.items()
+    )
+    where = f", where {condition}" if condition else ""
+    if isinstance(parameter, Choices) or (parameter.step and parameter.size <= _MOST_NAMED):
+        values = ", ".join("none" if value is None else str(value) for value in parameter.all())
+        return f"{values}{where}"
+    how = ", drawn by its logarithm" if parameter.log else ""
+    steps = "" if parameter.step is None else f" in steps of {parameter.step}"
+    return f"{parameter.low} to {parameter.high}{steps}{how}{where}"
 
 
 def _plan(preview: Preview) -> Plan | None:

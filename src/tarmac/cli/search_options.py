@@ -175,6 +175,12 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
                 help="Print what would be searched, and what a cluster would be given; start "
                 "nothing.",
             ),
+            option(
+                "--yaml",
+                "as_yaml",
+                is_flag=True,
+                help="With --dry-run: print a study's file to edit, and only that.",
+            ),
             json_option("Print the result as JSON, and only that."),
         ),
         cloup.option_group(

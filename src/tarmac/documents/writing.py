@@ -10,14 +10,15 @@ import yaml
 __all__ = ["dump_document"]
 
 
-def dump_document(value: Any, *, has_blocks: bool = False) -> str:
+def dump_document(value: Any, *, has_blocks: bool = False, has_lists: bool = False) -> str:
     """Write plain values as YAML that versions 1.1 and 1.2 read alike.
 
     Args:
         value: What to write.
         has_blocks: Write texts of several lines as they are, where YAML can, behind a ``|``.
+        has_lists: Write lists on a line, in brackets.
     """
-    dumper = _BlockDumper if has_blocks else _Dumper
+    dumper = _BlockDumper if has_blocks else _ListDumper if has_lists else _Dumper
     return str(yaml.dump(value, Dumper=dumper, sort_keys=False, width=100))
 
 
@@ -36,6 +37,17 @@ _Dumper.add_implicit_resolver(
     re.compile(r"[-+]?(0[box][0-9a-fA-F_]+|[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?)$"),
     list("-+.0123456789"),
 )
+
+
+class _ListDumper(_Dumper):
+    pass
+
+
+def _list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.SequenceNode:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True)
+
+
+_ListDumper.add_representer(list, _list)
 
 
 class _BlockDumper(_Dumper):

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
+    from tarmac.studies.space import Parameter
     from tarmac.training import Setting
 
-__all__ = ["ParameterText", "Range", "parse_set"]
+__all__ = ["ParameterText", "Range", "parse_set", "text_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,16 @@ class ParameterText(BaseModel):
         return self.choices is not None and len(self.choices) == 1 and not self.when
 
     @property
+    def shortest(self) -> Any:
+        """What is read as the same: a value, a list, a range such as ``16..128:16``, a mapping."""
+        if self.when:
+            return self.model_dump(mode="json", exclude_defaults=True)
+        if self.choices is not None:
+            return self.choices[0] if self.is_fixed else [*self.choices]
+        how = "" if self.step is None else f":{self.step!r}"
+        return f"{self.low!r}..{self.high!r}{':log' if self.log else how}"
+
+    @property
     def fixed(self) -> Setting:
         """The one value that it has; None also where there are several, see `is_fixed`."""
         return self.choices[0] if self.is_fixed and self.choices else None
@@ -160,6 +171,15 @@ def _is_finite(number: float) -> bool:
 
 def _shown(number: float) -> str:
     return str(number) if isinstance(number, int) else f"{number:g}"
+
+
+def text_of(parameter: Parameter) -> Any:
+    """Return the shortest form in which a study's file can have a parameter of a space."""
+    fields = dataclasses.asdict(parameter)
+    fields.pop("whole", None)
+    if "values" in fields:
+        fields["choices"] = fields.pop("values")
+    return ParameterText(**fields).shortest
 
 
 def parse_set(text: str) -> tuple[str, Any]:

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
 from tarmac.studies.cluster.workers import RUNS, most_workers, workers_job
+from tarmac.studies.notation import text_of
 from tarmac.studies.opening import check_changes, check_new
 from tarmac.studies.study.record import held_out_in_words
 from tarmac.studies.study.storage import has_password, masked
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tarmac.data import ValidationSplit
     from tarmac.jobs import Job
     from tarmac.studies.cluster.workers import Workers
     from tarmac.studies.opening import Checked
     from tarmac.studies.request import Request
+    from tarmac.studies.space import Space
     from tarmac.studies.study.record import StudyRecord
+    from tarmac.training import Setting
 
 __all__ = ["Preview", "preview_search"]
 
@@ -33,7 +38,8 @@ class Preview:
     Attributes:
         request: What is asked.
         directory: The study's; of a new one, where it would be made, with ``STUDY`` for its name.
-        num_networks: That the space has; None for infinitely many.
+        space: What is searched over.
+        settings: Those of all networks.
         num_done: Trials that have ended.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
@@ -44,13 +50,38 @@ class Preview:
 
     request: Request
     directory: Path
-    num_networks: int | None
+    space: Space
+    settings: Mapping[str, Setting]
     num_done: int
     train_size: int
     validation_size: int
     validation_split: ValidationSplit
     runs: Path
     job: Job | None
+
+    @property
+    def num_networks(self) -> int | None:
+        """How many the space has; None for infinitely many."""
+        return self.space.size
+
+    @property
+    def file(self) -> dict[str, Any]:
+        """A study's file that asks for this search, wherever it is put."""
+        request = self.request
+        asked = request.model_dump(mode="json", include=request.model_fields_set)
+        if request.storage is not None and has_password(request.storage):
+            # It is masked here; who has it names it again.
+            asked.pop("storage", None)
+        path, separator, attribute = request.workload.rpartition(":")
+        is_file = separator and path.endswith(".py")
+        workload = f"{Path(path).resolve()}:{attribute}" if is_file else request.workload
+        space = {name: text_of(parameter) for name, parameter in self.space.parameters.items()}
+        datasets = {
+            name: {key: text.shortest for key, text in texts.items()}
+            for name, texts in request.datasets.items()
+        }
+        content = {**asked, "workload": workload, "space": {**space, **self.settings}}
+        return content | ({"datasets": datasets} if datasets else {})
 
     @property
     def held_out(self) -> str:
@@ -78,28 +109,31 @@ def preview_search(
         study, request = check_changes(str(resume), root, fields, what=what)
         if is_shared:
             study.check_shareable()
-        directory, record, num_networks = study.path, study.record, study.space.size
+        directory, record, space = study.path, study.record, study.space
+        settings: Mapping[str, Setting] = record.settings
         held: StudyRecord | Checked = record
         study.ledger.refresh()
         trials, num_trained = study.ledger.trials, len(study.ledger.trained)
         num_done = sum(trial.state.is_finished() for trial in trials)
     else:
         checked = check_new(what, fields, is_shared=is_shared)
-        directory, request, num_networks = root / _NEW, checked.request, checked.space.size
+        directory, request = root / _NEW, checked.request
+        space, settings = checked.space, checked.settings
         if request.storage is not None:
             request = request.model_copy(update={"storage": masked(request.storage)})
         held = checked
         num_done = num_trained = 0
     job = None
     if cluster is not None:
-        most = most_workers(request, num_networks, num_done=num_done, num_trained=num_trained)
+        most = most_workers(request, space.size, num_done=num_done, num_trained=num_trained)
         storage = fields.get("storage")
         is_secret = storage is not None and has_password(storage)
         job = workers_job(directory, cluster, most, has_secret_storage=is_secret)
     return Preview(
         request=request,
         directory=directory,
-        num_networks=num_networks,
+        space=space,
+        settings=settings,
         num_done=num_done,
         train_size=held.train_size,
         validation_size=held.validation_size,

@@ -32,7 +32,7 @@ from tarmac.cli.places import chosen
 from tarmac.cli.search_dry_run import print_preview
 from tarmac.cli.search_elsewhere import search_there
 from tarmac.cli.search_options import search_options, space_of, workers_of
-from tarmac.errors import Interrupted, TarmacError, quoted
+from tarmac.errors import Interrupted, RequestError, TarmacError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +88,7 @@ def begin(
     output: Path | None,
     resume: str | None,
     dry_run: bool,
+    as_yaml: bool,
     as_json: bool,
     on: str | None,
     profile: str | None,
@@ -104,8 +105,11 @@ def begin(
     """
     with uncollected_imports():
         from tarmac.cli.views.search import reporter_for
+        from tarmac.documents import dump_document
         from tarmac.studies import check_trackers, open_study, preview_search, tracked, work_on
 
+    if as_yaml and (as_json or not dry_run):
+        raise RequestError("--yaml is for --dry-run, without --json")
     check_trackers(log_to)
     fields = {name: value for name, value in options.items() if value is not None}
     space = space_of(space_file, settings)
@@ -119,6 +123,9 @@ def begin(
         workers = workers_of(place, fields.pop("workers", 1), *per_worker)
     if dry_run:
         found = preview_search(what, output=output, resume=resume, cluster=workers, **fields)
+        if as_yaml:
+            click.echo(dump_document(found.file, has_lists=True), nl=False)
+            return
         print_preview(found, workers, as_json=as_json)
         return
     if workers is not None:
