@@ -103,6 +103,21 @@ def test_an_absent_framework_fails_and_is_no_finding():
     assert report(evidence, only=["ecc"]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("framework", "image", "says"),
+    [
+        ("tensorflow", None, "; to build what has it: tarmac check --provision tensorflow"),
+        ("torch", None, "; to install it: pip install 'tarmac-gpu[train]'"),
+        ("mine", None, ""),
+        ("tensorflow", "python:3.11", ""),
+    ],
+)
+def test_an_absent_framework_comes_with_what_brings_it(framework, image, says):
+    absent = Probe(framework=framework, where="here", image=image, outcome="not installed")
+    (verdict,) = report(Evidence(inventory=machine(), probes=(absent,))).frameworks
+    assert verdict.text == f"not installed in here{says}"
+
+
 def test_who_skips_a_cause_skips_its_consequences_and_is_told():
     evidence = done("torch", build={"cuda": None}, version="2.13.0+cpu")
     assert [f.code for f in report(evidence).findings] == ["torch-cpu-build"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tarmac.cli.views import training as view
+from tarmac.training import ONE_OF_SEVERAL
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -55,6 +56,18 @@ def test_a_model_that_ends_in_softmax_is_noted(tarmac, tmp_path, last, is_noted)
     code, out, _ = tarmac("train", "mine.py:workload", "--epochs", "1")
     assert code == 0
     assert ("the model returns probabilities" in out) == is_noted
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_told"), [(f"{ONE_OF_SEVERAL} 2: too few", True), ("the one GPU", False)]
+)
+def test_that_a_gpu_stays_idle_is_told_without_verbose(tarmac, monkeypatch, reason, is_told):
+    monkeypatch.setattr(
+        "tarmac.training.planning.make.choose_devices",
+        lambda _request, _strategy, found, *_, **__: (found, reason),
+    )
+    _, out, _ = tarmac("train", "digits-mlp", "--epochs", "1")
+    assert (f"chosen     {reason}\n" in out) == is_told
 
 
 def test_a_good_training_has_no_notes(tarmac):

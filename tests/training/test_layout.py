@@ -60,7 +60,8 @@ def rank(number: int, world_size: int, local_world_size: int | None = None) -> R
 def test_auto_takes_several_gpus_only_where_the_work_is_worth_it(request_, strategy, flops, count):
     devices, why = choose_devices(request_, strategy, GPUS, flops)
     assert len(devices) == count
-    assert why
+    assert why.startswith("one GPU of 4: ") is (count == 1)
+    assert ("--devices all shares them" in why) is (count == 1 and strategy == "auto")
 
 
 @pytest.mark.parametrize(("request_", "count"), [("auto", 1), ("all", 4), ("4", 4), ("auto", 4)])

@@ -56,6 +56,27 @@ def test_a_gpu_is_taken_at_its_word(has_units, precision):
     assert choose_precision("auto", device, 10**12, refuse)[0] == precision
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "has_units"),
+    [
+        ("Tesla V100-SXM2-16GB", (7, 0), True),
+        ("Tesla T4", (7, 5), True),
+        ("NVIDIA GeForce RTX 2080 Ti", (7, 5), True),
+        ("NVIDIA GeForce GTX 1660 Ti", (7, 5), False),
+        ("NVIDIA T1000", (7, 5), False),
+        ("Tesla P100-PCIE-16GB", (6, 0), False),
+    ],
+)
+def test_a_gpu_with_matrix_units_for_fp16_alone_is_told_what_uses_them(name, capability, has_units):
+    gpu = dataclasses.replace(
+        GPU, name=name, compute_capability=capability, bf16_matrix_units=False
+    )
+    chosen, why = choose_precision("auto", gpu, 10**12, refuse)
+    assert chosen == "fp32"
+    assert why.startswith(f"{name} has no matrix units for bf16")
+    assert why.endswith("--precision fp16 uses them") is has_units
+
+
 def test_an_unknown_precision_is_refused():
     with pytest.raises(RequestError, match="expected auto, fp32, tf32, bf16, fp16 or fp64"):
         choose_precision("half", CPU, 1, refuse)

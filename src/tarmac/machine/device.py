@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import platform
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -30,6 +31,8 @@ __all__ = [
     "read_cpuinfo",
     "why_on_cpu",
 ]
+
+_WITHOUT_TENSOR_CORES = re.compile(r"\b(GTX 16\d\d|MX[45]\d0|T([456]00|550|1000|1200))\b")
 
 # Why `auto` takes the CPU.
 _NO_GPU = "no GPU is here"
@@ -65,6 +68,18 @@ class Device:
     compute_capability: tuple[int, int] | None
     num_threads: int
     held_by: str = ""
+
+    @property
+    def fp16_matrix_units(self) -> bool:
+        """Whether fp16 matrix products have hardware of their own: NVIDIA's tensor cores.
+
+        They came with compute capability 7.0 (V100 whitepaper, 2017). TU116 and TU117, of 7.5,
+        have none: GTX 16, and the notebooks' and workstations' cards that are made of them
+        (NVIDIA's table of CUDA GPUs and their data sheets, 2019 to 2021).
+        """
+        if self.compute_capability is None or self.compute_capability < (7, 0):
+            return False
+        return not (self.compute_capability == (7, 5) and _WITHOUT_TENSOR_CORES.search(self.name))
 
     @property
     def torch_name(self) -> str:

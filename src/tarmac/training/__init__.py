@@ -22,6 +22,7 @@ from tarmac.training.engine.strategy import Strategy, StrategySpec
 from tarmac.training.engine.team import Team
 from tarmac.training.initial import fit_weights
 from tarmac.training.plan import Plan, Precision, Setting
+from tarmac.training.planning.devices import ONE_OF_SEVERAL
 from tarmac.training.planning.fused import why_not_plain_classes
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
@@ -51,6 +52,7 @@ from tarmac.training.shares import order_of
 from tarmac.training.verb import extend, resume, train, workload_of
 
 __all__ = [
+    "ONE_OF_SEVERAL",
     "AllReduce",
     "Checkpoint",
     "FlatOptimizer",

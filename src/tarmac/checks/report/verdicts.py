@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tarmac.checks.frameworks import PROVISIONED
 from tarmac.checks.report.figures import device_in_words
 from tarmac.checks.report.model import Verdict
 from tarmac.checks.rules.catalogue import read_catalogue
+from tarmac.distribution import DISTRIBUTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +74,22 @@ def _under_load(load: UnderLoad) -> str:
     return " ".join(("under load", ", ".join(filter(None, readings)))).rstrip()
 
 
+def _not_installed(probe: Probe) -> str:
+    text = f"not installed in {probe.where}"
+    if probe.image is not None:
+        return text
+    if probe.framework in PROVISIONED:
+        return f"{text}; to build what has it: tarmac check --provision {probe.framework}"
+    if probe.framework == "torch":
+        return f"{text}; to install it: pip install '{DISTRIBUTION}[train]'"
+    return text
+
+
 def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict of the framework that a probe has made compute."""
     name = probe.label
     if probe.outcome == "not installed":
-        return Verdict(name=name, answer="absent", text=f"not installed in {probe.where}")
+        return Verdict(name=name, answer="absent", text=_not_installed(probe))
     if probe.outcome == "not started":
         text = f"could not be looked at: {probe.detail}"
         return Verdict(name=name, answer="unknown", text=text)

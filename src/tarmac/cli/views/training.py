@@ -20,7 +20,7 @@ from rich.text import Text
 from tarmac.cli.console import make_console
 from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
-from tarmac.training import Silent
+from tarmac.training import ONE_OF_SEVERAL, Silent
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
@@ -171,8 +171,8 @@ class _Plain(Silent):
         yield f"{label:<9}  {name_devices(plan.devices)} ({', '.join(names)})"
         if plan.world_size > 1 or self._verbose:
             yield f"strategy   {plan.strategy}: {plan.reasons['strategy']}"
-        # What makes a training ten times slower is said to all.
-        if self._verbose or plan.reasons["devices"].startswith(UNUSABLE):
+        # What makes a training slower than the machine could is said to all.
+        if self._verbose or plan.reasons["devices"].startswith((UNUSABLE, ONE_OF_SEVERAL)):
             yield f"chosen     {plan.reasons['devices']}"
         # Whether it goes on exactly after a stop is for all to know.
         if self._verbose or plan.feed == "loader":

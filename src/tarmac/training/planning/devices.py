@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
 
 __all__ = [
+    "ONE_OF_SEVERAL",
     "choose_devices",
     "devices_again",
     "devices_of_machine",
@@ -24,6 +25,10 @@ __all__ = [
 # A step on one more device costs about 0.1 ms of messages on good links and far more on bad ones;
 # this much work takes a GPU of 100 TFLOP/s a millisecond. Arithmetic, not yet a measurement.
 _MIN_FLOPS_PER_DEVICE = 1e11
+
+
+# How the reason begins where `auto` leaves GPUs idle.
+ONE_OF_SEVERAL = "one GPU of"
 
 
 def find_training_devices(request: str, rendezvous: Rendezvous | None) -> Sequence[Device]:
@@ -143,7 +148,9 @@ def choose_devices(
         return found, why_not_all
     if len(found) == 1:
         return found, f"the one GPU{aside}"
-    work = f"{flops_per_device:.0e} FLOP per step on each of {len(found)} GPUs"
+    work = f"{flops_per_device:.0e} FLOP per step on each"
     if strategy in ("auto", "single") and flops_per_device < _MIN_FLOPS_PER_DEVICE:
-        return found[:1], f"{work} are too few to share{aside}"
-    return found, f"{work}{aside}"
+        shares = "; --devices all shares them" if strategy == "auto" else ""
+        few = f"{ONE_OF_SEVERAL} {len(found)}: {work} are too few to share{shares}"
+        return found[:1], f"{few}{aside}"
+    return found, f"{work} of {len(found)} GPUs{aside}"

@@ -66,7 +66,10 @@ def choose_precision(
         case "auto" if device.type == "cpu":
             return _faster_on_cpu(step_flops, lambda: speedup_of(device))
         case "auto" if not device.bf16_matrix_units:
-            return "fp32", f"{device.name} has no matrix units for bf16"
+            without = f"{device.name} has no matrix units for bf16"
+            if device.fp16_matrix_units:
+                return "fp32", f"{without}, but for fp16: --precision fp16 uses them"
+            return "fp32", without
         case "auto":
             return "bf16", "matrix units for bf16 are here"
         case _:
