@@ -93,6 +93,7 @@ def evil(place: Path) -> Evil:
 # Who calls `find_workload`, and why no other user can have chosen what it names.
 _FINDS = {
     "cli/commands/train.py": "named on the command line",
+    "cli/views/layers.py": "named on the command line",
     "cli/views/workloads.py": "installed ones",
     "hkube/serving/verb.py": "named on the command line",
     "studies/evaluation/choice.py": "a study that opening.py has opened",

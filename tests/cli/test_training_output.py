@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tarmac.cli.views import training as view
@@ -56,6 +58,31 @@ def test_a_model_that_ends_in_softmax_is_noted(tarmac, tmp_path, last, is_noted)
     code, out, _ = tarmac("train", "mine.py:workload", "--epochs", "1")
     assert code == 0
     assert ("the model returns probabilities" in out) == is_noted
+
+
+_LAYERS = """\
+layer  kind     returns  parameters
+0      Flatten  64
+1      Linear   16            1,040
+2      ReLU     16
+3      Dropout  16
+4      Linear   16              272
+5      ReLU     16
+6      Dropout  16
+7      Linear   10              170
+1,482 parameters
+"""
+
+
+def test_the_layers_of_a_workload_are_a_table(tarmac, tmp_path):
+    words = ("train", "digits-mlp", "--set", "hidden=16")
+    assert tarmac(*words, "--summary") == (0, _LAYERS, "")
+    rows = json.loads(tarmac(*words, "--summary", "--json")[1])
+    assert rows[1] == {"name": "1", "kind": "Linear", "shape": [16], "parameters": 1040}
+    assert [*tmp_path.iterdir()] == []
+    assert _LAYERS in tarmac(*words, "--epochs", "1", "--verbose")[1]
+    assert tarmac("train", "--summary")[0] == 2
+    assert tarmac(*words, "--summary", "--epochs", "2")[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RESUME_OPTIONS",
     "SELFTEST_OPTIONS",
+    "SUMMARY_OPTIONS",
     "check_beginning",
     "cluster_of",
     "once_each",
@@ -48,6 +49,7 @@ _EXTEND_OPTIONS = (RESUME_OPTIONS - {"resumed"}) | {"from_checkpoint", "epochs"}
 
 # A self-test has sizes, devices and a place of its own.
 SELFTEST_OPTIONS = {"workload", "settings", "selftest", "as_json"}
+SUMMARY_OPTIONS = {"workload", "settings", "summary", "as_json"}
 
 
 def cluster_of(ctx: click.Context, on: str | None, profile: str | None) -> Settings | None:

@@ -46,6 +46,12 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 is_flag=True,
                 help="List the workloads, or the settings of WORKLOAD.",
             ),
+            option(
+                "--summary",
+                is_flag=True,
+                help="Print the layers of WORKLOAD, what each returns and its parameters; also "
+                "with --verbose, before a training.",
+            ),
             count_option("--epochs", show_default="the workload's", help="Passes over the data."),
             count_option(
                 "--steps",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.data import Dataset, HoldOut
     from tarmac.training.initial import Initial
+    from tarmac.training.layers import Layer
     from tarmac.workloads import ParameterGroup, Workload
 
 __all__ = ["ArrayFeed", "FeedName", "Plan", "Precision", "Setting"]
@@ -50,6 +51,7 @@ class Plan:
         autotune: Whether cuDNN tries its algorithms out to find the fastest.
         reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
             ``threads``, ``compile`` and ``autotune`` are what they are.
+        layers: Of the model, as it defines them.
         num_parameters: Of the model.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.
@@ -82,6 +84,7 @@ class Plan:
     compile: bool
     autotune: bool
     reasons: Mapping[str, str]
+    layers: tuple[Layer, ...]
     num_parameters: int
     sample_flops: int
     held: HoldOut

@@ -20,6 +20,7 @@ from tarmac.cli.options import examples
 from tarmac.cli.output import outlives_output
 from tarmac.cli.train_checks import (
     SELFTEST_OPTIONS,
+    SUMMARY_OPTIONS,
     check_beginning,
     cluster_of,
     once_each,
@@ -29,11 +30,12 @@ from tarmac.cli.train_options import train_options
 from tarmac.cli.training_elsewhere import given_options, train_there
 from tarmac.cli.training_end import conclude
 from tarmac.cli.training_selftest import run_selftest
+from tarmac.cli.views.layers import print_layers
 from tarmac.cli.views.workloads import print_workloads
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tarmac.cli.preflight import Checking
 
@@ -69,6 +71,7 @@ def command(
     /,
     workload: str | None,
     list_them: bool,
+    summary: bool,
     settings: Sequence[tuple[str, str]],
     output: str | None,
     resumed: str | None,
@@ -95,9 +98,8 @@ def command(
     if list_them:
         print_workloads(workload, as_json=as_json)
         return
-    if selftest:
-        refuse_changes(ctx, SELFTEST_OPTIONS, "a self-test")
-        run_selftest(workload, once_each(settings), as_json=as_json)
+    if summary or selftest:
+        _look_at(ctx, workload, once_each(settings), selftest=selftest, as_json=as_json)
         return
     check_beginning(ctx, workload, resumed, from_checkpoint)
     place = cluster_of(ctx, on, profile)
@@ -177,6 +179,25 @@ def command(
     failure = checked.failure() if checked is not None and verify else None
     if failure is not None:
         raise failure
+
+
+def _look_at(
+    ctx: click.Context,
+    workload: str | None,
+    settings: Mapping[str, str],
+    *,
+    selftest: bool,
+    as_json: bool,
+) -> None:
+    """Print a self-test of a workload, or its layers; make no run."""
+    if selftest:
+        refuse_changes(ctx, SELFTEST_OPTIONS, "a self-test")
+        run_selftest(workload, settings, as_json=as_json)
+        return
+    refuse_changes(ctx, SUMMARY_OPTIONS, "a summary")
+    if workload is None:
+        raise RequestError("--summary names no workload", hint="tarmac train NAME --summary")
+    print_layers(workload, settings, as_json=as_json)
 
 
 def _start_ranks(ctx: click.Context, devices: str, resumed: str | None, output: str | None) -> None:

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.text import Text
 
 from tarmac.cli.console import make_console
+from tarmac.cli.views.layers import layer_lines
 from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
 from tarmac.training import ONE_OF_SEVERAL, Silent
@@ -156,6 +157,7 @@ class _Plain(Silent):
             *_note(plan),
             *_trial(plan),
             *_origin(plan, run),
+            *(layer_lines(plan.layers) if self._verbose else ()),
             in_one_line(f"run        {run.path}"),
         ):
             # A path may hold what Rich would take for markup.

@@ -194,6 +194,7 @@ def make_plan(
             "compile": why_compiled,
             "autotune": why_autotune,
         },
+        layers=trial.layers,
         num_parameters=trial.num_parameters,
         sample_flops=trial.sample_flops,
         returns_probabilities=trial.returns_probabilities,

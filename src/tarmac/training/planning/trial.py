@@ -16,6 +16,7 @@ from tarmac.training.engine.model import build_model, name_with_settings, replic
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, in_precision
 from tarmac.training.engine.set_scores import SetScores
+from tarmac.training.layers import recording_layers
 from tarmac.training.planning.flops import count_forward_flops
 from tarmac.training.planning.vocabulary import check_next_tokens, check_tokens
 from tarmac.workloads import Classification, NextToken
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from tarmac.data import Dataset
     from tarmac.training.engine.strategy import StrategySpec
+    from tarmac.training.layers import Layer
     from tarmac.training.plan import Setting
     from tarmac.workloads import Workload
 
@@ -44,6 +46,7 @@ class Trial:
 
     Attributes:
         sample_flops: A training step's matrix work for one sample, in FLOP.
+        layers: The model's, as it defines them.
         num_parameters: How many parameters the model has.
         has_batch_norm: Whether it has batch normalisations.
         returns_probabilities: Whether it returns a Classification probabilities, not logits.
@@ -52,6 +55,7 @@ class Trial:
     """
 
     sample_flops: int
+    layers: tuple[Layer, ...]
     num_parameters: int
     has_batch_norm: bool
     returns_probabilities: bool
@@ -96,11 +100,13 @@ def try_model(
             replicate(model, workload.name, strategy.name)
         count, inputs, targets = first_samples(workload, dataset)
         check_tokens(model, inputs, dataset)
-        forward, output = count_forward_flops(model, inputs)
+        with recording_layers(model) as layers:
+            forward, output = count_forward_flops(model, inputs)
         _check_sizes(model, name_with_settings(workload, arguments))
         _check_output(workload, dataset, output, inputs if targets is None else targets, count)
     return Trial(
         sample_flops=_STEP_OVER_FORWARD * forward // count,
+        layers=tuple(layers),
         num_parameters=sum(p.numel() for p in model.parameters()),
         has_batch_norm=any(isinstance(layer, _BatchNorm) for layer in model.modules()),
         returns_probabilities=isinstance(workload.objective, Classification)

@@ -1,0 +1,57 @@
+"""The table of a model's layers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tarmac.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tarmac.training import Layer
+
+__all__ = ["layer_lines", "print_layers"]
+
+
+def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -> None:
+    """Print the layers of a workload's model, as its data make them.
+
+    Args:
+        workload: A name, or a file and a name in it.
+        settings: Of ``--set``.
+        as_json: Print JSON, and only that.
+    """
+    from tarmac.training import Options, make_plan
+    from tarmac.workloads import find_workload
+
+    options = Options(settings=settings, devices="cpu")
+    layers = make_plan(find_workload(workload), workload, options).layers
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(layer) for layer in layers], indent=2))
+        return
+    for line in layer_lines(layers):
+        click.echo(line)
+
+
+def layer_lines(layers: Sequence[Layer]) -> Iterator[str]:
+    """Yield a line for each layer, and one with the sum of the parameters."""
+    rows = [
+        (
+            layer.name,
+            layer.kind,
+            "" if layer.shape is None else " x ".join(map(str, layer.shape)),
+            f"{layer.parameters:,}" if layer.parameters else "",
+        )
+        for layer in layers
+    ]
+    head = ("layer", "kind", "returns", "parameters")
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for name, kind, shape, parameters in (head, *rows):
+        start = f"{name:<{widths[0]}}  {kind:<{widths[1]}}  {shape:<{widths[2]}}"
+        yield f"{start}  {parameters:>{widths[3]}}".rstrip()
+    yield counted(sum(layer.parameters for layer in layers), "parameter")

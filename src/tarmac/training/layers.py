@@ -1,0 +1,76 @@
+"""The layers of a model: what each is, what it returns, and how many parameters it has."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+
+__all__ = ["Layer", "recording_layers"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer of a model: a module without others in it, or with parameters of its own.
+
+    Attributes:
+        name: Its path in the model: ``blocks.0.norm``.
+        kind: Its class: ``Linear``.
+        shape: Of what it returns, without the batch; None where it returns no tensor, another
+            module computes with its parameters, or it is compiled by ``torch.jit``.
+        parameters: How many are its own; those that an earlier layer has too count there.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...] | None
+    parameters: int
+
+
+@contextlib.contextmanager
+def recording_layers(model: nn.Module) -> Iterator[list[Layer]]:
+    """Yield a list that has the model's layers once the context has ended.
+
+    Args:
+        model: Is called within; the last call's shapes count.
+    """
+    parts = {
+        name: module
+        for name, module in model.named_modules()
+        if not any(module.children()) or any(True for _ in module.parameters(recurse=False))
+    }
+    shapes: dict[nn.Module, tuple[int, ...]] = {}
+
+    def see(module: nn.Module, _inputs: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(first, torch.Tensor):
+            shapes[module] = tuple(first.shape[1:])
+
+    # Compiled modules take no hooks.
+    plain = [part for part in parts.values() if not isinstance(part, torch.jit.ScriptModule)]
+    hooks = [module.register_forward_hook(see) for module in plain]
+    layers: list[Layer] = []
+    try:
+        yield layers
+    finally:
+        for hook in hooks:
+            hook.remove()
+    seen: set[nn.Parameter] = set()
+    for name, module in parts.items():
+        own = {*module.parameters(recurse=False)} - seen
+        seen |= own
+        layers.append(
+            Layer(
+                name=name or "model",
+                kind=type(module).__name__,
+                shape=shapes.get(module),
+                parameters=sum(parameter.numel() for parameter in own),
+            )
+        )
