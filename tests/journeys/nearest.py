@@ -66,7 +66,7 @@ BEHIND = (
     (r"^tarmac train .*--steps", "--steps 2 --no-check"),
     (r"^tarmac train --from-checkpoint", "--epochs 3 --no-check"),
     (r"^tarmac train .*--resume", "--no-check"),
-    (r"^tarmac train (?!.*--(list|selftest))\S", "--epochs 1 --no-check"),
+    (r"^tarmac train (?!.*--(list|selftest|summary))\S", "--epochs 1 --no-check"),
     (r"^tarmac search -- ", ""),
     (r"^tarmac search WORKLOAD", "--set hidden=8,16"),
     # Its workers are processes of their own, which know nothing of the small MNIST.
