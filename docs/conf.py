@@ -71,7 +71,7 @@ _CONTENTS = """
 ```
 """
 _CHAPTERS = {
-    "Start": ["docs/quickstart", "docs/uninstall", "docs/glossary"],
+    "Start": ["docs/quickstart", "docs/coming-from", "docs/uninstall", "docs/glossary"],
     "Use": [
         "docs/check",
         "docs/gates",
