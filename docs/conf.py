@@ -71,7 +71,13 @@ _CONTENTS = """
 ```
 """
 _CHAPTERS = {
-    "Start": ["docs/quickstart", "docs/coming-from", "docs/uninstall", "docs/glossary"],
+    "Start": [
+        "docs/quickstart",
+        "docs/coming-from",
+        "docs/why-gpus",
+        "docs/uninstall",
+        "docs/glossary",
+    ],
     "Use": [
         "docs/check",
         "docs/gates",
