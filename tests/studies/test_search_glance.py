@@ -30,7 +30,10 @@ def make(path, **changes):
 
 
 def search(storage, direction="maximize"):
-    """Search as Tarmac does: some trials are done, one was pruned, one is at work."""
+    """Search as Tarmac does: some trials are done, one of them as before, one was pruned.
+
+    One is at work.
+    """
     study = optuna.create_study(storage=storage, study_name="study", direction=direction)
     for value in (0.5, 0.75, 0.6):
         trial = study.ask()
@@ -41,6 +44,9 @@ def search(storage, direction="maximize"):
     at_work.set_user_attr("owner", f"{HERE}-7-abcd")
     at_work.report(0.4, 1)
     at_work.report(0.5, 2)
+    repeat = study.ask()
+    repeat.set_user_attr("same_as", 1)
+    study.tell(repeat, 0.75)
     study.enqueue_trial({})
     return study
 

@@ -26,6 +26,9 @@ _CREATE_TRIAL, _SET_STATE, _SET_INTERMEDIATE, _SET_ATTRIBUTE = 4, 6, 7, 8
 _RUNNING, _COMPLETE, _PRUNED, _FAILED = range(4)
 _STATES = {"RUNNING": _RUNNING, "COMPLETE": _COMPLETE, "PRUNED": _PRUNED, "FAIL": _FAILED}
 
+# The attribute of a trial whose network an earlier one has trained: its number.
+_SAME_AS = "same_as"
+
 # All that searches could be judged by before their records said which end is better.
 _MAXIMIZED = frozenset({"val_accuracy"})
 
@@ -47,6 +50,8 @@ class _Trial:
     value: float | None = None
     epoch: int | None = None
     owner: str = ""
+    # Known from an earlier trial, and not trained: what ends a search does not count it.
+    is_repeat: bool = False
 
 
 @dataclasses.dataclass
@@ -56,7 +61,7 @@ class _Trials:
     trials: list[_Trial] = dataclasses.field(default_factory=list)
 
     def count(self, *states: int) -> int:
-        return sum(trial.state in states for trial in self.trials)
+        return sum(trial.state in states and not trial.is_repeat for trial in self.trials)
 
     def best(self, *, least: bool) -> float | None:
         found = [t.value for t in self.trials if t.state == _COMPLETE and t.value is not None]
@@ -131,6 +136,7 @@ def _add(found: _Trials, value: object) -> None:
     if operation == _CREATE_TRIAL:
         trial = _Trial(state=entry.whole("state") or _RUNNING, value=_first_value(entry))
         trial.owner = entry.inner("user_attrs").text("owner") or ""
+        trial.is_repeat = _SAME_AS in entry.inner("user_attrs").values
         found.trials.append(trial)
         return
     number = entry.whole("trial_id")
@@ -144,7 +150,9 @@ def _add(found: _Trials, value: object) -> None:
     elif operation == _SET_INTERMEDIATE:
         trial.epoch = entry.whole("step")
     elif operation == _SET_ATTRIBUTE:
-        trial.owner = entry.inner("user_attr").text("owner") or trial.owner
+        attribute = entry.inner("user_attr")
+        trial.owner = attribute.text("owner") or trial.owner
+        trial.is_repeat |= _SAME_AS in attribute.values
 
 
 def _first_value(entry: Fields) -> float | None:
@@ -158,18 +166,24 @@ def _number(values: Sequence[object]) -> float | None:
 
 def _in_database(path: Path, study: str) -> _Trials | None:
     query = (
-        "select t.state, v.value from trials t join studies s using (study_id) "
+        "select t.state, v.value, a.key is not null from trials t join studies s using (study_id) "
         "left join trial_values v on v.trial_id = t.trial_id and v.objective = 0 "
+        "left join trial_user_attributes a on a.trial_id = t.trial_id and a.key = ? "
         "where s.study_name = ? order by t.number"
     )
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_DATABASE_WITHIN_S)
         ) as database:
-            rows = database.execute(query, (study,)).fetchall()
+            rows = database.execute(query, (_SAME_AS, study)).fetchall()
     except (sqlite3.Error, ValueError):
         return None
-    return _Trials([_Trial(_STATES.get(state, -1), value) for state, value in rows])
+    return _Trials(
+        [
+            _Trial(_STATES.get(state, -1), value, is_repeat=bool(is_repeat))
+            for state, value, is_repeat in rows
+        ]
+    )
 
 
 def _total(request: Fields) -> int | None:
