@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["print_preview"]
 
 # Values of a range with steps that are named one by one.
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def _values(parameter: Choices | Numbers) -> str:
         f"{name} is {' or '.join(map(str, wanted))}" for name, wanted in parameter.when.items()
     )
     where = f", where {condition}" if condition else ""
-    if isinstance(parameter, Choices) or (parameter.step and parameter.size <= _MOST_NAMED):
+    if isinstance(parameter, Choices) or (parameter.step and parameter.size <= _MAX_NAMED):
         values = ", ".join("none" if value is None else str(value) for value in parameter.all())
         return f"{values}{where}"
     how = ", drawn by its logarithm" if parameter.log else ""

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     )
     from tarmac.files.parsing import Shape, parse_json
     from tarmac.files.private import make_private
-    from tarmac.files.programs import job_lines
+    from tarmac.files.programs import job_lines, job_name
     from tarmac.files.readings import Readings
     from tarmac.files.records import Moment, read_versioned, validated
     from tarmac.files.web import UnreachableError, download
@@ -130,6 +130,7 @@ __all__ = [
     "is_object_directory",
     "is_owned",
     "job_lines",
+    "job_name",
     "journal_text",
     "lease_file",
     "list_objects",
@@ -216,6 +217,7 @@ _MODULES = {
     "get_object": "objects",
     "is_held": "hosts_locks",
     "job_lines": "programs",
+    "job_name": "programs",
     "lease_file": "hosts_locks",
     "read_holder": "hosts_locks",
     "is_network": "mounts",

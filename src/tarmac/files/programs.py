@@ -10,7 +10,12 @@ from tarmac.errors import quoted
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["job_lines"]
+__all__ = ["job_lines", "job_name"]
+
+
+def job_name(text: str) -> str:
+    """Return a text as a job may be named, without what a name must not have; may be empty."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
 
 
 def job_lines(program: Path, runs_it: str) -> str:
@@ -20,5 +25,5 @@ def job_lines(program: Path, runs_it: str) -> str:
         program: Its file.
         runs_it: The command before it, such as ``python``.
     """
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", program.stem).strip("-._") or "program"
+    name = job_name(program.stem) or "program"
     return f"  name: {name}\n  command: {runs_it} {quoted(program.resolve())}"

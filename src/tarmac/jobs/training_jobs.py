@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.files import trust_in_this_user
+from tarmac.files import job_name, trust_in_this_user
 from tarmac.jobs.model import Job, Resources, Retries
 from tarmac.jobs.placeholders import escape
 from tarmac.jobs.plan import LAUNCH
@@ -62,7 +61,7 @@ def training_job(
     devices = () if given & {"--devices", "--device", "--resume"} else _devices(gpus_per_node)
     data = os.environ.get("TARMAC_DATA")
     return Job(
-        name="train-" + re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._"),
+        name=f"train-{job_name(stem)}",
         command=tuple(
             python_command(
                 *("tarmac", "train"),

@@ -68,10 +68,10 @@ class Preview:
     def file(self) -> dict[str, Any]:
         """A study's file that asks for this search, wherever it is put."""
         request = self.request
-        asked = request.model_dump(mode="json", include=request.model_fields_set)
+        content = request.model_dump(mode="json", include=request.model_fields_set)
         if request.storage is not None and has_password(request.storage):
             # It is masked here; who has it names it again.
-            asked.pop("storage", None)
+            content.pop("storage", None)
         path, separator, attribute = request.workload.rpartition(":")
         is_file = separator and path.endswith(".py")
         workload = f"{Path(path).resolve()}:{attribute}" if is_file else request.workload
@@ -80,7 +80,7 @@ class Preview:
             name: {key: text.shortest for key, text in texts.items()}
             for name, texts in request.datasets.items()
         }
-        content = {**asked, "workload": workload, "space": {**space, **self.settings}}
+        content |= {"workload": workload, "space": {**space, **self.settings}}
         return content | ({"datasets": datasets} if datasets else {})
 
     @property

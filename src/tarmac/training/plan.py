@@ -51,7 +51,7 @@ class Plan:
         autotune: Whether cuDNN tries its algorithms out to find the fastest.
         reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
             ``threads``, ``compile`` and ``autotune`` are what they are.
-        layers: Of the model, as it defines them.
+        layers: The layers of the model, as it defines them.
         num_parameters: Of the model.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.

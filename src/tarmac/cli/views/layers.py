@@ -23,7 +23,7 @@ def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -
 
     Args:
         workload: A name, or a file and a name in it.
-        settings: Of ``--set``.
+        settings: The values that ``--set`` gives, by name.
         as_json: Print JSON, and only that.
     """
     from tarmac.training import Options, make_plan
