@@ -51,8 +51,8 @@ def replace_file(path: Path, content: bytes, *, is_lasting: bool = True) -> None
     Raises:
         OSError: It cannot be written.
     """
-    # Processes of several hosts write here, and their numbers are the same.
-    part = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+    # Threads, hosts and containers write here: the number of a process tells none of them apart.
+    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with part.open("wb") as file:
             file.write(content)

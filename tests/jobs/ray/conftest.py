@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 import sys
+import tempfile
 import textwrap
 import types
 from collections.abc import Callable
@@ -224,8 +225,12 @@ def until():
 
 
 @pytest.fixture
-def in_process(monkeypatch):
-    """Return a function that takes nodes, and has Tarmac meet a Ray of these in this process."""
+def in_process(monkeypatch, tmp_path_factory):
+    """Return a function that takes nodes, and has Tarmac meet a Ray of these in this process.
+
+    Its nodes are new machines: nothing of Tarmac is there yet.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("node")))
     heads = []
 
     def start(*nodes: Node, head: Head | None = None) -> InProcessRay:

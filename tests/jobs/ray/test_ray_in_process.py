@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
+import threading
+from pathlib import Path
 
 import pytest
 from ray_in_process import Node
@@ -164,6 +166,23 @@ def test_a_node_that_does_not_see_the_run_sends_what_its_tasks_print(
     assert (names["good"] / "stderr").read_text() == "14\n"
     # The node's own copy is gone.
     assert not (tmp_path / "place").read_text().startswith(str(tmp_path))
+
+
+def test_tasks_that_begin_together_on_a_new_node_put_one_agent_there(
+    in_process, runs_on, monkeypatch
+):
+    both_have_written, replace = threading.Barrier(2), Path.replace
+
+    def last_step(self, target):
+        if target.parent.name.startswith("tarmac-agents-"):
+            both_have_written.wait(60)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", last_step)
+    ray = in_process(Node("n1", cpus=2, is_blind=True))
+    progress = runs_on(ray.head.address)(job_of("true", sweep={"repeat": 2}))
+    ends = [(end.outcome, end.reason) for end in progress.ends.values()]
+    assert ends == [("succeeded", "")] * 2
 
 
 def test_a_second_node_that_does_not_see_the_run_is_carried_too(in_process, runs_on, tmp_path):

@@ -23,7 +23,7 @@ def fence_unbegun(attempt: Attempt, nonce: str) -> bool:
     path = attempt_file(attempt.directory, attempt.number)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
+        part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         part.write_bytes(AttemptRecord(nonce=nonce, state="fenced").to_bytes())
         try:
             # Unlike a rename, this fails where the name is taken, also on network file systems.

@@ -155,7 +155,7 @@ class Mirror:
             if found["nonce"] != nonce or found["state"] == "fenced":
                 return "its runner gave it up"
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
+        new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         new.write_bytes(data)
         new.replace(path)
         fence = Path(directory, f"attempt-{number}.fence")
@@ -416,7 +416,7 @@ def _agent(work: dict[str, Any], agent: list[Any], *, is_seen: bool) -> Path:
         raise PermissionError(f"{place} is another user's")
     path = place / f"{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     if not path.exists():
-        new = path.with_name(f".{path.name}.{os.getpid()}")
+        new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         new.write_bytes(content)
         new.replace(path)
     return path
