@@ -4,6 +4,7 @@ Needs Python 3.9 and its standard library alone, for it travels with a run to no
 more. It is packed into one file, `agent.pyz`, together with `tarmac.processes`.
 """
 
+from tarmac.node.gpu_watch import GpuWatch
 from tarmac.node.packing import agent_file, place_agent, small_agent, write_agent
 from tarmac.node.plain import plain_units
 from tarmac.node.pod import RECORD, STREAMS, packed_elements
@@ -26,6 +27,7 @@ __all__ = [
     "Cause",
     "Chunk",
     "Element",
+    "GpuWatch",
     "agent_file",
     "attempt_file",
     "fence_file",

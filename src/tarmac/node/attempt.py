@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.node.gate import Gate, UnfitGpus
+from tarmac.node.gpu_watch import GpuWatch
 from tarmac.node.gpus import BrokenGpu, choose_gpus, held_by_others
 from tarmac.node.program import Ending, Program, run_program
 from tarmac.node.records import log_file, own_variables
@@ -141,7 +142,11 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
         if program.kill_command:
             opened.enter_context(guarded(here.mark, program.kill_command[:1], parent_of_groups()))
         _say_first(program.stderr, here.engine, notes)
+        watch = GpuWatch(() if element.shares_gpus else gpus)
         ending = run_program(program, here.inbox, here.beat)
+        unused = watch.close(here.engine.host)
+        if ending.outcome == "succeeded":
+            notes += unused
     ending = _keep(ending, work, element, given, here)
     for path in (program.stdout, program.stderr):
         _remove_if_empty(path)

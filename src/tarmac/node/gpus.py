@@ -46,12 +46,14 @@ class GpuUse(NamedTuple):
         memory_bytes: All that it has.
         used_bytes: Of that, beyond what the driver keeps for itself.
         pids: Processes that compute on it, by the numbers that the driver knows them by.
+        utilization: Percent of the last moment in which it computed; 0 where that is not told.
     """
 
     uuid: str
     memory_bytes: int
     used_bytes: int
     pids: tuple[int, ...] = ()
+    utilization: int = 0
 
 
 def choose_gpus(

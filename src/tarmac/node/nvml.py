@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tarmac.node.gpus import Gpu, GpuError, GpuUse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["read_gpus", "read_use"]
+__all__ = ["read_gpus", "read_use", "reading_use"]
 
 _LIBRARY = "libnvidia-ml.so.1"
 # NVML_DEVICE_UUID_V2_BUFFER_SIZE
@@ -36,6 +36,10 @@ class _MemoryV2(ctypes.Structure):
         ("free", ctypes.c_ulonglong),
         ("used", ctypes.c_ulonglong),
     )
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
 
 
 class _Process(ctypes.Structure):
@@ -71,13 +75,34 @@ def read_use(names: Sequence[str], library: str = _LIBRARY) -> list[GpuUse]:
         names: UUIDs of GPUs, or of parts of them (MIG).
         library: NVML's.
     """
-    uses = []
-    with contextlib.suppress(GpuError), _opened(library) as nvml:
-        for name in names if nvml is not None else ():
-            # Old drivers and vGPUs do not tell all of it.
-            with contextlib.suppress(GpuError, AttributeError):
-                uses.append(_read_use(nvml, name))
-    return uses
+    with reading_use(names, library) as read:
+        return read()
+
+
+@contextlib.contextmanager
+def reading_use(
+    names: Sequence[str], library: str = _LIBRARY
+) -> Iterator[Callable[[], list[GpuUse]]]:
+    """Hold the driver open; yield a function that returns what `read_use` does, at each call anew.
+
+    Args:
+        names: UUIDs of GPUs, or of parts of them (MIG).
+        library: NVML's.
+    """
+    with contextlib.ExitStack() as opened:
+        nvml = None
+        with contextlib.suppress(GpuError):
+            nvml = opened.enter_context(_opened(library))
+
+        def read() -> list[GpuUse]:
+            uses = []
+            for name in names if nvml is not None else ():
+                # Old drivers and vGPUs do not tell all of it.
+                with contextlib.suppress(GpuError, AttributeError):
+                    uses.append(_read_use(nvml, name))
+            return uses
+
+        yield read
 
 
 @contextlib.contextmanager
@@ -108,7 +133,11 @@ def _read_use(nvml: Any, name: str) -> GpuUse:
     except (GpuError, AttributeError):
         count.value = 0
     pids = tuple(process.pid for process in processes[: count.value])
-    return GpuUse(name, memory.total, memory.used, pids)
+    busy = _Utilization()
+    # Parts of GPUs do not tell it.
+    with contextlib.suppress(GpuError, AttributeError):
+        _call(nvml, "nvmlDeviceGetUtilizationRates", device, ctypes.byref(busy))
+    return GpuUse(name, memory.total, memory.used, pids, busy.gpu)
 
 
 def _read_gpu(nvml: Any, number: int) -> Gpu:

@@ -24,6 +24,7 @@ from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
 from tarmac.jobs.machine import Grant
 from tarmac.jobs.model import Container, Venv
+from tarmac.node import GpuWatch
 from tarmac.processes import Process, guarded, parent_of_groups
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class _Active:
         process: Its program's, while that runs.
         finished: How its program ended, while its outputs are on their way.
         asked: Why it was asked to end, in words; empty while it was not.
+        watch: Of its GPUs, while its program runs.
         look_at: When its memory is looked at next, by the monotonic clock.
         withdraw_at: When its outputs are not waited for any longer, by the monotonic clock.
     """
@@ -68,6 +70,7 @@ class _Active:
     attempt: Attempt
     grant: Grant
     process: Process | None = None
+    watch: GpuWatch | None = None
     finished: Finished | None = None
     asked: str = ""
     look_at: float = 0.0
@@ -243,6 +246,8 @@ class LocalExecutor:
         self._stagers.submit(task.index, request)
 
     def _launch(self, active: _Active, variables: Mapping[str, str]) -> None:
+        has_alone = active.grant.share == 1
+        active.watch = GpuWatch(active.grant.gpus if has_alone else ())
         try:
             active.process = self._launcher.launch(active.attempt, active.grant, variables)
         except (OSError, TarmacError, ValueError) as error:
@@ -308,6 +313,8 @@ class LocalExecutor:
     def _conclude(self, active: _Active, verdict: Verdict, seconds: float = 0.0) -> None:
         """Keep an attempt's outputs, unless another one follows, and let it end."""
         attempt, outcome = active.attempt, verdict.outcome
+        unused = active.watch.close(host="") if active.watch is not None else []
+        active.watch = None
         active.finished = Finished(
             attempt,
             outcome,
@@ -315,6 +322,7 @@ class LocalExecutor:
             verdict.exit_code,
             seconds,
             cause=verdict.cause,
+            notes=unused if outcome == "succeeded" else (),
         )
         keeps = attempt.task.outputs and outcome != "interrupted"
         if not keeps or is_retried(attempt, outcome, verdict.exit_code, verdict.cause):
