@@ -6,6 +6,7 @@ examples/mnist/train_mnist.py): 784-1000-1000-10, ReLU, Adam, batches of 100. Fe
     python train.py data.npz
 """
 
+import os
 import sys
 
 import chainer
@@ -41,6 +42,9 @@ def split(data, part):
 np.random.seed(0)
 data = np.load(sys.argv[1])
 device = chainer.get_device("@cupy:0" if cuda.available else "@numpy")
+has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "-1") not in ("", "-1")
+if has_gpu and not cuda.available:
+    sys.exit(f"was given a GPU, and sees none: tarmac check chainer --python {sys.executable}")
 device.use()
 
 model = L.Classifier(MLP(1000, 10))

@@ -3,6 +3,7 @@
 Usage: python -m horovod.runner.launch -np 2 --gloo python train.py data.npz
 """
 
+import os
 import sys
 import time
 
@@ -18,6 +19,9 @@ hvd.init()
 mx.random.seed(0)
 data = np.load(sys.argv[1])
 context = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()
+has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "-1") not in ("", "-1")
+if has_gpu and context == mx.cpu():
+    sys.exit(f"was given a GPU, and sees none: tarmac check horovod --python {sys.executable}")
 
 
 def split(part):

@@ -4,6 +4,7 @@ Usage: python train.py data.npz
 """
 
 import itertools
+import os
 import sys
 import time
 
@@ -59,6 +60,9 @@ def accuracy_on(parameters, images, labels):
     return (logits(parameters, images).argmax(axis=1) == labels).mean()
 
 
+has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "-1") not in ("", "-1")
+if has_gpu and jax.default_backend() == "cpu":
+    sys.exit(f"was given a GPU, and sees none: tarmac check jax --python {sys.executable}")
 data = np.load(sys.argv[1])
 images, labels, test_images, test_labels = (
     jax.device_put(data[name])

@@ -3,6 +3,7 @@
 Usage: python train.py data.npz
 """
 
+import os
 import sys
 import time
 
@@ -24,6 +25,9 @@ mx.random.seed(0)
 np.random.seed(0)
 data = np.load(sys.argv[1])
 context = mx.gpu(0) if mx.context.num_gpus() else mx.cpu()
+has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "-1") not in ("", "-1")
+if has_gpu and context == mx.cpu():
+    sys.exit(f"was given a GPU, and sees none: tarmac check mxnet --python {sys.executable}")
 
 network = nn.HybridSequential()
 network.add(

@@ -3,6 +3,7 @@
 Usage: python train.py data.npz
 """
 
+import os
 import sys
 import time
 
@@ -16,6 +17,9 @@ BATCH_SIZE = 100
 torch.manual_seed(0)
 data = np.load(sys.argv[1])
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "-1") not in ("", "-1")
+if has_gpu and device.type == "cpu":
+    sys.exit(f"was given a GPU, and sees none: tarmac check torch --python {sys.executable}")
 
 
 def split(part):

@@ -3,12 +3,16 @@
 Usage: python train.py data.npz
 """
 
+import os
 import sys
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "-1") not in ("", "-1")
+if has_gpu and not tf.config.list_physical_devices("GPU"):
+    sys.exit(f"was given a GPU, and sees none: tarmac check tensorflow --python {sys.executable}")
 keras.utils.set_random_seed(0)
 data = np.load(sys.argv[1])
 train, test = (data[part + "_images"][..., None] for part in ("train", "test"))

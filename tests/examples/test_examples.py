@@ -137,6 +137,28 @@ def test_a_training_below_what_the_data_support_fails(tmp_path, floor):
     assert ("expected at least 1.1" in done.stderr) == bool(floor)
 
 
+def test_a_training_that_was_given_a_gpu_and_sees_none_fails_before_it_trains(tmp_path):
+    np.savez(tmp_path / "data.npz", floor=0.0)
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "GPU-of-nobody"}
+    script = EXAMPLES / "pytorch-mnist" / "train.py"
+    done = run_python(script, "data.npz", cwd=tmp_path, env=env)
+    assert done.returncode == 1
+    assert done.stderr.startswith("was given a GPU, and sees none: tarmac check torch --python /")
+
+
+def test_the_gpus_that_an_example_is_given_are_its_trainings(tmp_path):
+    files = [str(EXAMPLES / name / "job.yaml") for name in JOBS]
+    options = ("--set", "resources.gpus=2", "--fake-gpus", "2", "--dry-run", "--json")
+    done = tarmac("run", *files, *options, cwd=tmp_path)
+    asked = [(row["task"], row["resources"]["gpus"]) for row in json.loads(done.stdout)]
+    assert asked == [("data", 0), ("train", 2)] * len(JOBS)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_example_fails_where_it_was_given_a_gpu_and_sees_none(name):
+    assert "was given a GPU, and sees none" in (EXAMPLES / name / "train.py").read_text()
+
+
 def test_data_that_are_not_known_are_refused(tmp_path):
     done = subprocess.run(
         [sys.executable, EXAMPLES / "data.py"],
