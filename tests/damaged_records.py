@@ -13,7 +13,7 @@ from typing import Any
 from tarmac.files import append_lines
 from tarmac.jobs import JOB, Job, create_run, plan_tasks
 from tarmac.jobs.record import read_record, write_record
-from tarmac.runs import TRAINING, Best, Predictions, Replica, Run, Session
+from tarmac.runs import TRAINING, Best, Layer, Predictions, Replica, Run, Session, write_layers
 from tarmac.studies import SEARCH
 
 KINDS = {"training": TRAINING, "job": JOB, "pipeline": JOB, "study": SEARCH}
@@ -25,6 +25,7 @@ FILES = (
     ("training", "metrics.jsonl"),
     ("training", "samples.jsonl"),
     ("training", "predictions.json"),
+    ("training", "layers.json"),
     ("job", "job-run.json"),
     ("job", "journal.jsonl"),
     ("job", "runner.json"),
@@ -112,6 +113,7 @@ def make_training(output: Path, name: str) -> Path:
         num_samples=4, num_test=4, confusion=((1, 1), (0, 2)), sample_shape=(2, 2), mistakes=()
     )
     (run.path / "predictions.json").write_text(answers.model_dump_json())
+    write_layers(run.path, [Layer(name="0", kind="Linear", shape=(10,), parameters=7850)])
     (run.path / "logs").mkdir()
     (run.path / "logs" / "rank-0").write_text("epoch 1\n")
     return run.path

@@ -26,7 +26,7 @@ from tarmac.jobs.status import read_status
 from tarmac.monitor.plain import from_json
 from tarmac.monitor.recording import ReplayFeed
 from tarmac.node.records import parse_attempt
-from tarmac.runs import Run, RunIndex, read_predictions
+from tarmac.runs import Run, RunIndex, read_layers, read_predictions
 from tarmac.runs.record import read_record
 from tarmac.runs.samples import read_samples
 from tarmac.studies.study.record import read_study_record
@@ -69,6 +69,7 @@ def _look(kind: str, run: Path) -> None:
             lambda: Run.open(run).history,
             lambda: read_samples(run / "samples.jsonl"),
             lambda: read_predictions(run),
+            lambda: read_layers(run),
         ]
     elif kind != "study":
         looks += [lambda: read_status(run), lambda: read_history(run / "journal.jsonl")]

@@ -8,7 +8,7 @@ from reading import check_page, texts
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.pages import page_of, report
-from tarmac.runs import Session
+from tarmac.runs import Layer, Session, write_layers
 
 
 def shown(run):
@@ -229,6 +229,35 @@ def test_ranks_are_listed(tmp_path):
     _, text = shown(run)
     assert "3 x NVIDIA H100" in text
     assert "node-2" in text
+
+
+def test_the_network_is_a_table_of_its_layers(tmp_path):
+    run = make_run(tmp_path)
+    own = Layer(name=f"blocks.0.{EVIL}", kind="Conv2d", shape=(16, 28, 28), parameters=160)
+    write_layers(run.path, [own, Layer(name="last", kind="Odd", shape=None, parameters=0)])
+    elements, text = shown(run)
+    assert "network" in sections(elements)
+    assert f"blocks.0.{EVIL}" in text
+    assert "16 x 28 x 28" in text
+    assert "160 parameters." in text
+
+
+def test_of_a_thousand_layers_the_first_ones_are_shown_when_they_are_wanted(tmp_path):
+    run = make_run(tmp_path)
+    layers = [Layer(name=f"at-{n}", kind="ReLU", shape=(1,), parameters=0) for n in range(1000)]
+    write_layers(run.path, layers)
+    elements, text = shown(run)
+    assert "network-layers" in [e.attributes["id"] for e in elements if e.name == "details"]
+    assert "at-199" in text
+    assert "at-200" not in text
+    assert "800 more are in layers.json." in text
+
+
+def test_a_network_that_cannot_be_read_says_so(tmp_path):
+    run = make_run(tmp_path)
+    (run.path / "layers.json").write_text("{")
+    _, text = shown(run)
+    assert "It cannot be read" in text
 
 
 def test_a_check_that_cannot_be_read_says_so(tmp_path):

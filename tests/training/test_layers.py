@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tarmac.training.layers import Layer, recording_layers
+from tarmac.runs import Layer
+from tarmac.training.layers import recording_layers
 
 
 class Odd(nn.Module):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from tarmac.errors import TarmacError
 from tarmac.files import moment_after
 from tarmac.masking import masked_text
 from tarmac.pages.curves import curves, gpu_lanes, marks_of, share_waited, speed, time_axis, waits
@@ -16,10 +17,11 @@ from tarmac.pages.log import tails_of_ranks
 from tarmac.pages.numbers import known, metric, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pictures import pictures
-from tarmac.pages.pieces import Tile, facts, message, paragraph, table, tiles
+from tarmac.pages.pieces import Tile, details, facts, message, paragraph, table, tiles
 from tarmac.pages.states import STATES
 from tarmac.pages.training_facts import asked, check_before, environment
-from tarmac.runs import Run, name_words, read_all_samples
+from tarmac.runs import LAYERS, Run, layer_rows, name_words, read_all_samples, read_layers
+from tarmac.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +39,7 @@ __all__ = ["training_page", "verdict"]
 _WAITS_MUCH, _WAITS_SOME = 0.20, 0.05
 
 _SHOWN_EVENTS = 40
+_SHOWN_LAYERS = 200
 
 
 def training_page(path: Path) -> Page:
@@ -61,6 +64,7 @@ def training_page(path: Path) -> Page:
         *_energy(record, epochs),
         *pictures(path),
         Section("events", "Events", _events(run, hosts)),
+        *_network(path),
         Section("asked", "What was asked", asked(record)),
         Section("environment", "Where it ran", environment(record)),
         *check_before(path),
@@ -221,6 +225,29 @@ def _energy(record: RunRecord, epochs: Epochs) -> Iterator[Section]:
 def _energy_words(joules: float) -> str:
     watt_hours = joules / 3600
     return worded(watt_hours, "Wh") if watt_hours < 1000 else worded(watt_hours / 1000, "kWh")
+
+
+def _network(path: Path) -> Iterator[Section]:
+    """Yield the layers of the model; nothing of a run of an older Tarmac, which kept none."""
+    if not (path / LAYERS).is_file():
+        return
+    try:
+        layers = read_layers(path)
+    except TarmacError as error:
+        yield Section("network", "Network", message("warn", f"It cannot be read: {error.message}"))
+        return
+    rows = layer_rows(layers)
+    shown = table(
+        ["layer", "kind", "returns", "parameters"],
+        rows[:_SHOWN_LAYERS],
+        label="Layers of the model",
+        numbers=(2, 3),
+    )
+    if len(rows) > _SHOWN_LAYERS:
+        more = paragraph(f"{len(rows) - _SHOWN_LAYERS:,} more are in {LAYERS}.")
+        shown = details("network-layers", f"{len(rows):,} layers", shown + more)
+    total = sum(layer.parameters for layer in layers)
+    yield Section("network", "Network", shown, f"{counted(total, 'parameter')}.")
 
 
 def _events(run: Run, hosts: Sequence[Samples]) -> Markup:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tarmac.runs.glance import Glance, Glancer
     from tarmac.runs.index import RunIndex
     from tarmac.runs.judging import Direction, JudgedBy, bare_name, name_words
+    from tarmac.runs.layers import LAYERS, Layer, layer_rows, read_layers, write_layers
     from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
     from tarmac.runs.record import (
         SCHEMA_VERSION,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from tarmac.runs.training_glance import glance_training
 
 __all__ = [
+    "LAYERS",
     "PREDICTIONS",
     "SCHEMA_VERSION",
     "TRAINING",
@@ -68,6 +70,7 @@ __all__ = [
     "Glancer",
     "GpuSamples",
     "JudgedBy",
+    "Layer",
     "Mistake",
     "Parallel",
     "Predictions",
@@ -88,18 +91,22 @@ __all__ = [
     "facts_of",
     "git_state",
     "glance_training",
+    "layer_rows",
     "list_runs",
     "name_words",
     "now",
     "read_all_samples",
+    "read_layers",
     "read_predictions",
     "read_samples",
     "resolve",
     "samples_path",
+    "write_layers",
 ]
 
 # Where a name is at home.
 _MODULES = {
+    "LAYERS": "layers",
     "PREDICTIONS": "predictions",
     "SCHEMA_VERSION": "record",
     "TRAINING": "training",
@@ -115,6 +122,7 @@ _MODULES = {
     "Glancer": "glance",
     "GpuSamples": "samples",
     "JudgedBy": "judging",
+    "Layer": "layers",
     "Mistake": "predictions",
     "Parallel": "record",
     "Predictions": "predictions",
@@ -135,14 +143,17 @@ _MODULES = {
     "facts_of": "training",
     "git_state": "git",
     "glance_training": "training_glance",
+    "layer_rows": "layers",
     "list_runs": "training",
     "name_words": "judging",
     "now": "record",
     "read_all_samples": "samples",
+    "read_layers": "layers",
     "read_predictions": "predictions",
     "read_samples": "samples",
     "resolve": "training",
     "samples_path": "samples",
+    "write_layers": "layers",
 }
 
 

@@ -21,7 +21,6 @@ from tarmac.training.engine.strategies import find_strategy, strategy_names
 from tarmac.training.engine.strategy import Strategy, StrategySpec
 from tarmac.training.engine.team import Team
 from tarmac.training.initial import fit_weights
-from tarmac.training.layers import Layer
 from tarmac.training.plan import Plan, Precision, Setting
 from tarmac.training.planning.devices import ONE_OF_SEVERAL
 from tarmac.training.planning.fused import why_not_plain_classes
@@ -59,7 +58,6 @@ __all__ = [
     "FlatOptimizer",
     "GraphRecorder",
     "Group",
-    "Layer",
     "Options",
     "Parameters",
     "Patience",

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from tarmac.runs import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import nn
 
-__all__ = ["Layer", "recording_layers"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Layer:
-    """A layer of a model: a module without others in it, or with parameters of its own.
-
-    Attributes:
-        name: Its path in the model: ``blocks.0.norm``.
-        kind: Its class: ``Linear``.
-        shape: Of what it returns, without the batch; None where it returns no tensor, another
-            module computes with its parameters, or it is compiled by ``torch.jit``.
-        parameters: How many are its own; those that an earlier layer has too count there.
-    """
-
-    name: str
-    kind: str
-    shape: tuple[int, ...] | None
-    parameters: int
+__all__ = ["recording_layers"]
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.data import Dataset, HoldOut
+    from tarmac.runs import Layer
     from tarmac.training.initial import Initial
-    from tarmac.training.layers import Layer
     from tarmac.workloads import ParameterGroup, Workload
 
 __all__ = ["ArrayFeed", "FeedName", "Plan", "Precision", "Setting"]

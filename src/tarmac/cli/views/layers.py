@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tarmac.training import Layer
+    from tarmac.runs import Layer
 
 __all__ = ["layer_lines", "print_layers"]
 
@@ -32,7 +31,7 @@ def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -
     options = Options(settings=settings, devices="cpu")
     layers = make_plan(find_workload(workload), workload, options).layers
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(layer) for layer in layers], indent=2))
+        click.echo(json.dumps([layer.model_dump() for layer in layers], indent=2))
         return
     for line in layer_lines(layers):
         click.echo(line)
@@ -40,15 +39,9 @@ def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -
 
 def layer_lines(layers: Sequence[Layer]) -> Iterator[str]:
     """Yield a line for each layer, and one with the sum of the parameters."""
-    rows = [
-        (
-            layer.name,
-            layer.kind,
-            "" if layer.shape is None else " x ".join(map(str, layer.shape)),
-            f"{layer.parameters:,}" if layer.parameters else "",
-        )
-        for layer in layers
-    ]
+    from tarmac.runs import layer_rows
+
+    rows = layer_rows(layers)
     head = ("layer", "kind", "returns", "parameters")
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for name, kind, shape, parameters in (head, *rows):

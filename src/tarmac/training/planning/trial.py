@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tarmac.data import Dataset
+    from tarmac.runs import Layer
     from tarmac.training.engine.strategy import StrategySpec
-    from tarmac.training.layers import Layer
     from tarmac.training.plan import Setting
     from tarmac.workloads import Workload
 

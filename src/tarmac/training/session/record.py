@@ -118,6 +118,7 @@ def create_run(
         expectation=expectation_of(workload, plan),
         judged_by=judged_by(plan.workload),
     )
+    runs.write_layers(run.path, plan.layers)
     if plan.initial is not None:
         weights = {name: portable(value) for name, value in plan.initial.weights.items()}
         write_tensors(run.path / INITIAL, weights)

@@ -1,0 +1,81 @@
+"""``layers.json``: the layers of a run's model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
+
+from tarmac.files import read_versioned, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+__all__ = ["LAYERS", "Layer", "layer_rows", "read_layers", "write_layers"]
+
+LAYERS = "layers.json"
+
+_SCHEMA_VERSION = 1
+
+
+class Layer(BaseModel):
+    """A layer of a model: a module without others in it, or with parameters of its own.
+
+    Attributes:
+        name: Its path in the model: ``blocks.0.norm``.
+        kind: Its class: ``Linear``.
+        shape: Of what it returns, without the batch; None where it returns no tensor, another
+            module computes with its parameters, or it is compiled by ``torch.jit``.
+        parameters: How many are its own; those that an earlier layer has too count there.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: str
+    shape: tuple[NonNegativeInt, ...] | None
+    parameters: NonNegativeInt
+
+
+class _Layers(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = _SCHEMA_VERSION
+    layers: tuple[Layer, ...]
+
+
+def layer_rows(layers: Iterable[Layer]) -> list[tuple[str, str, str, str]]:
+    """Return for each layer its name, its kind, what it returns, and its parameters, as texts."""
+    return [
+        (
+            layer.name,
+            layer.kind,
+            "" if layer.shape is None else " x ".join(map(str, layer.shape)),
+            f"{layer.parameters:,}" if layer.parameters else "",
+        )
+        for layer in layers
+    ]
+
+
+def write_layers(run: Path, layers: Sequence[Layer]) -> None:
+    """Write the layers of a model into the directory of its run.
+
+    Raises:
+        StorageError: They cannot be written.
+    """
+    text = _Layers(layers=tuple(layers)).model_dump_json()
+    write_text(run / LAYERS, text + "\n")
+
+
+def read_layers(run: Path) -> tuple[Layer, ...]:
+    """Read the layers of a run's model.
+
+    Args:
+        run: Its directory.
+
+    Raises:
+        RequestError: There are none, as of a run of an older Tarmac, or they are a newer one's.
+        TarmacError: They are damaged.
+    """
+    return read_versioned(run / LAYERS, _Layers, _SCHEMA_VERSION, "run with layers").layers
