@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tarmac.checks.frameworks import FRAMEWORKS, Framework, framework_names
     from tarmac.checks.kernel_watch import KernelNews, KernelWatch
     from tarmac.checks.last import last_check_file, note_check
+    from tarmac.checks.racing import Race, Racer, race
     from tarmac.checks.ranked import Pair, Rank, Ranks
     from tarmac.checks.ranks.verb import RanksChecked, check_ranks
     from tarmac.checks.reading.model import LogFinding, LogReport
@@ -46,6 +47,8 @@ __all__ = [
     "LogReport",
     "Pair",
     "ProbedDevice",
+    "Race",
+    "Racer",
     "Rank",
     "Ranks",
     "RanksChecked",
@@ -67,6 +70,7 @@ __all__ = [
     "last_check_file",
     "note_check",
     "quick_check",
+    "race",
     "read_catalogue",
     "read_log",
     "read_report",
@@ -95,6 +99,8 @@ _MODULES = {
     "LogReport": "reading.model",
     "Pair": "ranked",
     "ProbedDevice": "report.devices",
+    "Race": "racing",
+    "Racer": "racing",
     "Rank": "ranked",
     "Ranks": "ranked",
     "RanksChecked": "ranks.verb",
@@ -114,6 +120,7 @@ _MODULES = {
     "find_failure": "rules.catalogue",
     "framework_names": "frameworks",
     "quick_check": "cached",
+    "race": "racing",
     "read_catalogue": "rules.catalogue",
     "read_log": "reading.read",
     "read_report": "report.stored",

@@ -23,6 +23,7 @@ __all__ = [
     "FRAMEWORKS",
     "PROBES",
     "PROVISIONED",
+    "RACE",
     "SOAK",
     "Framework",
     "find_framework",
@@ -107,6 +108,9 @@ _ALL = (
 
 # Several processes by PyTorch. It follows from what PyTorch sees, so users do not name it.
 ALL_REDUCE = Framework("all-reduce", "All-reduce, by PyTorch", probe=PROBES / "all_reduce_probe.py")
+
+# One training on each device, where that is asked for.
+RACE = Framework("race", "One training on each device, by PyTorch", probe=PROBES / "race_probe.py")
 
 # Every device at work for minutes, where that is asked for.
 SOAK = Framework("soak", "All devices at once, by PyTorch", probe=PROBES / "soak_probe.py")

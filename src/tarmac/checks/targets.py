@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,18 @@ from tarmac.environments import build_venv, find_engine
 from tarmac.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tarmac.checks.frameworks import Framework
 
-__all__ = ["THIS_PYTHON", "Target", "container_target", "provisioned_target", "python_target"]
+__all__ = [
+    "THIS_PYTHON",
+    "Target",
+    "container_target",
+    "provisioned_target",
+    "python_target",
+    "refuse_unknown_devices",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,3 +97,14 @@ def provisioned_target(framework: Framework) -> Target:
         raise unknown_name("environment", framework.name, dict.fromkeys(PROVISIONED, ""))
     path = build_venv(framework.pins, _PINS)
     return Target(f"tarmac's {framework.name} environment", (str(path / "bin/python"),))
+
+
+def refuse_unknown_devices(devices: Iterable[str]) -> None:
+    """Refuse names of devices that no probe knows.
+
+    Raises:
+        RequestError: One is none of ``cpu``, ``cuda`` and ``cuda:INDEX``.
+    """
+    for device in devices:
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+            raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")

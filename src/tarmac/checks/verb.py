@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from tarmac.checks.targets import (
     container_target,
     provisioned_target,
     python_target,
+    refuse_unknown_devices,
 )
 from tarmac.errors import RequestError
 from tarmac.machine import NvmlProblem, open_nvml
@@ -154,9 +154,7 @@ def check(
         ]
     if ranks is not None and ranks < 2:
         raise RequestError(f"ranks is {ranks}, expected at least 2")
-    for device in devices:
-        if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-            raise RequestError(f"device is {device!r}, expected cpu, cuda or cuda:INDEX")
+    refuse_unknown_devices(devices)
     stop = stop or threading.Event()
     evidence = _collect(
         [*_expanded(tasks, depth)],

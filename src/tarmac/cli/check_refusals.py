@@ -6,11 +6,17 @@ import click
 
 from tarmac.errors import RequestError
 
-__all__ = ["refuse_beside_all_ranks", "refuse_beside_nodes", "refuse_checking"]
+__all__ = [
+    "refuse_beside_all_ranks",
+    "refuse_beside_nodes",
+    "refuse_beside_race",
+    "refuse_checking",
+]
 
-# What may be said with --on, --read and --ranks all; everything else says how else to check.
+# What may be said with --on, --read, --race and --ranks all; all else says how else to check.
 _NODES_OPTIONS = frozenset({"on", "profile", "timeout_s", "as_json", "images"})
 _READ_OPTIONS = frozenset({"log", "as_json", "names"})
+_RACE_OPTIONS = frozenset({"is_race", "pythons", "images", "devices", "timeout_s", "as_json"})
 _RANKS_OPTIONS = frozenset(
     {"ranks", "pythons", "devices", "require", "timeout_s", "form", "as_json", "brief", "page"}
     | {"names", "verbose"}
@@ -38,6 +44,20 @@ def refuse_checking(ctx: click.Context) -> None:
         raise RequestError(
             f"--read checks nothing, and {named} was given",
             hint="Leave it out: tarmac check --read FILE",
+        )
+
+
+def refuse_beside_race(ctx: click.Context) -> None:
+    """Refuse what is no matter of a race, beside ``--race``.
+
+    Raises:
+        RequestError: It was given.
+    """
+    named = _given_beside(ctx, _RACE_OPTIONS)
+    if named is not None or len(ctx.params["pythons"]) + len(ctx.params["images"]) > 1:
+        raise RequestError(
+            f"--race does not go with {named or 'several --python or --image'}",
+            hint="It goes with --python or --image, --device, --timeout and --json.",
         )
 
 

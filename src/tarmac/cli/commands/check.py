@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from tarmac.cli.check_refusals import refuse_beside_all_ranks, refuse_beside_nodes, refuse_checking
+from tarmac.cli.check_refusals import (
+    refuse_beside_all_ranks,
+    refuse_beside_nodes,
+    refuse_beside_race,
+    refuse_checking,
+)
 from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.commands.check_compare import compare
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
@@ -18,6 +23,7 @@ from tarmac.cli.places import profile_option
 from tarmac.cli.views.check import print_failure
 from tarmac.cli.views.check_forms import choose_format, errors_as, print_as, write_files
 from tarmac.cli.views.log import print_log_report
+from tarmac.cli.views.race import print_race
 from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
@@ -37,6 +43,7 @@ __all__ = ["command", "group"]
         "tarmac check --python ~/venvs/jax/bin/python",
         "tarmac check --provision tensorflow",
         "tarmac check --quick --require 'gpus>=8' --require 'gpu_memory>=80' --json",
+        "tarmac check --race",
         "tarmac check --soak 10m",
         "srun tarmac check --ranks all",
         "tarmac check --explain no-driver",
@@ -134,6 +141,16 @@ __all__ = ["command", "group"]
         shell_complete=complete_files,
         help="Say which known failures a log of any program shows, - for the standard input, and "
         "check nothing. Exits with 1 when there is one; a note alone is none.",
+    ),
+)
+@cloup.option_group(
+    "How much faster is the GPU?",
+    option(
+        "--race",
+        "is_race",
+        is_flag=True,
+        help="Train one network on the CPU and on each GPU, by PyTorch, for some seconds each, and "
+        "print how many images a second each takes; check nothing else.",
     ),
 )
 @cloup.option_group(
@@ -265,6 +282,7 @@ def command(
     timeout_s: float,
     xid_hours: float,
     soak: str | None,
+    is_race: bool,
     on: str | None,
     profile: str | None,
 ) -> None:
@@ -274,7 +292,7 @@ def command(
     when not, with 2 when the request was wrong, with 3 when it could not be told: a driver, a GPU
     or a program did not answer.
     """
-    from tarmac.checks import check, check_ranks, find_failure, note_check, read_log
+    from tarmac.checks import check, check_ranks, find_failure, note_check, race, read_log
     from tarmac.cli.views.ranks import ranks_of
     from tarmac.cli.views.soak import has_mismatch, seconds_of, soaking
 
@@ -293,6 +311,16 @@ def command(
         if not read.is_whole:
             raise Interrupted("interrupted")
         ctx.exit(0 if read.ok else 1)
+    if is_race:
+        refuse_beside_race(ctx)
+        raced = race(
+            python=next(iter(pythons), None),
+            image=next(iter(images), None),
+            devices=devices,
+            timeout_s=timeout_s,
+        )
+        print_race(raced, as_json=as_json)
+        ctx.exit(0 if all(racer.is_right for racer in raced.racers) else 1)
     if on is not None or profile is not None:
         refuse_beside_nodes(ctx)
         ctx.exit(check_nodes(on, profile, timeout_s, images=images, as_json=as_json))

@@ -1,0 +1,168 @@
+"""How many times faster a GPU is: one training on the CPU and on each GPU, by PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tarmac.checks.frameworks import RACE
+from tarmac.checks.run_probe import run_probe
+from tarmac.checks.targets import (
+    THIS_PYTHON,
+    container_target,
+    python_target,
+    refuse_unknown_devices,
+)
+from tarmac.distribution import install_hint
+from tarmac.errors import RequestError, TarmacError
+from tarmac.machine import name_cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tarmac.checks.evidence import Probe
+
+__all__ = ["Race", "Racer", "race"]
+
+# Long enough for clocks to rise, and for the processor of a small machine to make some steps.
+_SECONDS = 3.0
+
+# The first step's losses may differ so much, relatively: a GPU convolves in TF32, of ten bits.
+_TOLERANCE = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Racer:
+    """A device in a race.
+
+    Attributes:
+        device: ``cpu``, ``cuda:0``.
+        chip: What its maker calls it.
+        images_per_s: That it trained on.
+        times: As many times as the CPU.
+        is_right: Whether its first loss was the CPU's, up to rounding.
+    """
+
+    device: str
+    chip: str
+    images_per_s: float
+    times: float
+    is_right: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Race:
+    """One training on several devices.
+
+    Attributes:
+        version: PyTorch's.
+        where: The interpreter or image whose PyTorch that is.
+        seconds: Each device trained so long, after some first steps.
+        threads: That the CPU computed with.
+        racers: The CPU, then the GPUs.
+    """
+
+    version: str
+    where: str
+    seconds: float
+    threads: int
+    racers: tuple[Racer, ...]
+
+
+def race(
+    *,
+    python: str | Path | None = None,
+    image: str | None = None,
+    devices: Sequence[str] = (),
+    seconds: float = _SECONDS,
+    timeout_s: float = 120.0,
+) -> Race:
+    """Train one small network on the CPU and on each GPU, one after another, and compare.
+
+    It is the network of Keras's example for MNIST (keras-team/keras, mnist_cnn.py), on random
+    images in batches of 256, by SGD in fp32 as PyTorch computes that by itself.
+
+    Args:
+        python: The interpreter whose PyTorch computes; by default this one.
+        image: A container image whose PyTorch computes instead.
+        devices: GPUs to take part, ``cuda:0``; all by default. The CPU always does.
+        seconds: How long each trains.
+        timeout_s: When it is given up, in seconds.
+
+    Raises:
+        RequestError: There is no such interpreter, image or GPU, or no PyTorch in it.
+        TarmacError: A device failed.
+    """
+    if not timeout_s > 0:
+        raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
+    refuse_unknown_devices(devices)
+    if image is not None:
+        target = container_target(image)
+    else:
+        target = THIS_PYTHON if python is None else python_target(python)
+    probe = run_probe(
+        RACE,
+        target,
+        depth="normal",
+        devices=devices,
+        timeout_s=timeout_s,
+        environment={"TARMAC_PROBE_RACE_S": f"{seconds:g}"},
+    )
+    if probe.outcome == "not installed":
+        brings = install_hint("train") if target == THIS_PYTHON else "Install it there"
+        raise RequestError(
+            f"PyTorch is not installed in {target.name}, and a race is a training by it",
+            hint=f"{brings}, or name one that has it: --python PATH",
+        )
+    if probe.outcome == "hung":
+        raise TarmacError(
+            f"the race took more than {timeout_s:g} s in {target.name}, {_where(probe)}",
+            hint="Give it longer: --timeout SECONDS",
+        )
+    if probe.outcome != "done":
+        raise TarmacError(
+            f"the race failed in {target.name}: {_reason(probe)}",
+            hint="What is wrong? tarmac check torch, with the same --python or --image",
+        )
+    seen = [device["name"] for device in probe.result["devices"]]
+    for device in devices:
+        if device not in seen and (device != "cuda" or len(seen) == 1):
+            raise RequestError(
+                f"{device} took no part: PyTorch does not see it in {target.name}",
+                hint="Why not? tarmac check torch, with the same --python or --image",
+            )
+    return Race(
+        version=str(probe.result["version"]),
+        where=target.name,
+        seconds=seconds,
+        threads=int(probe.result["threads"]),
+        racers=tuple(_racers(probe)),
+    )
+
+
+def _racers(probe: Probe) -> list[Racer]:
+    found = probe.result["devices"]
+    first = found[0]
+    return [
+        Racer(
+            device=one["name"],
+            chip=one.get("chip") or name_cpu(),
+            images_per_s=one["images_per_s"],
+            times=one["images_per_s"] / first["images_per_s"],
+            is_right=abs(one["first_loss"] - first["first_loss"])
+            <= _TOLERANCE * abs(first["first_loss"]),
+        )
+        for one in found
+    ]
+
+
+def _reason(probe: Probe) -> str:
+    error = probe.result.get("error")
+    if error:
+        return f"{error['type']}: {error['message']}, {_where(probe)}"
+    return probe.detail or probe.outcome
+
+
+def _where(probe: Probe) -> str:
+    return f"during {probe.result.get('stage', 'start')}"
