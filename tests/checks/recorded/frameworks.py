@@ -465,6 +465,51 @@ RECORDED: dict[str, list[Evidence]] = {
             probes=ended("crashed", "SIGILL, during import").probes,
         ),
     ],
+    "tf-cpu-instructions": [
+        text(
+            "2022-06-14 21:22:40.528624: I tensorflow/core/platform/cpu_feature_guard.cc:193] This "
+            "TensorFlow binary is optimized with oneAPI Deep Neural Network Library (oneDNN) to "
+            "use the following CPU instructions in performance-critical operations:  AVX2 FMA"
+        ),
+        text(
+            "I0000 00:00:1795319099.404376   13959 cpu_feature_guard.cc:227] This TensorFlow "
+            "binary is optimized to use available CPU instructions in performance-critical "
+            "operations."
+        ),
+        text(
+            "2019-01-09 21:39:35.073563: I tensorflow/core/platform/cpu_feature_guard.cc:141] Your "
+            "CPU supports instructions that this TensorFlow binary was not compiled to use: AVX2 "
+            "AVX512F FMA"
+        ),
+        text(
+            "The TensorFlow library wasn't compiled to use SSE4.1 instructions, but these are "
+            "available on your machine and could speed up CPU computations."
+        ),
+        text(
+            "I0000 00:00:1795319099.298474   13959 port.cc:153] oneDNN custom operations are on. "
+            "You may see slightly different numerical results due to floating-point round-off "
+            "errors from different computation orders."
+        ),
+    ],
+    "tf-numa-node": [
+        text(
+            "2021-09-26 15:29:11.893611: I tensorflow/stream_executor/cuda/cuda_gpu_executor.cc:937"
+            "] successful NUMA node read from SysFS had negative value (-1), but there must be at "
+            "least one NUMA node, so returning NUMA node zero"
+        ),
+    ],
+    "tf-registered-twice": [
+        text(
+            f"2023-10-09 13:36:23.355516: E tensorflow/compiler/xla/stream_executor/cuda/{file}] "
+            f"Unable to register {name} factory: Attempting to register factory for plugin {name} "
+            "when one has already been registered"
+        )
+        for file, name in (
+            ("cuda_dnn.cc:9342", "cuDNN"),
+            ("cuda_fft.cc:609", "cuFFT"),
+            ("cuda_blas.cc:1518", "cuBLAS"),
+        )
+    ],
     "slow-variables": [
         Evidence(inventory=with_gpu(environment=variables))
         for variables in (

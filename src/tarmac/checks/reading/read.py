@@ -98,6 +98,8 @@ def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
         code: sight
         for code, sight in scanner.seen.items()
         if scanner.ended.get(code, 0) <= sight.last
+        # What ended a program was not harmless, whatever its words.
+        and not (catalogue[code].harmless and sight.manner is Manner.RAISED)
     }
     hidden = _hidden(seen)
     without_names = text_cleaner(os.environ)

@@ -73,6 +73,8 @@ class Failure(BaseModel):
         ended: Whether its texts tell that a program was ended, whatever its level on a machine.
         needs_gpu: Whether its texts say nothing where no GPU is: a framework that computes on the
             CPU there prints them too.
+        harmless: Whether its texts say nothing that is wrong, and are asked about all the same: it
+            is told of a log that is read, and by no check.
         formerly: Codes that it had.
     """
 
@@ -95,6 +97,7 @@ class Failure(BaseModel):
     beside: str = ""
     ended: bool = False
     needs_gpu: bool = False
+    harmless: bool = False
     formerly: tuple[str, ...] = ()
 
     @property
