@@ -20,7 +20,7 @@ from tarmac.cli import main
 from tarmac.cli.run_kinds import index_of
 from tarmac.files import TRUSTED_USERS, StorageError, foreign_owner, trust_in_this_user
 from tarmac.jobs import list_statuses, parse_job, plan_tasks, training_job
-from tarmac.studies import open_study
+from tarmac.studies import Winner, open_study
 from tarmac.training import workload_of
 from tarmac.workloads import find_workload
 
@@ -335,7 +335,7 @@ def test_the_line_that_trains_a_winner_comes_with_whose_python_it_runs(
 ) -> None:
     study = open_study(evil.reference, output=evil.runs, space={"hidden": [16, 17]}, method="brute")
     values = dict.fromkeys(study.request.objective, 0.5)
-    winner = {"number": 0, "settings": {"hidden": 16}, "values": values, "epochs": 1}
+    winner = Winner(number=0, settings={"hidden": 16}, values=values, epochs=1)
     study.update(best=winner, status="completed")
     page = evil.runs / "page.html"
     verbs = ["search", "best"], ["search", "show"], ["report", "--html", str(page)]
