@@ -11,8 +11,14 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-BATCH_SIZE, LEARNING_RATE, MOMENTUM = 100, 0.05, 0.9
+# Each GPU takes its part of a batch; REPLICAS=2 tries that on a CPU.
+jax.config.update("jax_num_cpu_devices", int(os.environ.get("REPLICAS", "1")))
+MESH = Mesh(jax.devices(), ("batch",))
+EVERYWHERE, BY_SAMPLE = (NamedSharding(MESH, PartitionSpec(*axes)) for axes in ((), ("batch",)))
+BATCH_SIZE = 100 // jax.device_count() * jax.device_count()
+LEARNING_RATE, MOMENTUM = 0.05, 0.9
 
 
 def make_parameters(key, sizes):
@@ -45,6 +51,7 @@ def train_epoch(parameters, velocities, images, labels, key):
 
     def step(state, batch):
         parameters, velocities = state
+        batch = jax.lax.with_sharding_constraint(batch, BY_SAMPLE)
         value, gradients = jax.value_and_grad(loss)(parameters, images[batch], labels[batch])
         velocities = jax.tree.map(lambda v, g: MOMENTUM * v + g, velocities, gradients)
         parameters = jax.tree.map(lambda p, v: p - LEARNING_RATE * v, parameters, velocities)
@@ -65,11 +72,11 @@ if has_gpu and jax.default_backend() == "cpu":
     sys.exit(f"was given a GPU, and sees none: tarmac check jax --python {sys.executable}")
 data = np.load(sys.argv[1])
 images, labels, test_images, test_labels = (
-    jax.device_put(data[name])
+    jax.device_put(data[name], EVERYWHERE)
     for name in ("train_images", "train_labels", "test_images", "test_labels")
 )
 key = jax.random.key(0)
-parameters = make_parameters(key, (images[0].size, 512, 512, 10))
+parameters = jax.device_put(make_parameters(key, (images[0].size, 512, 512, 10)), EVERYWHERE)
 velocities = jax.tree.map(jnp.zeros_like, parameters)
 for epoch in range(int(data["epochs"])):
     started = time.perf_counter()
@@ -77,8 +84,9 @@ for epoch in range(int(data["epochs"])):
     parameters, velocities, mean = train_epoch(parameters, velocities, images, labels, own_key)
     print(f"epoch {epoch + 1}  loss {mean:.4f}  {time.perf_counter() - started:.1f} s")
 
-(device,) = parameters[0][0].devices()
-print(f"JAX {jax.__version__} on {device.platform}:{device.id} ({device.device_kind})")
+devices = sorted(parameters[0][0].devices(), key=lambda device: device.id)
+names = ", ".join(f"{device.platform}:{device.id}" for device in devices)
+print(f"JAX {jax.__version__} on {names} ({devices[0].device_kind})")
 accuracy = float(accuracy_on(parameters, test_images, test_labels))
 if accuracy < data["floor"]:
     sys.exit(f"test accuracy {accuracy:.4f}, expected at least {data['floor']}")

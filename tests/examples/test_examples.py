@@ -38,11 +38,11 @@ def examples(tmp_path):
     return Path(shutil.copytree(EXAMPLES, tmp_path / "examples"))
 
 
-def printed(examples, name, dataset):
+def printed(examples, name, dataset, *options):
     """Run an example, and return what its training printed."""
     done = tarmac(
         *("run", f"{name}/job.yaml", "--set", f"env.DATASET={dataset}", "--json"),
-        *("--output", str(examples / "runs")),
+        *("--output", str(examples / "runs"), *options),
         cwd=examples,
     )
     assert done.stdout, done.stderr
@@ -122,6 +122,14 @@ def test_the_pytorch_example_runs(examples):
     assert accuracy_in(text) >= 0.94
 
 
+def test_the_pytorch_example_trains_by_two_processes_as_by_one(examples):
+    text = printed(examples, "pytorch-mnist", "digits", "--set", "env.REPLICAS=2")
+    sums = re.findall(r"weights add up to (\S+)", text)
+    assert len(sums) == 2
+    assert len({*sums}) == 1
+    assert accuracy_in(text) >= 0.94
+
+
 @pytest.mark.parametrize("floor", [0.0, 1.1])
 def test_a_training_below_what_the_data_support_fails(tmp_path, floor):
     images, labels = np.zeros((200, 8, 8), np.uint8), np.arange(200) % 10
@@ -183,6 +191,19 @@ def test_an_example_reaches_the_accuracy_that_its_data_support(examples, framewo
         sums = dict(re.findall(r"rank (\d) of 2: .* weights add up to (\S+)", text))
         assert sums.keys() == {"0", "1"}
         assert sums["0"] == sums["1"]
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("framework", ["tensorflow", "jax", "mxnet"])
+def test_an_example_trains_by_two_replicas_as_by_one(examples, framework):
+    texts = [
+        printed(examples, f"{framework}-mnist", "digits", "--set", f"env.REPLICAS={number}")
+        for number in (1, 2)
+    ]
+    assert [len(re.findall(r"(?i)cpu\W?\d", text)) for text in texts] == [1, 2]
+    one, two = map(accuracy_in, texts)
+    assert abs(one - two) < 0.01
 
 
 @pytest.mark.nightly

@@ -46,6 +46,7 @@ ONLY_PARSED = {
     r"--provision": "builds environments of frameworks; tests/checks does, in their group",
     r"^tarmac check --ranks (2|8 torch)$": "starts processes; its page does, by --ranks 2 torch",
     r"^tarmac run examples/hkube/sweep": "trains on MNIST in processes; tests/examples does",
+    r"env\.REPLICAS=2$": "builds an environment of TensorFlow; tests/examples does, in their group",
     r"^tarmac export latest --to onnx$": "takes seconds; its page exports to another file",
     r"^tarmac train my-digits$": "a package of the reader's; tests/workloads has one",
     r"^tarmac run examples/(chainer|jax)-mnist": "builds an environment; tests/examples does",
