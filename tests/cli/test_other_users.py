@@ -165,6 +165,47 @@ def test_python_that_another_user_may_have_chosen_is_refused(
     assert evil.reference in said.partition("If you trust it, name it: ")[2]
 
 
+LINKED = ("samples.jsonl", "checkpoints", "logs/rank-0")
+
+
+@pytest.mark.parametrize("linked", LINKED)
+def test_nothing_is_written_into_a_run_of_another_user_that_links_elsewhere(
+    evil: Evil, nobody: int, capsys: Said, linked: str
+) -> None:
+    run = evil.run().path
+    record = json.loads((run / "run.json").read_text())
+    record["configuration"]["workload"] = "digits-mlp"
+    (run / "run.json").write_text(json.dumps(record))
+    (run / "logs").mkdir()
+    (run / "checkpoints").rmdir()
+    precious = evil.file.parent
+    (run / linked).symlink_to(precious)
+    give(run, nobody)
+    shown, before = Path("runs", run.name), [*precious.rglob("*")]
+    assert exit_code(["train", "--resume", run]) == 2
+    said = capsys.readouterr().err
+    assert f"{shown / 'run.json'} belongs to nobody" in said
+    assert f"cp -rL {shown} MINE" in said
+    named = said.partition("name what it trains: ")[2].partition("\n")[0].split()[1:]
+    assert exit_code(named) == 2
+    assert f"{shown / linked} is a link" in capsys.readouterr().err
+    assert [*precious.rglob("*")] == before
+
+
+def test_nothing_is_written_into_a_search_of_another_user_that_links_elsewhere(
+    evil: Evil, nobody: int, capsys: Said
+) -> None:
+    space = {"hidden": [16, 17]}
+    study = open_study("digits-mlp", output=evil.runs, space=space, method="brute").path
+    (study / "best").symlink_to(evil.file.parent)
+    give(study, nobody)
+    for words in (["search", "--resume", study], ["search", "worker", study]):
+        assert exit_code(words) == 2
+        assert f"{study / 'study.json'} belongs to nobody" in capsys.readouterr().err
+    assert exit_code(["search", "digits-mlp", "--resume", study]) == 2
+    assert f"{study / 'best'} is a link" in capsys.readouterr().err
+
+
 def test_a_file_that_the_user_names_is_run_whoever_owns_it(evil: Evil, nobody: int) -> None:
     run = evil.run()
     give(run.path, nobody)

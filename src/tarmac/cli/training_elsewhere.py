@@ -129,11 +129,12 @@ def train_there(
 
 def _recorded(run: Run) -> str:
     """Return the workload that a run names, for a command line: as if the user had named it."""
-    from tarmac.files import refuse_foreign_python
+    from tarmac.files import refuse_foreign_python, refuse_going_on
 
     reference = str(run.record.configuration["workload"])
-    line = ["tarmac", "train", reference, "--resume", str(run.path)]
-    refuse_foreign_python(reference, run.path / "run.json", again=quoted(*line))
+    again = quoted("tarmac", "train", reference, "--resume", run.path)
+    refuse_foreign_python(reference, run.path / "run.json", again=again)
+    refuse_going_on(run.path / "run.json", is_named=False, again=again)
     return reference
 
 

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         refuse_foreign,
         refuse_foreign_build,
         refuse_foreign_python,
+        refuse_going_on,
         trust_in_this_user,
     )
     from tarmac.files.parsing import Shape, parse_json
@@ -159,6 +160,7 @@ __all__ = [
     "refuse_foreign",
     "refuse_foreign_build",
     "refuse_foreign_python",
+    "refuse_going_on",
     "remove_abandoned",
     "remove_tree",
     "remove_unowned",
@@ -263,6 +265,7 @@ _MODULES = {
     "refuse_foreign": "ownership",
     "refuse_foreign_build": "ownership",
     "refuse_foreign_python": "ownership",
+    "refuse_going_on": "ownership",
     "trust_in_this_user": "ownership",
 }
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,7 @@ __all__ = [
     "refuse_foreign",
     "refuse_foreign_build",
     "refuse_foreign_python",
+    "refuse_going_on",
     "trust_in_this_user",
 ]
 
@@ -84,6 +85,39 @@ def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
     if (file := _python_of(reference)) is not None:
         words = f"the Python of {reference}"
         refuse_foreign(record, file, what=words, again=f"name it: {again}")
+
+
+def refuse_going_on(record: Path, *, is_named: bool, again: str) -> None:
+    """Refuse to write into the run or study of another user, whose files may lead elsewhere.
+
+    Args:
+        record: Its file.
+        is_named: Whether the user named what it trains, and so knows whose it is; it must have no
+            link then.
+        again: A command line that names it.
+
+    Raises:
+        RequestError: It is another user's.
+    """
+    owner = foreign_owner(record, record.parent)
+    if owner is None:
+        return
+    if not is_named:
+        raise RequestError(
+            f"{record} belongs to {owner}, and what is written beside it may land elsewhere as you",
+            hint=f"Go on with a copy: {quoted('cp', '-rL', record.parent, 'MINE')}\n"
+            f"If you trust it, name what it trains: {again}\n"
+            f"To trust all that {owner} owns: export {TRUSTED_USERS}={owner}",
+        )
+    for folder, folders, files in os.walk(record.parent):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            if path.is_symlink():
+                raise RequestError(
+                    f"{path} is a link, in a directory that belongs to {owner}: what is written "
+                    "may land elsewhere as you",
+                    hint=f"Go on with a copy: {quoted('cp', '-rL', record.parent, 'MINE')}",
+                )
 
 
 def refuse_foreign_build(path: Path, *, what: str) -> None:

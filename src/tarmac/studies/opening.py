@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac import runs
 from tarmac.data import default_validation_size, hold_out
 from tarmac.errors import RequestError, quoted
-from tarmac.files import is_network, refuse_foreign_python
+from tarmac.files import is_network, refuse_foreign_python, refuse_going_on
 from tarmac.machine import find_devices
 from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.corners import check_corners
@@ -263,13 +263,14 @@ def check_changes(
     study = StudyWriter.open(find_study(reference, output, url).path, url)
     before = study.request
     changes = {name: value for name, value in fields.items() if name != "storage"}
+    source = study.path / "study.json"
+    again = quoted("tarmac", "search", before.workload, "--resume", study.path)
+    if what is None:
+        refuse_foreign_python(before.workload, source, again=again)
+    refuse_going_on(source, is_named=what is not None, again=again)
     if what is not None and is_file(what):
         asked = request_of(what, changes)
     else:
-        if what is None:
-            line = ["tarmac", "search", before.workload, "--resume", str(study.path)]
-            source = study.path / "study.json"
-            refuse_foreign_python(before.workload, source, again=quoted(*line))
         unchanged = {name: getattr(before, name) for name in type(before).model_fields}
         texts = {**unchanged["space"], **changes.get("space", {})}
         named = {} if what is None else {"workload": str(what)}

@@ -16,6 +16,7 @@ from tarmac.files import (
     is_object,
     read_object,
     refuse_foreign_python,
+    refuse_going_on,
     storage_errors,
     taking_turns,
 )
@@ -186,6 +187,12 @@ def resume(
     def prepare() -> tuple[Workload, Plan]:
         run = find()
         found = workload_of(run, workload)
+        recorded_as = str(run.record.configuration["workload"])
+        refuse_going_on(
+            run.path / "run.json",
+            is_named=workload is not None,
+            again=quoted("tarmac", "train", recorded_as, "--resume", run.path),
+        )
         if run.record.status == "completed":
             raise RequestError(
                 f"run {run.name} is completed, there is nothing to resume",
