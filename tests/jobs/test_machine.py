@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from forked import run_python
 from tarmac import RequestError
 from tarmac.jobs import parse_job, plan_tasks
 from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
@@ -236,6 +237,21 @@ def test_why_a_machine_has_too_few_gpus_for_a_task_is_said(on_machine):
     for reason, text in zip(hidden, _HIDDEN.values(), strict=True):
         assert text in reason
         assert "name some of: 0 (GPU-7d3c132a-675f-077e-3bf7-99d79213d062)" in reason
+
+
+_HEALTHY = Path(__file__).parents[1] / "checks" / "machines" / "healthy.txt"
+_WITHOUT_PATIENCE = "from tarmac.machine import visible\nvisible._PATIENCE_S = 0.2\n"
+
+
+@pytest.mark.parametrize("lines", ["0.hang 1", "init_hang 1"])
+def test_a_driver_that_hangs_hangs_no_run(on_machine, tmp_path, lines):
+    machine = tmp_path / "machine.txt"
+    machine.write_text(f"like healthy\n{lines}\n")
+    (tmp_path / "healthy.txt").write_text(_HEALTHY.read_text())
+    env = on_machine("healthy", NVML_STAND_IN=str(machine))
+    done = run_python("-c", _WITHOUT_PATIENCE + _REFUSE, env=env, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "NVIDIA's driver does not say which GPUs there are: no answer for 0 s" in done.stdout
 
 
 def test_unknown_gpus_stop_tasks_that_need_them_and_no_others(tmp_path):

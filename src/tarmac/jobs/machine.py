@@ -13,10 +13,9 @@ from tarmac.errors import RequestError
 from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
 from tarmac.machine import (
     GpuInfo,
-    NvmlProblem,
     fitting_names,
     list_gpus,
-    open_nvml,
+    read_gpus_in_time,
     read_limits,
     why_withheld,
 )
@@ -73,9 +72,7 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
 
 
 def _why_withheld() -> Obstacle | None:
-    with open_nvml() as nvml:
-        gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
-    return why_withheld(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return why_withheld(read_gpus_in_time(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 @dataclasses.dataclass(frozen=True)

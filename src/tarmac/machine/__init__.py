@@ -77,7 +77,13 @@ if TYPE_CHECKING:
         group_alike,
         survey_exit_code,
     )
-    from tarmac.machine.visible import GpuInfo, list_gpus, names_nothing, visible_gpus
+    from tarmac.machine.visible import (
+        GpuInfo,
+        list_gpus,
+        names_nothing,
+        read_gpus_in_time,
+        visible_gpus,
+    )
 
 __all__ = [
     "MOST_NODES",
@@ -137,6 +143,7 @@ __all__ = [
     "owner_of_peer",
     "read_chips",
     "read_cpuinfo",
+    "read_gpus_in_time",
     "read_limits",
     "read_nvlink_pairs",
     "read_pcie_path",
@@ -210,6 +217,7 @@ _MODULES = {
     "owner_of_peer": "peers",
     "read_chips": "chips",
     "read_cpuinfo": "device",
+    "read_gpus_in_time": "visible",
     "read_limits": "limits",
     "read_nvlink_pairs": "nvlink",
     "read_pcie_path": "pcie",

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.machine.asking import Asker, NoAnswerError
 from tarmac.machine.nvml import open_nvml
 from tarmac.machine.nvml_problem import NvmlProblem
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from tarmac.machine.gpu import Gpu, MigDevice
 
-__all__ = ["GpuInfo", "list_gpus", "names_nothing", "visible_gpus"]
+__all__ = ["GpuInfo", "list_gpus", "names_nothing", "read_gpus_in_time", "visible_gpus"]
+
+# Without its persistence mode a driver takes a second or two for each GPU to begin.
+_PATIENCE_S = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +59,7 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
             told from here.
     """
     variables = os.environ if environment is None else environment
-    with open_nvml() as nvml:
-        if isinstance(nvml, NvmlProblem):
-            if nvml.is_absence:
-                return ()
-            raise _unanswered(nvml.text)
-        gpus = nvml.read_gpus()
+    gpus = read_gpus_in_time()
     found = visible_gpus(
         gpus,
         variables.get("CUDA_VISIBLE_DEVICES"),
@@ -68,6 +67,33 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
     )
     prohibited = {gpu.uuid for gpu in gpus if gpu.compute_mode == "prohibited"}
     return tuple(info for info in found if info.uuid not in prohibited)
+
+
+def read_gpus_in_time() -> tuple[Gpu, ...]:
+    """Return what the driver says of all GPUs; none where there is no driver.
+
+    It is asked in a thread: whoever calls into a driver that hangs hears no signal any more.
+
+    Raises:
+        RequestError: It fails, or does not answer.
+    """
+    asker = Asker(_read_gpus)
+    asker.ask()
+    try:
+        return asker.answer(_PATIENCE_S)
+    except NoAnswerError as silence:
+        raise _unanswered(str(silence)) from None
+    finally:
+        asker.close()
+
+
+def _read_gpus() -> tuple[Gpu, ...]:
+    with open_nvml() as nvml:
+        if isinstance(nvml, NvmlProblem):
+            if nvml.is_absence:
+                return ()
+            raise _unanswered(nvml.text)
+        return nvml.read_gpus()
 
 
 def visible_gpus(
