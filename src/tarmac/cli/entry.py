@@ -172,7 +172,7 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
     try:
         _require_directory(given)
         with explained_imports():
-            result = root.main(given, prog_name="tarmac", standalone_mode=False)
+            result = _run(given)
         flush_output()
         leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
     except BrokenPipeError:
@@ -208,6 +208,29 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
             f"At {place.filename}:{place.lineno}. Add --debug for the whole traceback."
         )
         _fail(_with_notes(message, error), 1)
+
+
+# Packages that end a program themselves: for a shell that completes a line, and for a reader that
+# has seen enough.
+_ENDING = ("click", "rich")
+
+
+def _run(arguments: Sequence[str]) -> object:
+    """Run a command, and return what it ends with.
+
+    Raises:
+        TarmacError: What a user brings, such as a model, ended this process: that is no success.
+    """
+    try:
+        return root.main(arguments, prog_name="tarmac", standalone_mode=False)
+    except SystemExit as end:
+        place = traceback.extract_tb(end.__traceback__)[-1]
+        packages = Path(click.__file__).parents[1]
+        if any(Path(place.filename).is_relative_to(packages / name) for name in _ENDING):
+            raise
+        raise TarmacError(
+            f"{place.filename}:{place.lineno} has ended the program, by SystemExit({end.code!r})"
+        ) from end
 
 
 def _require_directory(arguments: Sequence[str]) -> None:
