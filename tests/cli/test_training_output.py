@@ -60,6 +60,51 @@ def test_a_model_that_ends_in_softmax_is_noted(tarmac, tmp_path, last, is_noted)
     assert ("the model returns probabilities" in out) == is_noted
 
 
+_ENDS = """
+import dataclasses, sys
+from torch import nn
+from tarmac.workloads.digits_mlp import workload as known
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(64, 10)
+    def forward(self, images):
+        {inside}
+        return self.last(images)
+workload = dataclasses.replace(known, model=Model)
+{after}
+"""
+
+
+@pytest.mark.parametrize("code", ["0", "3", ""])
+@pytest.mark.parametrize("place", ["inside", "after"])
+@pytest.mark.parametrize("option", ["--epochs=1", "--summary"])
+def test_a_workload_that_ends_the_program_is_no_success(tarmac, tmp_path, code, place, option):
+    lines = {"inside": "", "after": "", place: f"sys.exit({code})"}
+    (tmp_path / "mine.py").write_text(_ENDS.format(**lines))
+    code, out, err = tarmac("train", "mine.py:workload", option)
+    assert code == 1
+    assert "mine.py" in out + err
+    assert "has ended the program, by SystemExit(" in err
+
+
+def test_names_of_layers_cannot_steer_a_terminal(tarmac, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import dataclasses\n"
+        "from torch import nn\n"
+        "from tarmac.workloads.digits_mlp import workload as known\n"
+        "class Model(nn.ModuleDict):\n"
+        "    def forward(self, images):\n"
+        "        return [*self.values()][0](images)\n"
+        "own = lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+        "name = 'a\\x1b[31m\\nb\\u202e'\n"
+        "workload = dataclasses.replace(known, model=lambda: Model({name: own()}))\n"
+    )
+    code, out, _ = tarmac("train", "mine.py:workload", "--summary")
+    assert code == 0
+    assert r"a\x1b[31m\nb\u202e" in out.splitlines()[1]
+
+
 _LAYERS = """\
 layer  kind     returns  parameters
 0      Flatten  64

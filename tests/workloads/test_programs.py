@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
+
 import pytest
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import job_lines
+from tarmac.jobs import parse_job
 from tarmac.workloads import find_workload
 
 _RAN = "open('ran', 'w').close()\n"
@@ -102,6 +107,13 @@ def test_modules_on_the_path_may_bring_a_workload(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path / "project")
     (tmp_path / "mine.py").write_text("import ours\nmine = ours.make()\n")
     assert find_workload("mine.py:mine").name == "digits-mlp"
+
+
+@pytest.mark.parametrize("name", ["we: ird", "a #b", "it's: one", 'say "x": y', "plain"])
+def test_the_lines_of_a_job_are_yaml_whatever_the_program_is_called(tmp_path, name):
+    path = tmp_path / f"{name}.py"
+    job = parse_job(textwrap.dedent(job_lines(path, "python")))
+    assert shlex.split(job.command) == ["python", str(path.resolve())]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

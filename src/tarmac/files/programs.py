@@ -26,4 +26,8 @@ def job_lines(program: Path, runs_it: str) -> str:
         runs_it: The command before it, such as ``python``.
     """
     name = job_name(program.stem) or "program"
-    return f"  name: {name}\n  command: {runs_it} {quoted(program.resolve())}"
+    command = f"{runs_it} {quoted(program.resolve())}"
+    if ": " in command or " #" in command:
+        # Plain in YAML these would end the value; within quotes of its own nothing else does.
+        command = "'" + command.replace("'", "''") + "'"
+    return f"  name: {name}\n  command: {command}"

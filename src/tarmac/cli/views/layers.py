@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.wording import counted
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def layer_lines(layers: Sequence[Layer]) -> Iterator[str]:
     """Yield a line for each layer, and one with the sum of the parameters."""
     from tarmac.runs import layer_rows
 
-    rows = layer_rows(layers)
+    rows = [tuple(map(in_one_line, row)) for row in layer_rows(layers)]
     head = ("layer", "kind", "returns", "parameters")
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for name, kind, shape, parameters in (head, *rows):
