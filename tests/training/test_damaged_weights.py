@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -79,6 +80,30 @@ def test_a_file_without_a_checksum_is_read(tmp_path, run):
         position = file.metadata()["tarmac"]
     save_file(load_file(newest), newest, metadata={"tarmac": position})
     assert read_checkpoint(newest, "digits-mlp").epoch == epoch_of(newest) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.mkdir(),
+        os.mkfifo,
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to("nothing"),
+        lambda path: path.write_bytes(b""),
+    ],
+    ids=["directory", "pipe", "loop", "broken link", "empty"],
+)
+def test_weights_in_whose_place_something_else_is_are_not_passed_over(run, damage):
+    run.model.unlink()
+    damage(run.model)
+    with pytest.raises(TarmacError, match=r"model\.safetensors"):
+        evaluate(run.path)
+
+
+def test_a_file_far_larger_than_its_header_says_is_not_read(run):
+    os.truncate(run.model, 2**40)
+    with pytest.raises(TarmacError, match=r"model\.safetensors"):
+        evaluate(run.path)
 
 
 def test_a_training_does_not_go_on_from_a_damaged_checkpoint_and_says_how_to(run):

@@ -76,11 +76,14 @@ def open_tensors(path: Path) -> Iterator[Any]:
         OSError: It cannot be read.
         ValueError: Its checksum is another than its bytes have.
     """
-    with open_regular(path) as file:
-        _check_tensors(file)
+    with (
+        open_regular(path) as file,
         # By its descriptor, for safetensors takes only paths that are UTF-8.
-        with safe_open(f"/proc/self/fd/{file.fileno()}", framework="pt") as opened:
-            yield opened
+        safe_open(f"/proc/self/fd/{file.fileno()}", framework="pt") as opened,
+    ):
+        # A file of another size than its header says is refused by now, however large it is.
+        _check_tensors(file)
+        yield opened
 
 
 def file_checksum(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -62,7 +63,8 @@ def find_weights(
                 hint="A training keeps one where samples are held out: --validation-size N",
             )
         return best
-    if run.model.is_file():
+    # Whatever lies there is said to be damaged, rather than passed over.
+    if os.path.lexists(run.model):
         return run.model
     newest = newest_checkpoint(run.checkpoints)
     if newest is None:
