@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tarmac.documents import parse_document
+from tarmac.documents import parse_document, parsing
 from tarmac.errors import RequestError
 
 PARTS = [
@@ -54,3 +54,14 @@ def test_what_is_nested_without_end_is_refused_before_it_is_read_to_the_end(text
 def test_a_second_document_is_refused_with_its_place():
     with pytest.raises(RequestError, match=r"x:2:1: a second document, expected one in a file"):
         parse_document("a: 1\n---\nb: 1\n", "x")
+
+
+def test_aliases_that_multiply_are_refused_before_any_value_is_made(monkeypatch):
+    def build(*_):
+        raise AssertionError("a value was made")
+
+    monkeypatch.setattr(parsing._Builder, "build", build)
+    lists = ["&a0 [1]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))]
+    text = "\n".join(f"x-{n}: {line}" for n, line in enumerate(lists))
+    with pytest.raises(RequestError, match="job:7:6: more than 1,000,000 values, by aliases"):
+        parse_document(text, "job")

@@ -13,7 +13,7 @@ from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
     import pathlib
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ruamel.yaml import YAML
 
@@ -72,10 +72,15 @@ def parse_document(text: str, name: str) -> Document:
     root, reader = compose(text, name)
     builder = _Builder(name, reader)
     try:
+        builder.count(root)
         value = builder.build(root, ())
     except RecursionError as error:
         raise RequestError(f"{name}: nested too deeply, or within itself") from error
     return Document(name, value, builder.places, builder.texts, builder.dates, text)
+
+
+def _merges(key: Node) -> bool:
+    return isinstance(key, Scalar) and key.tag == _MERGE
 
 
 class _Builder:
@@ -86,13 +91,33 @@ class _Builder:
         self._constructor = reader.constructor
         self._pairs_of: dict[int, list[tuple[Scalar, Node]]] = {}
         self._num_merged = 0
+        self._sizes: dict[int, int] = {}
         self.places: dict[Path, Place] = {}
         self.texts: dict[Path, str] = {}
         self.dates: set[Path] = set()
 
+    def count(self, node: Node) -> int:
+        """Return how many values a node becomes; refuse too many before any is made."""
+        known = self._sizes.get(id(node))
+        if known is not None:
+            return known
+        # Of one that is within itself, which cannot be built.
+        self._sizes[id(node)] = 1
+        parts: Sequence[Node] = ()
+        if isinstance(node, Mapping):
+            parts = [value for key, value in node.pairs if not _merges(key)]
+        elif not isinstance(node, Scalar):
+            parts = node.parts
+        size = 1 + sum(map(self.count, parts))
+        if size > MAX_VALUES:
+            raise self._too_many(node)
+        self._sizes[id(node)] = size
+        return size
+
     def build(self, node: Node, path: Path) -> Any:
+        # Merges bring in what was not counted.
         if len(self.places) > MAX_VALUES:
-            raise self._error(node, f"more than {MAX_VALUES:,} values, by aliases of aliases")
+            raise self._too_many(node)
         self.places[path] = node.place
         if isinstance(node, Scalar):
             return self._scalar(node, path)
@@ -127,7 +152,7 @@ class _Builder:
                     "a key is a list or a mapping, expected a text",
                     hint=hint if isinstance(key, Mapping) else None,
                 )
-            if key.tag != _MERGE:
+            if not _merges(key):
                 pairs.append((key, value))
                 continue
             for mapping in value.parts if isinstance(value, List) else [value]:
@@ -184,6 +209,9 @@ class _Builder:
             return node.text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:
             raise self._error(node, "half of a character is there, \\ud800 to \\udfff") from error
+
+    def _too_many(self, node: Node) -> RequestError:
+        return self._error(node, f"more than {MAX_VALUES:,} values, by aliases of aliases")
 
     def _error(self, node: Node, message: str, hint: str | None = None) -> RequestError:
         place = f"{self._name}:{node.place.line}:{node.place.column}"
