@@ -229,10 +229,9 @@ def _told_how_to_go_on(run: JobRun) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        hint = f"Then go on with it: tarmac run --resume {quoted(run.path)}"
-        raise StorageError(
-            error.message, hint=hint if error.hint is None else f"{error.hint}\n{hint}"
-        ) from error
+        again = f"tarmac run --resume {quoted(run.path)}"
+        first = f"{error.hint}\nThen go on with it" if error.hint else "Once that is mended"
+        raise StorageError(error.message, hint=f"{first}: {again}") from error
 
 
 def _look_at_gpus(run: JobRun, needs: Iterable[Resources], *, quiet: bool) -> None:
