@@ -51,6 +51,10 @@ _FORMS = {
     "hex with colons": lambda text: _pairs(text, ":"),
     "hex in lines": lambda text: _pairs(text, "\n "),
     "hex with colons, upper case": lambda text: _pairs(text, ":").upper(),
+    "hex in twos": lambda text: text.encode().hex(" ", 2),
+    "hex in twos, from the start": lambda text: text.encode().hex(" ", -2),
+    "hex in fours": lambda text: text.encode().hex(":", 4),
+    "hex in eights, upper case": lambda text: text.encode().hex("-", -8).upper(),
     "bytes in C": lambda text: "0x" + _pairs(text, ", 0x"),
     "bytes in a string": lambda text: "\\x" + _pairs(text, "\\x"),
     "bytes in a string, upper case": lambda text: (

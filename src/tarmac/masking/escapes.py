@@ -30,11 +30,12 @@ _ESCAPE = re.compile(
     rb"|(?<=\\)(?:u[dD][89aAbB]HH\\u[dD][c-fC-F]HH|uHHHH|UH{8}|u\{H{1,6}\}|xHH|[0-3][0-7]{2}|[^\n])"
     rb")".replace(b"H", b"[0-9A-Fa-f]")
 )
-# 5a 71 39, 5a:71:39, 0x5a, 0x71: no less than the shortest secret has.
+# 5a 71 39, 5a:71:39, 0x5a, 0x71, and 5a71 397f in groups: no less than the shortest secret has.
 _DUMP = re.compile(
-    rb"H(?<![0-9A-Za-z%\\].)(?:(?<=0)xHH|H)(?:[\s:,-]{1,4}(?:0x)?HH){5,}(?![0-9A-Za-z])".replace(
-        b"H", b"[0-9A-Fa-f]"
-    )
+    rb"H(?<![0-9A-Za-z%\\].)(?:(?<=0)xHH|H)(?:"
+    rb"(?:S(?:0x)?HH){5,}"
+    rb"|(?:(?:HH){0,7}(?:S(?:0x)?(?:HH){2,8}){2,}|(?:HH){3,7}S(?:0x)?(?:HH){2,8})(?:S(?:0x)?HH)?"
+    rb")(?![0-9A-Za-z])".replace(b"H", b"[0-9A-Fa-f]").replace(b"S", rb"[\s:,-]{1,4}")
 )
 # Colours, and titles of the terminal's window.
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
