@@ -116,6 +116,15 @@ def test_the_lines_of_a_job_are_yaml_whatever_the_program_is_called(tmp_path, na
     assert shlex.split(job.command) == ["python", str(path.resolve())]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"), [("def f(:\n", 1), ("x = 1\n  y = 2\n", 2), ("x = (\n", 1)]
+)
+def test_a_file_alone_that_is_no_python_is_told_with_its_line(tmp_path, text, line):
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises(RequestError, match=rf"bad\.py:{line}: it cannot be read as Python"):
+        find_workload("bad.py")
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(RequestError, match=r"workload file 'none\.py' does not exist"):
         find_workload("none.py")

@@ -45,8 +45,13 @@ def parse_toml(text: str, name: str) -> Document:
         raise RequestError(f"{name}: {len(lines):,} lines, expected at most {_MAX_LINES:,}")
     try:
         value = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise RequestError(f"{name}: nested too deeply") from error
+    except tomllib.TOMLDecodeError as error:
         raise _refused(name, str(error), lines) from error
+    except ValueError as error:
+        # Python's own words name a function of its own.
+        raise RequestError(f"{name}: a number in it has too many digits") from error
     return Document(name, value, _places(lines))
 
 

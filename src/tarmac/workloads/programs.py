@@ -34,13 +34,18 @@ def refuse_program(path: Path, attribute: str | None) -> None:
         attribute: The workload's name in it; None where the file alone was named.
 
     Raises:
-        RequestError: It is a program, it binds no such name, or it was named alone.
+        RequestError: It is a program, it binds no such name, or it was named alone or is no Python.
     """
     try:
         source = decode_source(path.read_bytes())
         tree = ast.parse(source)
         bound = _bound_names(tree, symtable.symtable(source, str(path), "exec"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    except SyntaxError as error:
+        if attribute is None:
+            line = f":{error.lineno}" if error.lineno else ""
+            raise RequestError(f"{path}{line}: it cannot be read as Python: {error.msg}") from error
+        return
+    except (OSError, ValueError, RecursionError):
         return
     may_hold = bound is None or _may_hold(tree, path.parent)
     if attribute is not None and (bound is None or attribute in bound):
