@@ -35,6 +35,19 @@ def test_compiled_layers_are_listed_without_a_shape():
     assert [(layer.shape, layer.parameters) for layer in layers] == [(None, 10), ((2,), 0)]
 
 
+def test_a_module_in_several_places_is_listed_in_each_and_counts_once():
+    twice = nn.Linear(4, 4)
+    model = nn.Sequential(twice, nn.ReLU(), twice, nn.Linear(4, 2))
+    with recording_layers(model) as layers:
+        model(torch.zeros(2, 4))
+    assert [(layer.name, layer.shape, layer.parameters) for layer in layers] == [
+        ("0", (4,), 20),
+        ("1", (4,), 0),
+        ("2", (4,), 0),
+        ("3", (2,), 10),
+    ]
+
+
 def test_each_layer_has_its_shape_and_each_parameter_counts_once():
     model = Odd()
     with recording_layers(model) as layers:

@@ -26,7 +26,8 @@ def recording_layers(model: nn.Module) -> Iterator[list[Layer]]:
     """
     parts = {
         name: module
-        for name, module in model.named_modules()
+        # Each place of a module that is in several.
+        for name, module in model.named_modules(remove_duplicate=False)
         if not any(module.children()) or any(True for _ in module.parameters(recurse=False))
     }
     shapes: dict[nn.Module, tuple[int, ...]] = {}
@@ -37,7 +38,8 @@ def recording_layers(model: nn.Module) -> Iterator[list[Layer]]:
             shapes[module] = tuple(first.shape[1:])
 
     # Compiled modules take no hooks.
-    plain = [part for part in parts.values() if not isinstance(part, torch.jit.ScriptModule)]
+    modules = dict.fromkeys(parts.values())
+    plain = [module for module in modules if not isinstance(module, torch.jit.ScriptModule)]
     hooks = [module.register_forward_hook(see) for module in plain]
     layers: list[Layer] = []
     try:
