@@ -183,10 +183,10 @@ def test_nothing_is_written_into_a_run_of_another_user_that_links_elsewhere(
     give(run, nobody)
     shown, before = Path("runs", run.name), [*precious.rglob("*")]
     assert exit_code(["train", "--resume", run]) == 2
-    said = capsys.readouterr().err
-    assert f"{shown / 'run.json'} belongs to nobody" in said
-    assert f"cp -rL {shown} MINE" in said
-    named = said.partition("name what it trains: ")[2].partition("\n")[0].split()[1:]
+    err = capsys.readouterr().err
+    assert f"{shown / 'run.json'} belongs to nobody" in err
+    assert f"cp -rL {shown} MINE" in err
+    named = err.partition("name what it trains: ")[2].partition("\n")[0].split()[1:]
     assert exit_code(named) == 2
     assert f"{shown / linked} is a link" in capsys.readouterr().err
     assert [*precious.rglob("*")] == before

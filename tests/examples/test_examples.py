@@ -158,8 +158,8 @@ def test_the_gpus_that_an_example_is_given_are_its_trainings(tmp_path):
     files = [str(EXAMPLES / name / "job.yaml") for name in JOBS]
     options = ("--set", "resources.gpus=2", "--fake-gpus", "2", "--dry-run", "--json")
     done = tarmac("run", *files, *options, cwd=tmp_path)
-    asked = [(row["task"], row["resources"]["gpus"]) for row in json.loads(done.stdout)]
-    assert asked == [("data", 0), ("train", 2)] * len(JOBS)
+    gpus = [(row["task"], row["resources"]["gpus"]) for row in json.loads(done.stdout)]
+    assert gpus == [("data", 0), ("train", 2)] * len(JOBS)
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -142,18 +142,18 @@ def race(
 
 
 def _racers(probe: Probe) -> list[Racer]:
-    found = probe.result["devices"]
-    first = found[0]
+    devices = probe.result["devices"]
+    first = devices[0]
     return [
         Racer(
-            device=one["name"],
-            chip=one.get("chip") or name_cpu(),
-            images_per_s=one["images_per_s"],
-            times=one["images_per_s"] / first["images_per_s"],
-            is_right=abs(one["first_loss"] - first["first_loss"])
+            device=device["name"],
+            chip=device.get("chip") or name_cpu(),
+            images_per_s=device["images_per_s"],
+            times=device["images_per_s"] / first["images_per_s"],
+            is_right=abs(device["first_loss"] - first["first_loss"])
             <= _TOLERANCE * abs(first["first_loss"]),
         )
-        for one in found
+        for device in devices
     ]
 
 

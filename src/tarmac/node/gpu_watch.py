@@ -108,10 +108,10 @@ class GpuWatch:
             self._unused = UnusedGpus(read())
             self._has_begun.set()
             while self._unused and not self._is_over.wait(_EVERY_S):
-                asked = time.monotonic()
+                start = time.monotonic()
                 uses = read()
                 # Whatever was used while the driver gave no answer was not seen.
-                is_late = time.monotonic() - asked > _PATIENCE_S
+                is_late = time.monotonic() - start > _PATIENCE_S
                 self._unused.look(() if is_late else uses)
 
 

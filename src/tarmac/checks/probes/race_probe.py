@@ -32,9 +32,9 @@ def network(torch):
 
 def train(probe, torch, device, seconds):
     on_gpu = device.type != "cpu"
-    found = probe.device(str(device), on_gpu)
+    entry = probe.device(str(device), on_gpu)
     if on_gpu:
-        found["chip"] = torch.cuda.get_device_name(device)
+        entry["chip"] = torch.cuda.get_device_name(device)
     probe.stage("training on %s" % device)
     # The same numbers everywhere: they are drawn on the CPU.
     torch.manual_seed(0)
@@ -52,7 +52,7 @@ def train(probe, torch, device, seconds):
         # A GPU is waited for: it has only been told what to do.
         return float(loss.detach())
 
-    found["first_loss"] = steps(1)
+    entry["first_loss"] = steps(1)
     steps(FEWEST_STEPS)
     # Between two looks at the clock a GPU is kept busy.
     at_once = 20 if on_gpu else 1
@@ -60,7 +60,7 @@ def train(probe, torch, device, seconds):
     while done < FEWEST_STEPS or time.perf_counter() - start < seconds:
         steps(at_once)
         done += at_once
-    found["images_per_s"] = done * BATCH_SIZE / (time.perf_counter() - start)
+    entry["images_per_s"] = done * BATCH_SIZE / (time.perf_counter() - start)
 
 
 def main(probe):

@@ -62,7 +62,7 @@ class _Active:
         process: Its program's, while that runs.
         finished: How its program ended, while its outputs are on their way.
         asked: Why it was asked to end, in words; empty while it was not.
-        watch: Of its GPUs, while its program runs.
+        watch: Sees whether its GPUs are used, while its program runs.
         look_at: When its memory is looked at next, by the monotonic clock.
         withdraw_at: When its outputs are not waited for any longer, by the monotonic clock.
     """
