@@ -95,3 +95,23 @@ def test_a_question_that_is_not_answered_with_yes_removes_nothing(tmp_path, answ
     os.close(leader)
     assert (asking.returncode, said in err) == (code, True), err
     assert (run / "run.json").exists()
+
+
+def test_an_interruption_while_the_command_line_loads_is_no_traceback(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'tarmac.cli.entry':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, *TARMAC, "runs", "list"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=limit_s(60),
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")

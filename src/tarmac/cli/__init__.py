@@ -3,6 +3,27 @@
 Commands are imported when they are called, so that ``tarmac --help`` loads no framework.
 """
 
-from tarmac.cli.entry import main
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; see `tarmac.cli.entry.main`.
+
+    Args:
+        arguments: Instead of ``sys.argv[1:]``; for tests.
+    """
+    try:
+        # Within: loading takes long enough to be interrupted, and nothing else would say so.
+        from tarmac.cli import entry
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    entry.main(arguments)
