@@ -36,6 +36,7 @@ WAITING = {
     "towers of two, accumulate": "likewise",
     "towers of two, convolutions": "likewise",
     "towers of two, feed prefetch": "likewise",
+    "towers of two, fp16": "likewise",
     "ddp of 2, synchronised normalisation": "its sizes come from the host in each layer",
 }
 

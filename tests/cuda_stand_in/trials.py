@@ -251,6 +251,7 @@ def _cases_on_two() -> dict[str, Callable[[], Figures]]:
         "towers of two": lambda: _train(plain, **both),
         "towers of two, convolutions": lambda: _train(small("mnist-convnet"), **both),
         "towers of two, accumulate": lambda: _train(plain, accumulate=2, **both),
+        "towers of two, fp16": lambda: _train(plain, precision="fp16", **both),
         "towers of two, feed prefetch": lambda: _train(plain, feed="prefetch", **both),
         "single on the second": lambda: _train(plain, devices="cuda:1"),
     }

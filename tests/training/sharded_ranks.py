@@ -61,10 +61,10 @@ def train(name: str, output: Path, strategy: str = "fsdp", **options: object) ->
     return tarmac.train(workload, output=output, strategy=strategy, **(OPTIONS | options))
 
 
-def stop_and_resume(name: str, output: Path) -> None:
+def stop_and_resume(name: str, output: Path, **options: object) -> None:
     """Stop a training in the midst of its second epoch, and go on with it."""
     calls = itertools.count(1)
-    run = train(name, output, interrupted=lambda: next(calls) >= NUM_STEPS)
+    run = train(name, output, interrupted=lambda: next(calls) >= NUM_STEPS, **options)
     assert run.record.status == "interrupted"
     (checkpoint,) = run.checkpoints.glob("epoch-00001-step-0000002.dcp")
     assert (checkpoint / "position.json").is_file()
@@ -130,12 +130,36 @@ def difference(kind: type[torch.optim.Optimizer], mesh: DeviceMesh) -> float | s
     return max((sharded[name] - value).abs().max().item() for name, value in whole.items())
 
 
+def skip_together(mesh: DeviceMesh) -> dict[str, object]:
+    """Return what a step in fp16 does whose gradient is not finite on the last rank alone."""
+    recipe = sharded_workloads.blocks.recipe
+    parameters = ShardedParameters(sharded_workloads.Blocks(), recipe, mesh, fp16=True)
+    updating = ShardedUpdate(
+        recipe, build_optimizer(recipe, parameters.groups), parameters, Ranks()
+    )
+    before = [group.values.clone() for group in parameters.groups]
+    for group in parameters.groups:
+        group.gradients.fill_(1.0)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        parameters.groups[0].gradients[0] = torch.inf
+    updating.step()
+    assert parameters.loss_scale is not None
+    kept = all(
+        torch.equal(group.values, value)
+        for group, value in zip(parameters.groups, before, strict=True)
+    )
+    scale = parameters.loss_scale.value.item()
+    return {"num_skipped": updating.num_skipped, "scale": scale, "are_values_kept": kept}
+
+
 def main(output: Path) -> None:
     """Do all of it, as one rank."""
     for name in dict.fromkeys((*EQUAL, *RESUMED)):
         train(name, output / name)
+    train("clipped", output / "fp16", precision="fp16")
     for name in RESUMED:
         stop_and_resume(name, output / f"{name}-resumed")
+    stop_and_resume("clipped", output / "fp16-resumed", precision="fp16")
     for strategy in ("ddp", "fsdp"):
         for is_on in (False, True):
             kept = output / f"{strategy}-{'again' if is_on else 'kept'}"
@@ -148,6 +172,7 @@ def main(output: Path) -> None:
         "differences": {
             name: difference(kind, mesh) for name, kind in {**kinds, "own": Own}.items()
         },
+        "skipped": skip_together(mesh),
     }
     (output / f"found-{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.destroy_process_group()

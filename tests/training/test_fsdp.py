@@ -66,7 +66,22 @@ def test_shards_make_the_same_weights_as_one_device(by_ranks, tmp_path, name):
     assert_close(weights_of(two), weights_of(one), 1e-11, name)
 
 
-@pytest.mark.parametrize("name", RESUMED)
+def test_shards_in_fp16_make_the_weights_of_one_device(by_ranks, tmp_path):
+    options = OPTIONS | {"precision": "fp16"}
+    one = tarmac.train(workload("clipped"), output=tmp_path, devices="cpu", **options)
+    two = run_in(by_ranks / "fp16")
+    assert two.record.parallel.strategy == "fsdp"
+    assert_close(weights_of(two), weights_of(one), 0.01, "fp16")
+    assert [row["skipped_steps"] for row in two.history] == [0] * len(one.history)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gradient_in_fp16_that_is_not_finite_on_one_rank_skips_the_step_on_all(by_ranks, rank):
+    skipped = json.loads((by_ranks / f"found-{rank}.json").read_text())["skipped"]
+    assert skipped == {"num_skipped": 1, "scale": 32768.0, "are_values_kept": True}
+
+
+@pytest.mark.parametrize("name", [*RESUMED, "fp16"])
 def test_the_same_number_of_ranks_goes_on_with_the_same_bits(by_ranks, name):
     whole, resumed = run_in(by_ranks / name), run_in(by_ranks / f"{name}-resumed")
     assert resumed.record.status == "completed"
@@ -99,7 +114,6 @@ def test_blocks_that_are_computed_again_make_the_same_weights(by_ranks, strategy
     [
         ("averaged", {}, r"fsdp cannot keep a moving average of weights \(ema\)"),
         ("by_muon", {}, "fsdp cannot train by Muon, which does not update a tensor part by part"),
-        ("blocks", {"precision": "fp16"}, "fsdp cannot scale the loss of fp16"),
         ("blocks", {"compile": "on"}, "fsdp cannot compile the model"),
     ],
 )

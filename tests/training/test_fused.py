@@ -54,7 +54,10 @@ def _preprocess(inputs, *, training, dtype):
     ("changes", "reason"),
     [
         ({"device": dataclasses.replace(_GPU, type="cpu", index=None)}, "they are for GPUs"),
-        ({"device": dataclasses.replace(_GPU, compute_capability=(7, 5))}, "NVIDIA H200 is older"),
+        (
+            {"device": dataclasses.replace(_GPU, compute_capability=(7, 5))},
+            "Triton uses no matrix units of NVIDIA H200",
+        ),
         ({"strategy": "towers"}, "strategy is towers"),
         ({"feed": "prefetch"}, "feed is prefetch"),
         ({"precision": "fp64"}, "precision is fp64"),

@@ -197,7 +197,7 @@ def _judged(finding: Finding, check: Callable[[], None]) -> Finding:
 
 def _refusal_of_shards(workload: Workload) -> str | None:
     try:
-        check_sharding("fsdp", workload.recipe, "fp64", compiled=False)
+        check_sharding("fsdp", workload.recipe, compiled=False)
     except RequestError as refusal:
         return refusal.message
     return None

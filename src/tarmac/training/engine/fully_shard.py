@@ -50,7 +50,7 @@ class FullyShard:
         group = dist.group.WORLD
         assert group is not None, "each rank is a process of a group"
         mesh = DeviceMesh.from_group(group, device.type)
-        shard = partial(ShardedParameters, recipe=recipe, mesh=mesh)
+        shard = partial(ShardedParameters, recipe=recipe, mesh=mesh, fp16=plan.precision == "fp16")
         self._replica = Replica(plan, model, device, team.rank, shard=shard)
         self.replicas = (self._replica,)
         parameters = self._replica.parameters

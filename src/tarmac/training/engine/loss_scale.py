@@ -7,7 +7,12 @@ of gradients, so all of them do the same without a message, and nothing here wai
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 __all__ = ["LossScale"]
 
@@ -34,16 +39,27 @@ class LossScale:
         self._num_good = torch.zeros((), dtype=torch.int32, device=device)
         self._found = torch.zeros((), device=device)
 
-    def unscale(self, gradients: torch.Tensor) -> torch.Tensor:
+    def unscale(
+        self,
+        gradients: Sequence[torch.Tensor],
+        add_up: Callable[[torch.Tensor], None] | None = None,
+    ) -> torch.Tensor:
         """Divide gradients by the scale, and choose the next one.
+
+        Args:
+            gradients: All of them, or those that this rank has.
+            add_up: Adds up a tensor over all ranks, where each has only some gradients.
 
         Returns:
             float32 ``[]``: 1 where some gradient is not finite, else 0.
         """
         self._found.zero_()
         torch._amp_foreach_non_finite_check_and_unscale_(
-            [gradients], self._found, self.value.double().reciprocal().float()
+            [*gradients], self._found, self.value.double().reciprocal().float()
         )
+        if add_up is not None:
+            add_up(self._found)
+            self._found.clamp_(max=1.0)
         torch._amp_update_scale_(
             self.value, self._num_good, self._found, _GROWTH, _BACKOFF, _GROWTH_STEPS
         )

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from tarmac.errors import TarmacError
 from tarmac.training.engine.blocks import find_blocks
+from tarmac.training.engine.loss_scale import LossScale
 from tarmac.training.engine.parameters import Group, Parameters, check_patterns, key_of
 from tarmac.training.engine.shared_state import SharedState
 from tarmac.training.engine.update import NORM_EPS, Update
@@ -43,12 +44,15 @@ class ShardedParameters(Parameters):
         model: Its parameters become DTensors.
         recipe: With its patterns of parameter names.
         mesh: The ranks.
+        fp16: Whether it computes in fp16; the loss is then to be multiplied with `loss_scale`.
 
     Raises:
         RequestError: A pattern matches no parameter, or nothing is there to train.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, mesh: DeviceMesh) -> None:
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, mesh: DeviceMesh, *, fp16: bool = False
+    ) -> None:
         owners = tuple(recipe.parameter_groups)
         names = tuple(name for name, p in model.named_parameters() if p.requires_grad)
         check_patterns(recipe.weight_decay, owners, names)
@@ -67,7 +71,6 @@ class ShardedParameters(Parameters):
         self._leaves = []
         self.groups = []
         self.frozen = []
-        self.loss_scale = None
         for name, leaf in model.named_parameters():
             if not leaf.requires_grad:
                 continue
@@ -87,6 +90,7 @@ class ShardedParameters(Parameters):
         first = self.groups[0].values
         self.extra = torch.zeros(SharedState.size_of(model), dtype=first.dtype, device=first.device)
         self.reduced, self.values = self.extra, first[:0]
+        self.loss_scale = LossScale(first.device) if fp16 else None
 
     @property
     def num_parameters(self) -> int:
@@ -134,6 +138,9 @@ class ShardedUpdate(Update):
         parameters: Whose gradients are summed when `step` is called.
         team: All ranks.
     """
+
+    # PyTorch gathers the parameters between layers.
+    _can_be_recorded = False
 
     def __init__(
         self,
@@ -188,10 +195,15 @@ class ShardedUpdate(Update):
         )
 
     def _shaped_as(self, name: str) -> DTensor | None:
-        """Return the parameter that a flat tensor of the state is of: ``[owner.]index.name``."""
+        """Return the parameter that a flat tensor of the state is of: ``[owner.]index.name``.
+
+        None of a tensor of no parameter, such as ``loss_scale.value``.
+        """
         if "|" in name:
             return None
         *owner, index, _ = name.split(".")
+        if not index.isdecimal():
+            return None
         groups = [g for g in self._groups if not owner or g.owner == int(owner[0])]
         ((values, _),) = groups[int(index)].views.values()
         assert isinstance(values, DTensor)
@@ -208,6 +220,9 @@ class ShardedUpdate(Update):
                 f"{str(error).partition(_END_OF_SENTENCE)[0]}",
                 hint="Train by --strategy ddp, or by an optimizer that updates element by element.",
             ) from error
+
+    def _unscale(self, scale: LossScale) -> torch.Tensor:
+        return scale.unscale([group.gradients for group in self._groups], self._team.all_reduce)
 
     def _clip(self) -> None:
         recipe, gradients = self._recipe, [group.gradients for group in self._groups]

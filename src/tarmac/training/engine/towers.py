@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tarmac.errors import RequestError
 from tarmac.training.engine.model import replicate
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.parts import Parts
@@ -48,11 +47,6 @@ class Towers:
         assert team.world_size == 1, "towers is a strategy of one process"
         recipe = plan.workload.recipe
         self._on_cuda = plan.devices[0].type == "cuda"
-        if self._on_cuda and plan.precision == "fp16":
-            raise RequestError(
-                "towers cannot scale the loss of fp16, as its parameters are on the CPU",
-                hint="Use --strategy ddp.",
-            )
         replicas: list[Replica] = []
         for rank, device in enumerate(plan.devices):
             # The first on the CPU needs no copy: its parameters are those that are updated.
@@ -72,6 +66,7 @@ class Towers:
                 owners=tuple(recipe.parameter_groups),
                 default_decays=recipe.default_decays,
                 bf16=plan.precision == "bf16",
+                fp16=plan.precision == "fp16",
                 dtype=dtype,
                 num_extra=SharedState.size_of(model),
             )
@@ -80,6 +75,8 @@ class Towers:
             self._arriving = [_pinned(self.parameters.reduced) for _ in replicas]
             self._leaving = _pinned(self.parameters.values)
             self._leaving_extra = _pinned(self.parameters.extra)
+            if self.parameters.loss_scale is not None:
+                self._leaving_scale = _pinned(self.parameters.loss_scale.value)
         self.optimizer = build_update(recipe, self.parameters)
         self._draws = [torch.get_rng_state() for _ in replicas]
         self._parts = [
@@ -98,6 +95,7 @@ class Towers:
         sizes: Sequence[Sequence[int]],
     ) -> None:
         """Do one step; see `Strategy`."""
+        self._publish_scale()
         for replica, handed, spans in zip(self.replicas, batches, sizes, strict=True):
             with self._drawing(replica):
                 self._parts[replica.rank].compute(scale, handed, spans)
@@ -166,6 +164,19 @@ class Towers:
             if own is not self.parameters:
                 own.extra.copy_(extra, non_blocking=True)
                 replica.shared.unpack()
+
+    def _publish_scale(self) -> None:
+        """Send the scale of the loss to all GPUs: the last update chose it, or a state was loaded.
+
+        Nothing waits here, as in `_publish`.
+        """
+        if not self._on_cuda or self.parameters.loss_scale is None:
+            return
+        self._leaving_scale.copy_(self.parameters.loss_scale.value)
+        for replica in self.replicas:
+            scale = replica.parameters.loss_scale
+            assert scale is not None, "the replicas compute in fp16 too"
+            scale.value.copy_(self._leaving_scale, non_blocking=True)
 
     @contextlib.contextmanager
     def _drawing(self, replica: Replica) -> Iterator[None]:

@@ -17,6 +17,7 @@ from tarmac.training.engine.parameter_groups import AnyOptimizer, build_optimize
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tarmac.training.engine.loss_scale import LossScale
     from tarmac.training.engine.parameters import Parameters
     from tarmac.workloads import Recipe
 
@@ -54,6 +55,8 @@ class Update:
         optimizer: Of the parameters.
         parameters: Whose gradients are the sum over all replicas when `step` is called.
     """
+
+    _can_be_recorded = True
 
     def __init__(self, recipe: Recipe, optimizer: AnyOptimizer, parameters: Parameters) -> None:
         self._recipe = recipe
@@ -103,9 +106,8 @@ class Update:
         if self._loss_scale is None:
             self._step(rate)
             return
-        found = self._loss_scale.unscale(self._gradients)
-        if not (found.is_cuda and self._optimizer.takes_rate_tensors):
-            # Nothing is recorded here.
+        found = self._unscale(self._loss_scale)
+        if not (self._can_be_recorded and found.is_cuda and self._optimizer.takes_rate_tensors):
             if not found.item():
                 self._step(rate)
             return
@@ -117,6 +119,9 @@ class Update:
         self._step(rate)
         for tensor, old in zip(changed, before, strict=True):
             tensor.copy_(torch.where(found > 0, old, tensor))
+
+    def _unscale(self, scale: LossScale) -> torch.Tensor:
+        return scale.unscale([self._gradients])
 
     def _step(self, rate: float | torch.Tensor | None) -> None:
         self._clip()

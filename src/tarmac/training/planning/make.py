@@ -145,7 +145,7 @@ def make_plan(
     if strategy.shards_model:
         if options.compile == "auto":
             compiled, why_compiled = False, f"{strategy.name} gathers parameters between layers"
-        check_sharding(strategy.name, trained.recipe, precision, compiled=compiled)
+        check_sharding(strategy.name, trained.recipe, compiled=compiled)
     check_updates(trained.recipe, trial.model)
     if options.activation_checkpointing and not find_blocks(trial.model):
         raise RequestError(

@@ -8,7 +8,6 @@ from tarmac.errors import RequestError
 from tarmac.workloads import Muon, TorchOptimizer
 
 if TYPE_CHECKING:
-    from tarmac.training.plan import Precision
     from tarmac.workloads import Optimizer, Recipe
 
 __all__ = ["check_sharding"]
@@ -17,19 +16,17 @@ __all__ = ["check_sharding"]
 _NOT_BY_PARTS = ("torch.optim.Adafactor", "torch.optim.Muon", "torch.optim.Rprop")
 
 
-def check_sharding(strategy: str, recipe: Recipe, precision: Precision, *, compiled: bool) -> None:
+def check_sharding(strategy: str, recipe: Recipe, *, compiled: bool) -> None:
     """Raise a RequestError where a strategy of shards cannot do what is asked.
 
     Args:
         strategy: Its name, for the message.
         recipe: With its optimizers.
-        precision: Of the training.
         compiled: Whether the model is compiled.
     """
     optimizers = [recipe.optimizer, *(g.optimizer for g in recipe.parameter_groups.values())]
     whole = next((o.name for o in optimizers if _wants_whole_tensors(o)), None)
     refused = {
-        "scale the loss of fp16": precision == "fp16",
         "keep a moving average of weights (ema)": recipe.ema is not None,
         f"train by {whole}, which does not update a tensor part by part": whole is not None,
         "compile the model": compiled,
