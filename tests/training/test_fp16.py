@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 import tarmac
+from tarmac.errors import TarmacError
+from tarmac.runs import Run
 from tarmac.testing.faults import failing_once
 from tarmac.testing.strategies import WORKLOADS, assert_close, weights_of
 from tarmac.training.engine.parameters import Parameters
@@ -79,6 +81,32 @@ def test_it_learns_what_fp32_learns_and_counts_in_its_rows(tmp_path):
     assert half.metrics["train_loss"] == pytest.approx(whole.metrics["train_loss"], rel=0.02)
     assert [row["skipped_steps"] for row in half.history] == [0, 0, 0]
     assert "skipped_steps" not in whole.history[0]
+
+
+class Endless(nn.Module):
+    """A finite loss, whose gradient is not: the slope of a root at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 8), nn.Linear(8, 4)
+
+    def forward(self, inputs):
+        hidden = self.first(inputs.flatten(1))
+        return self.last(hidden + (hidden * 0).abs().sqrt())
+
+
+# All are skipped, until the scale has sunk, and until patience has ended it.
+SKIPPED = [{"epochs": 1}, {"epochs": 40}, {"epochs": 9, "patience": 2, "validation_size": 16}]
+
+
+@pytest.mark.parametrize("asked", SKIPPED)
+def test_a_training_all_of_whose_steps_are_skipped_fails(tmp_path, asked):
+    endless = dataclasses.replace(MLP, model=Endless)
+    with pytest.raises(TarmacError, match=r"steps of epoch \d+ are skipped") as raised:
+        train(tmp_path, endless, **asked)
+    assert "--precision fp32" in raised.value.hint
+    (run,) = tmp_path.iterdir()
+    assert Run.open(run).record.status == "failed"
 
 
 @pytest.mark.parametrize("strategy", ["towers", "ddp"])

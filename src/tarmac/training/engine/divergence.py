@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from tarmac.training.engine.engine import Engine
     from tarmac.training.plan import Plan
 
-__all__ = ["Divergence", "check_finite", "find_divergence"]
+__all__ = ["Divergence", "check_finite", "check_loss_scale", "find_divergence"]
 
 _MOST_NAMED = 5
+
+# At which fairseq stops a training (`--min-loss-scale`): thirty steps on end were skipped before.
+_LEAST_LOSS_SCALE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,23 @@ def check_finite(
         f"the loss is {loss} in epoch {epoch}: the training has diverged"
         + (f" ({first.place})" if first is not None else ""),
         hint=hint,
+    )
+
+
+def check_loss_scale(scale: float | None, epoch: int, *, are_all_skipped: bool) -> None:
+    """Raise a TarmacError where no step in fp16 is taken any more, however small the loss's scale.
+
+    Args:
+        scale: After an epoch; None in other precisions.
+        epoch: From 1, for the message.
+        are_all_skipped: Whether the training has ended without one step.
+    """
+    if scale is None or not (are_all_skipped or scale < _LEAST_LOSS_SCALE):
+        return
+    raise TarmacError(
+        f"the steps of epoch {epoch} are skipped: their gradients in fp16 are not finite, even of "
+        f"a loss that is multiplied by {scale:.1g}",
+        hint="Use --precision fp32, which says where they are not finite if that was not fp16.",
     )
 
 

@@ -221,6 +221,12 @@ class Engine:
         optimizer = self._strategy.optimizer
         return optimizer.num_skipped if isinstance(optimizer, Update) else None
 
+    @property
+    def loss_scale(self) -> float | None:
+        """What losses are multiplied with now, in fp16; None in other precisions."""
+        scale = self._strategy.parameters.loss_scale
+        return None if scale is None else scale.value.item()
+
     def learning_rate(self, epoch: int, num_steps: int | None = None) -> float:
         """Return the rate of the recipe's optimizer at the last step of an epoch.
 

@@ -14,7 +14,12 @@ import torch
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.runs import now
-from tarmac.training.engine.divergence import Divergence, check_finite, find_divergence
+from tarmac.training.engine.divergence import (
+    Divergence,
+    check_finite,
+    check_loss_scale,
+    find_divergence,
+)
 from tarmac.training.engine.engine import Engine, Epoch
 from tarmac.training.engine.loader_feed import explain_loader_error, is_loader_error
 from tarmac.training.engine.strategies import find_strategy
@@ -206,6 +211,7 @@ class _Session:
                     self.events.scalar(key, row[key], epoch + 1)
             why = self._why_over(row)
             is_last = epoch + 1 == epochs or why is not None
+            self._check_taken(epoch, is_last=is_last)
             is_due = plan.steps is None and (epoch + 1) % plan.checkpoint_every == 0
             if is_due or is_last or done.stop:
                 is_best = self.best is not None and self.best.sees(row)
@@ -233,6 +239,13 @@ class _Session:
         row["at_s"] = max(0.0, (now() - self.run.record.created_at).total_seconds())
         if is_first:
             row["setup_s"] = self.setup_s
+
+    def _check_taken(self, epoch: int, *, is_last: bool) -> None:
+        """Raise a TarmacError where steps in fp16 are skipped without an end."""
+        if self.team.is_main:
+            num_steps = self.plan.num_steps * (epoch + 1)
+            are_all_skipped = is_last and self.engine.num_skipped == num_steps
+            check_loss_scale(self.engine.loss_scale, epoch + 1, are_all_skipped=are_all_skipped)
 
     def _why_over(self, row: Mapping[str, float]) -> str | None:
         """Return why an epoch is to be the last one, the same on all ranks."""
