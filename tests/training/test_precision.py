@@ -77,6 +77,34 @@ def test_a_gpu_with_matrix_units_for_fp16_alone_is_told_what_uses_them(name, cap
     assert why.endswith("--precision fp16 uses them") is has_units
 
 
+T4 = {"name": "Tesla T4", "compute_capability": (7, 5)}
+V100 = {"name": "Tesla V100-SXM2-16GB", "compute_capability": (7, 0)}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "step_flops", "num_parameters", "precision"),
+    [
+        # 6 FLOP for each parameter and sample: mnist-mlp by 128, gpt2-124m by 8 windows of 1024.
+        (T4, 514e6, 669_706, "fp32"),
+        (T4, 6.1e12, 124e6, "fp16"),
+        (V100, 6.1e12, 124e6, "fp16"),
+        # A convolution does more with each parameter.
+        (T4, 6 * 40e6 * 128, 1_200_000, "fp16"),
+        ({"name": "NVIDIA GeForce RTX 2080 Ti", "compute_capability": (7, 5)}, 1e13, 1e6, "fp32"),
+        ({"name": "NVIDIA T1000", "compute_capability": (7, 5)}, 1e13, 1e6, "fp32"),
+    ],
+)
+def test_a_gpu_without_bf16_takes_fp16_where_it_saves_more_than_it_costs(
+    gpu, step_flops, num_parameters, precision
+):
+    device = dataclasses.replace(GPU, bf16_matrix_units=False, memory_bytes=16 * 2**30, **gpu)
+    chosen, why = choose_precision(
+        "auto", device, int(step_flops), refuse, num_parameters=int(num_parameters)
+    )
+    assert chosen == precision, why
+    assert ("--precision fp16" in why) is (precision == "fp32" and device.fp16_matrix_units)
+
+
 def test_an_unknown_precision_is_refused():
     with pytest.raises(RequestError, match="expected auto, fp32, tf32, bf16, fp16 or fp64"):
         choose_precision("half", CPU, 1, refuse)

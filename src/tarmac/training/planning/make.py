@@ -135,7 +135,10 @@ def make_plan(
         trial.check_one_sample()
     weakest = min(devices, key=lambda device: device.bf16_matrix_units)
     precision, why_precision = choose_precision(
-        options.precision, weakest, trial.sample_flops * shares.largest
+        options.precision,
+        weakest,
+        trial.sample_flops * shares.largest,
+        num_parameters=trial.num_parameters,
     )
     run_flops = float(trial.sample_flops) * shares.num_samples * trained.recipe.epochs
     threads, why_threads = choose_threads(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.machine import find_chip
 from tarmac.training.planning.products import bf16_speedup
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ __all__ = ["choose_compile", "choose_precision"]
 # value costs a tenth at most in both results; 100e6 made some steps of the EPYC half as long again.
 _CASTS_AS_FP32_FLOPS = 40e6
 
+# What a step in fp16 reads and writes of a GPU's memory beside that of fp32, for each parameter:
+# 8 bytes where the gradient is divided by the scale, 6 where the weight is cast, and 84 to keep the
+# weight and two values of an optimizer and to choose them again (`Update.step`).
+_FP16_BYTES_PER_PARAMETER = 98
+
 # A100 whitepaper, 2020: "TF32 tensor cores".
 _TF32_SINCE = (8, 0)
 
@@ -33,11 +39,16 @@ def choose_precision(
     device: Device,
     step_flops: int,
     speedup_of: Callable[[Device], float] = bf16_speedup,
+    *,
+    num_parameters: int | None = None,
 ) -> tuple[Precision, str]:
     """Choose the precision that is faster on a device.
 
     On a CPU bf16 pays where a step's products, ``speedup`` times as fast, save more than the casts
     cost: ``step_flops * (1 - 1 / speedup)`` is above what is done in fp32 in that time.
+
+    On a GPU with matrix units for fp16 alone, such as a V100 or T4, fp16 pays where its products
+    save more than scaling the loss costs, by the rates of its data sheet in `find_chip`.
 
     Args:
         request: ``"auto"``, ``"fp32"``, which is IEEE's everywhere, ``"tf32"``, ``"bf16"``, or
@@ -46,6 +57,7 @@ def choose_precision(
         step_flops: Matrix work of one training step on one device.
         speedup_of: How many times as fast as in fp32 products are in bf16 on a CPU; asked only
             where it decides.
+        num_parameters: Trained ones; None where the loss cannot be scaled.
 
     Returns:
         The precision, and the reason in words.
@@ -66,10 +78,7 @@ def choose_precision(
         case "auto" if device.type == "cpu":
             return _faster_on_cpu(step_flops, lambda: speedup_of(device))
         case "auto" if not device.bf16_matrix_units:
-            without = f"{device.name} has no matrix units for bf16"
-            if device.fp16_matrix_units:
-                return "fp32", f"{without}, but for fp16: --precision fp16 uses them"
-            return "fp32", without
+            return _without_bf16(device, step_flops, num_parameters)
         case "auto":
             return "bf16", "matrix units for bf16 are here"
         case _:
@@ -89,6 +98,28 @@ def _faster_on_cpu(step_flops: int, measure: Callable[[], float]) -> tuple[Preci
     if step_flops * (1 - 1 / speedup) <= _CASTS_AS_FP32_FLOPS:
         return "fp32", f"{measured}, and {too_few}"
     return "bf16", measured
+
+
+def _without_bf16(
+    device: Device, step_flops: int, num_parameters: int | None
+) -> tuple[Precision, str]:
+    without = f"{device.name} has no matrix units for bf16"
+    if not device.fp16_matrix_units:
+        return "fp32", without
+    to_type = f"{without}, but for fp16: --precision fp16 uses them"
+    chip = find_chip(device.name, memory_bytes=device.memory_bytes)
+    if num_parameters is None or chip is None:
+        return "fp32", to_type
+    if not (chip.fp32 and chip.fp16 and chip.attainable and chip.bandwidth):
+        return "fp32", to_type
+    # No GPU reaches its rate in fp32 either, so more is saved than this.
+    in_fp32 = step_flops / (chip.fp32 * 1e12)
+    saved_s = in_fp32 - step_flops / (chip.fp16 * chip.attainable * 1e12)
+    cost_s = num_parameters * _FP16_BYTES_PER_PARAMETER / (chip.bandwidth * 1e9)
+    figures = f"fp16 saves {saved_s * 1e3:.2g} ms a step and costs {cost_s * 1e3:.2g}"
+    if saved_s <= cost_s:
+        return "fp32", f"{to_type}; by its data sheet, {figures}"
+    return "fp16", f"{without}, but for fp16; by its data sheet, {figures}"
 
 
 def choose_compile(request: str, device: Device, run_flops: float) -> tuple[bool, str]:
