@@ -67,8 +67,12 @@ STATED = [
     ("clusters", "it waits {} s for the others", [("node/rendezvous.py", "MEET_WITHIN_S", 1)]),
     (
         "devices",
-        "gets at least {} GFLOP per step",
-        [("training/planning/devices.py", "_MIN_FLOPS_PER_DEVICE", 1e9)],
+        "an all-reduce of the gradients, {} us and the time of the bytes: at the rate of NVLink "
+        "switches where the chip has them, else at {} GB/s",
+        [
+            ("training/planning/sharing.py", "_LATENCY_S", 1e-6),
+            ("training/planning/sharing.py", "_BANDWIDTH_BETWEEN_PROCESSORS", 1),
+        ],
     ),
     (
         "devices",

@@ -14,6 +14,7 @@ from tarmac import RequestError
 from tarmac.machine import Device, name_devices
 from tarmac.training.planning.batch_size import choose_batch_size
 from tarmac.training.planning.devices import choose_devices, devices_again, devices_of_machine
+from tarmac.training.planning.sharing import weigh_sharing
 from tarmac.training.planning.strategy import choose_strategy
 from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.workloads import find_workload
@@ -58,16 +59,37 @@ def rank(number: int, world_size: int, local_world_size: int | None = None) -> R
     ],
 )
 def test_auto_takes_several_gpus_only_where_the_work_is_worth_it(request_, strategy, flops, count):
-    devices, why = choose_devices(request_, strategy, GPUS, flops)
+    devices, why = choose_devices(request_, strategy, GPUS, flops, 1_000_000)
     assert len(devices) == count
     assert why.startswith("one GPU of 4: ") is (count == 1)
-    assert ("--devices all shares them" in why) is (count == 1 and strategy == "auto")
+    assert ("--devices all shares it" in why) is (count == 1 and strategy == "auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "flops_each", "num_parameters", "pays"),
+    [
+        # 6 FLOP for each parameter and sample: mnist-mlp by 128, gpt2-124m by 12,288 tokens.
+        ("NVIDIA H100 80GB HBM3", 8, 6 * 670e3 * 16, 670e3, False),
+        ("NVIDIA H100 80GB HBM3", 8, 6 * 124e6 * 12_288, 124e6, True),
+        ("Tesla T4", 2, 6 * 670e3 * 64, 670e3, False),
+        ("Tesla T4", 2, 6 * 124e6 * 1_024, 124e6, False),
+        ("Tesla T4", 2, 6 * 124e6 * 4_096, 124e6, True),
+        # A chip that nobody has listed.
+        ("Fast", 4, 1e9, 1e6, False),
+        ("Fast", 4, 1e12, 1e6, True),
+    ],
+)
+def test_gpus_share_a_step_where_they_save_more_than_their_messages_cost(
+    name, count, flops_each, num_parameters, pays
+):
+    gpus = [dataclasses.replace(GPUS[0], name=name, memory_bytes=80 * 2**30)] * count
+    assert weigh_sharing(gpus, flops_each, int(num_parameters)).pays is pays
 
 
 @pytest.mark.parametrize(("request_", "count"), [("auto", 1), ("all", 4), ("4", 4), ("auto", 4)])
 def test_the_reason_for_the_devices_names_those_that_are_left_out(request_, count):
     left_out = "without cuda:4: Fast is in compute mode PROHIBITED"
-    _, why = choose_devices(request_, "auto", GPUS[:count], 1e12, why_not_all=left_out)
+    _, why = choose_devices(request_, "auto", GPUS[:count], 1e12, 1, why_not_all=left_out)
     assert why.endswith(left_out)
 
 

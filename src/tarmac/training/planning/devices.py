@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.machine import Device, find_devices, name_left_out, why_on_cpu
+from tarmac.training.planning.sharing import weigh_sharing
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
@@ -21,11 +22,6 @@ __all__ = [
     "find_training_devices",
     "why_not_all",
 ]
-
-# A step on one more device costs about 0.1 ms of messages on good links and far more on bad ones;
-# this much work takes a GPU of 100 TFLOP/s a millisecond. Arithmetic, not yet a measurement.
-_MIN_FLOPS_PER_DEVICE = 1e11
-
 
 # How the reason begins where `auto` leaves GPUs idle.
 ONE_OF_SEVERAL = "one GPU of"
@@ -122,17 +118,19 @@ def choose_devices(
     strategy: str,
     found: Sequence[Device],
     flops_per_device: float,
-    rendezvous: Rendezvous | None = None,
+    num_parameters: int,
     *,
+    rendezvous: Rendezvous | None = None,
     why_not_all: str = "",
 ) -> tuple[Sequence[Device], str]:
-    """Choose among several GPUs that ``auto`` found.
+    """Choose among several GPUs that ``auto`` found: all where that makes a step shorter, else one.
 
     Args:
         request: What was asked.
         strategy: What was asked.
         found: What `find_training_devices` made of it.
         flops_per_device: A step's matrix work on each, were all of them used.
+        num_parameters: Whose gradients they would add up.
         rendezvous: Which of several processes this one is, where a launcher has started them.
         why_not_all: What `why_not_all` says of them.
 
@@ -148,9 +146,12 @@ def choose_devices(
         return found, why_not_all
     if len(found) == 1:
         return found, f"the one GPU{aside}"
-    work = f"{flops_per_device:.0e} FLOP per step on each"
-    if strategy in ("auto", "single") and flops_per_device < _MIN_FLOPS_PER_DEVICE:
-        shares = "; --devices all shares them" if strategy == "auto" else ""
-        few = f"{ONE_OF_SEVERAL} {len(found)}: {work} are too few to share{shares}"
-        return found[:1], f"{few}{aside}"
-    return found, f"{work} of {len(found)} GPUs{aside}"
+    sharing = weigh_sharing(found, flops_per_device, num_parameters)
+    figures = (
+        f"to share a step saves {sharing.saved_s * 1e3:.2g} ms, "
+        f"its all-reduce takes {sharing.cost_s * 1e3:.2g}"
+    )
+    if strategy in ("auto", "single") and not sharing.pays:
+        shares = "; --devices all shares it" if strategy == "auto" else ""
+        return found[:1], f"{ONE_OF_SEVERAL} {len(found)}: {figures}{shares}{aside}"
+    return found, f"{len(found)} GPUs: {figures}{aside}"

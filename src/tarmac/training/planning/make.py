@@ -96,7 +96,8 @@ def make_plan(
         options.strategy,
         found,
         trial.sample_flops * samples_each,
-        rendezvous,
+        trial.num_parameters,
+        rendezvous=rendezvous,
         why_not_all=why_not_all(str(options.devices), found, rendezvous),
     )
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
