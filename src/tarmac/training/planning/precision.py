@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.machine import find_chip
+from tarmac.training.planning.compiler_place import why_no_compiler
 from tarmac.training.planning.products import bf16_speedup
 
 if TYPE_CHECKING:
@@ -122,7 +123,12 @@ def _without_bf16(
     return "fp16", f"{without}, but for fp16; by its data sheet, {figures}"
 
 
-def choose_compile(request: str, device: Device, run_flops: float) -> tuple[bool, str]:
+def choose_compile(
+    request: str,
+    device: Device,
+    run_flops: float,
+    why_not: Callable[[], str | None] = why_no_compiler,
+) -> tuple[bool, str]:
     """Choose whether ``torch.compile`` pays for itself within the run.
 
     On a CPU it does not: for the 784-512-512-10 network PyTorch 2.13 took 19 s to compile on a
@@ -132,21 +138,32 @@ def choose_compile(request: str, device: Device, run_flops: float) -> tuple[bool
         request: ``"auto"``, ``"on"`` or ``"off"``.
         device: Where the training runs.
         run_flops: Matrix work of the whole training.
+        why_not: Says what speaks against the compiler here; asked only where it decides.
 
     Returns:
         Whether to compile, and the reason in words.
 
     Raises:
-        RequestError: Another request.
+        RequestError: Another request, or ``on`` where something speaks against it.
     """
     match request:
-        case "on" | "off":
-            return request == "on", "as asked"
+        case "off":
+            return False, "as asked"
         case "auto" if device.type == "cpu":
             return False, "it does not pay on a CPU"
         case "auto" if run_flops < _COMPILE_MIN_FLOPS:
             return False, f"{run_flops:.0e} FLOP are too few to pay for it"
-        case "auto":
-            return True, f"{run_flops:.0e} FLOP pay for it"
+        case "on" | "auto":
+            pass
         case _:
             raise RequestError(f"compile is {request!r}, expected auto, on or off")
+    against = why_not()
+    if against is None:
+        return True, "as asked" if request == "on" else f"{run_flops:.0e} FLOP pay for it"
+    if request == "on":
+        raise RequestError(
+            against,
+            hint="Give it a directory of yours: export TMPDIR=$(mktemp -d /tmp/mine-XXXXXX)\n"
+            "Or leave --compile out.",
+        )
+    return False, against
