@@ -16,7 +16,7 @@ from tarmac.documents.document import (
     show_path,
     without_extensions,
 )
-from tarmac.documents.parsing import parse_document, read_document
+from tarmac.documents.parsing import parse_document, read_document, read_text
 from tarmac.documents.plain import place_in, read_plain
 from tarmac.documents.problems import Problem, problems_of, refuse
 from tarmac.documents.quantities import (
@@ -56,6 +56,7 @@ __all__ = [
     "problems_of",
     "read_document",
     "read_plain",
+    "read_text",
     "read_toml",
     "refuse",
     "show_path",

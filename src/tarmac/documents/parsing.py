@@ -9,7 +9,7 @@ from ruamel.yaml.nodes import ScalarNode
 
 from tarmac.documents.document import Document, Path, Place
 from tarmac.documents.nodes import MAX_VALUES, TAG, List, Mapping, Scalar, compose
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     import pathlib
@@ -52,15 +52,23 @@ def read_text(path: pathlib.Path) -> str:
         RequestError: It cannot be read, is too large, or is not UTF-8.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            # No more: a device or a pipe may have no end.
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise RequestError(f"{path}: cannot be read: {error.strerror}") from error
     if len(content) > _MAX_BYTES:
-        raise RequestError(f"{path}: {len(content) / 2**20:.0f} MiB, more than a job file has")
+        raise RequestError(f"{path}: more than {_MAX_BYTES // 2**20} MiB, which no job file has")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path}: byte {error.start} is not UTF-8") from error
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        raise RequestError(
+            f"{path}:{line}:{column}: is not UTF-8",
+            hint=f"Convert it: iconv -f latin1 -t utf-8 {quoted(path)} > converted\n"
+            "latin1 stands for the encoding that it has.",
+        ) from error
 
 
 def parse_document(text: str, name: str) -> Document:

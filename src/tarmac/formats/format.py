@@ -94,8 +94,8 @@ def _never(value: Any) -> bool:
     return False
 
 
-def _not_mine(path: Path) -> Document | None:
-    del path
+def _not_mine(path: Path, text: str) -> Document | None:
+    del path, text
     return None
 
 
@@ -123,8 +123,9 @@ class Format:
             read with one that has.
         joins: Whether a document is, where it is given with one that does not join, read with that
             rather than for jobs of its own.
-        load: Reads a file that is this format's by its name or its bytes and of which no word may
-            be in a message; None where it is not, as nearly always.
+        load: Reads a document from a file's path and its text, where it is this format's by its
+            name or its words and no word of it may be in a message; None where it is not, as nearly
+            always.
         siblings: Returns what belongs to a file and lies beside it, unless it is among the
             documents that are there already.
         find: Returns the files with jobs in a folder, or raises `RequestError`; None where folders
@@ -139,6 +140,6 @@ class Format:
     holds_several: bool = True
     is_part: Callable[[Any], bool] = _never
     joins: Callable[[Any], bool] = _never
-    load: Callable[[Path], Document | None] = _not_mine
+    load: Callable[[Path, str], Document | None] = _not_mine
     siblings: Callable[[Path, Sequence[Document]], Sequence[Document]] = _alone
     find: Callable[[Path], Sequence[Path]] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tarmac.documents import read_document
+from tarmac.documents import parse_document, read_text
 from tarmac.errors import RequestError, quoted
 from tarmac.files import job_lines
 from tarmac.formats.registry import all_formats
@@ -154,10 +154,12 @@ def _joined(opened: Sequence[_Opened]) -> list[_Opened]:
 
 
 def _open(path: Path, formats: Sequence[Format]) -> _Opened:
-    loaded = (format_.load(path) for format_ in formats)
+    # Once: a pipe, as of `<(...)`, is empty afterwards.
+    text = read_text(path)
+    loaded = (format_.load(path, text) for format_ in formats)
     document = next((each for each in loaded if each is not None), None)
     if document is None:
-        document = read_document(path)
+        document = parse_document(text, str(path))
     format_ = _format_of(document, formats)
     return _Opened(path, document, format_, format_.is_part(document.value))
 

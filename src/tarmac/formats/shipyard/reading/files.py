@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tarmac.documents import read_document
+from tarmac.documents import parse_document, read_text
 from tarmac.errors import RequestError, quoted
 from tarmac.formats.shipyard.configuration import CREDENTIALS, SECTIONS
 from tarmac.formats.shipyard.reading.properties import secret_names
@@ -85,7 +85,8 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             continue
-        document = load(path) or read_document(path)
+        text = read_text(path)
+        document = load(path, text) or parse_document(text, str(path))
         if not isinstance(document.value, dict):
             # Nothing of it: it may be a credential.
             raise RequestError(f"{path}:1:1: expected names and their values, such as {section}:")
@@ -94,16 +95,20 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
     return found
 
 
-def load(path: Path) -> Document | None:
+def load(path: Path, text: str) -> Document | None:
     """Read a file that may hold secrets, so that no error has part of one; None for any other.
+
+    Args:
+        path: Its path.
+        text: What it holds.
 
     Raises:
         RequestError: It cannot be read, or is called credentials and holds none.
     """
-    if not _may_hold_secrets(path):
+    if not _may_hold_secrets(path, text):
         return None
     try:
-        document = read_document(path)
+        document = parse_document(text, str(path))
     except RequestError as error:
         # The words on a syntax error may hold what is on the line.
         place = re.match(re.escape(str(path)) + r"(:\d+:\d+)?", error.message)
@@ -117,12 +122,8 @@ def load(path: Path) -> Document | None:
     return document
 
 
-def _may_hold_secrets(path: Path) -> bool:
+def _may_hold_secrets(path: Path, text: str) -> bool:
     if path.stem == CREDENTIALS:
         return True
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
     names = "|".join([CREDENTIALS, *secret_names()])
-    return re.search(rf"\b(?:{names})[\"']?\s*:".encode(), content) is not None
+    return re.search(rf"\b(?:{names})[\"']?\s*:", text) is not None
