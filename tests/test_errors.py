@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,11 @@ def test_a_shell_reads_a_quoted_name_as_it_is(name):
     assert words.isprintable()
     done = subprocess.run(["bash", "-c", words], capture_output=True, check=True)
     assert os.fsdecode(done.stdout) == f"{name}.end."
+
+
+@pytest.mark.parametrize("name", ["-r x", "--", "-"])
+def test_a_quoted_path_is_no_option(tmp_path, name):
+    (tmp_path / name).write_text("here")
+    command = f"cat {quoted(Path(name))}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=tmp_path, check=True)
+    assert done.stdout == b"here"

@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 import shlex
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tarmac.wording import in_one_line
@@ -82,7 +83,7 @@ def quoted(*values: object) -> str:
     r"""Return values as words of a command that a message advises, to be typed as they are.
 
     A word with control characters, or bytes that are no UTF-8, is in the quotes of bash and zsh
-    that write them as escapes.
+    that write them as escapes. A path that looks like an option is led by its directory.
 
     Example:
         >>> f"tarmac run --resume {quoted('runs/a b')}"
@@ -90,7 +91,12 @@ def quoted(*values: object) -> str:
         >>> print(quoted("a\n\x1b[2J"))
         $'a\x0a\x1b[2J'
     """
-    return " ".join(map(_quoted, map(str, values)))
+    return " ".join(_quoted(_no_option(value)) for value in values)
+
+
+def _no_option(value: object) -> str:
+    text = str(value)
+    return f"./{text}" if isinstance(value, PurePath) and text.startswith("-") else text
 
 
 def _quoted(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.files import lock_descriptor, unlock_descriptor
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Leases:
         except OSError as error:
             raise RequestError(
                 f"{path}: GPUs cannot be leased from other processes: {error.strerror}",
-                hint=f"Have it taken away by whom it belongs to: ls -la {directory}",
+                hint=f"Have it taken away by whom it belongs to: ls -la {quoted(directory)}",
             ) from error
 
     def take(self, uuid: str) -> bool:

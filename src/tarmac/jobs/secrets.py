@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 from pydantic import ValidationError
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 from tarmac.files import expanded
 from tarmac.jobs.model import Container, Secret
 from tarmac.masking import remember
@@ -197,7 +197,8 @@ def _place_here(
     if place is None or (place.env is None and place.file is None):
         raise RequestError(
             f"secret for {variable}: nothing says where {name} is to be found",
-            hint=f"Say it: --secret {name}=env:VARIABLE, or a line of {secret_mapping_path()}",
+            hint=f"Say it: --secret {quoted(name)}=env:VARIABLE, "
+            f"or a line of {secret_mapping_path()}",
         )
     # What a command line names starts from where it was typed.
     return place, Path()

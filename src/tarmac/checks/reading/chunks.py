@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
-from tarmac.errors import RequestError
+from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +111,8 @@ def _refuse_binary(first: bytes, name: str) -> None:
     for magic, command in _PACKED.items():
         if first.startswith(magic):
             raise RequestError(
-                f"{name} is packed", hint=f"{command} {name} | tarmac check --read -"
+                f"{name} is packed",
+                hint=f"{command} {quoted(PurePath(name))} | tarmac check --read -",
             )
     num_control = len(first) - len(first.translate(None, _CONTROL))
     if num_control > _MOST_CONTROL * len(first.replace(b"\0", b"")):

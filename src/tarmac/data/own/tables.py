@@ -178,7 +178,8 @@ def _check_utf8(file: IO[bytes], path: Path) -> str:
             kind = "UTF-16" if is_utf16 else "WINDOWS-1252"
             raise TarmacError(
                 f"{path}:{line}: byte 0x{error.object[error.start]:02x} is no UTF-8",
-                hint=f"Perhaps it is in {kind}: iconv -f {kind} -t UTF-8 {quoted(path)}",
+                hint=f"Perhaps it is in {kind}:\n"
+                f"iconv -f {kind} -t UTF-8 {quoted(path)} > converted.csv",
             ) from error
         line += text.count("\n")
         if head is None:

@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.trial import TrialState
 
 from tarmac.distribution import install_hint
-from tarmac.errors import RequestError, TarmacError, first_line
+from tarmac.errors import RequestError, TarmacError, first_line, quoted
 from tarmac.files import (
     DamagedLine,
     Shape,
@@ -210,11 +210,12 @@ def _damaged(path: Path, error: Exception) -> TarmacError:
 
 
 def _damaged_line(path: Path, line: DamagedLine) -> TarmacError:
+    kept = path.with_name(f"{path.name}.damaged")
     return TarmacError(
         str(line),
         hint="It was left as it is. To go on from what stands before that line:\n"
-        f"cp {path} {path}.damaged\n"
-        f"head -n {line.number - 1} {path}.damaged > {path}",
+        f"cp {quoted(path, kept)}\n"
+        f"head -n {line.number - 1} {quoted(kept)} > {quoted(path)}",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tarmac import runs
-from tarmac.errors import RequestError, unknown_name
+from tarmac.errors import RequestError, quoted, unknown_name
 from tarmac.files import journal_text, read_errors, write_bytes, write_text
 from tarmac.training.initial import PICKLED
 from tarmac.training.session.checkpoint import (
@@ -101,7 +101,7 @@ def check_extension(source: Run, epochs: int) -> None:
         raise RequestError(
             f"run {source.name} was ended by its patience, which would end it again at once: "
             f"{source.record.stopped_early}",
-            hint=f"Begin a new training with its weights: --init-from {source.path}",
+            hint=f"Begin a new training with its weights: --init-from {quoted(source.path)}",
         )
 
 

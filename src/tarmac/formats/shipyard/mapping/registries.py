@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tarmac.errors import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -44,7 +46,7 @@ class Registries:
         self._report.note(
             path,
             "the password is not taken; say where USER:PASSWORD is by "
-            f"tarmac run --secret {name}=env:VARIABLE, or =file:PATH",
+            f"tarmac run --secret {quoted(name)}=env:VARIABLE, or =file:PATH",
         )
         return {"vault_id": vault_id} if vault_id else {"name": server, "key": "login"}
 

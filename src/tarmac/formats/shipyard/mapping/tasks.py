@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from tarmac.errors import quoted
 from tarmac.formats.shipyard.mapping.files import (
     NODE_SHARED,
     Transfer,
@@ -249,7 +250,7 @@ class Reader:
                     (*where, "environment_variables_keyvault_secret_id"),
                     "which variables it holds is known when a task starts only: the task gets it "
                     f"whole, as {variable}, and not each as a variable of its own; say where it is "
-                    f"by tarmac run --secret {vault_id}=file:PATH",
+                    f"by tarmac run --secret {quoted(vault_id)}=file:PATH",
                 )
         for name in env:
             if not _VARIABLE.fullmatch(name):
