@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -283,3 +284,39 @@ def test_an_old_checkpoint_that_cannot_be_removed_ends_no_training(tmp_path, mon
     assert len([*tmp_path.iterdir()]) == 5
     remove_older(tmp_path)
     assert len([*tmp_path.iterdir()]) == 2
+
+
+def interrupted_in(epoch: int, output: Path, **options) -> Run:
+    steps = _Steps(epoch, 1)
+    asked = {"epochs": 9, "batch_size": 500, "device": "cpu", "output": output, "reporter": steps}
+    run = tarmac.train("digits-mlp", interrupted=steps.is_reached.is_set, **asked, **options)
+    assert run.record.status == "interrupted"
+    return run
+
+
+def test_a_run_without_its_checkpoints_does_not_begin_anew_unsaid(tmp_path):
+    run = interrupted_in(5, tmp_path)
+    shutil.rmtree(run.checkpoints)
+    before = (run.path / "metrics.jsonl").read_bytes()
+    with pytest.raises(TarmacError, match="has done 4 epochs, and none of its checkpoints is in "):
+        tarmac.resume(run.path)
+    assert (run.path / "metrics.jsonl").read_bytes() == before
+    assert Run.open(run.path).status == "interrupted"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(tmp_path):
+    run = interrupted_in(3, tmp_path, checkpoint_every=5)
+    shutil.rmtree(run.checkpoints)
+    assert tarmac.resume(run.path).record.status == "completed"
+
+
+def test_the_advice_on_a_damaged_line_of_the_history_mends_it(tmp_path):
+    run = interrupted_in(4, tmp_path / "it's here")
+    path = run.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"epoch":2', b'"epoch":3'))
+    with pytest.raises(TarmacError, match=r"metrics\.jsonl:2 is damaged: ") as raised:
+        tarmac.resume(run.path)
+    assert Run.open(run.path).status == "interrupted"
+    subprocess.run(["bash", "-c", raised.value.hint.splitlines()[-1]], check=True)
+    resumed = tarmac.resume(run.path)
+    assert [row["epoch"] for row in resumed.history] == [1, *range(3, 10)]

@@ -7,7 +7,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import (
     Shape,
     append_lines,
@@ -180,7 +180,11 @@ class Run:
             return []
         found = read_lines(path, _row_problem)
         for line in found.damaged:
-            raise TarmacError(f"{path}:{line.number} is damaged: {line.reason}")
+            raise TarmacError(
+                f"{path}:{line.number} is damaged: {line.reason}",
+                hint="Without that line the figures of its epoch are lost, and nothing else:\n"
+                f"sed -i.damaged {line.number}d {quoted(path)}",
+            )
         return [*found.values]
 
     def update(self, **changes: Any) -> None:

@@ -24,6 +24,7 @@ from tarmac.training.engine.team import Alone
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options, check_types
 from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
+from tarmac.training.session.checkpoint import check_progress
 from tarmac.training.session.download import fetch_run
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed, threads_within_limits
@@ -198,7 +199,9 @@ def resume(
                 f"run {run.name} is completed, there is nothing to resume",
                 hint=instead_of_resuming(run),
             )
-        return found, plan_of(run, found, reporter.downloading, rendezvous, devices=devices)
+        plan = plan_of(run, found, reporter.downloading, rendezvous, devices=devices)
+        check_progress(run, plan.checkpoint_every)
+        return found, plan
 
     return _work(
         prepare,

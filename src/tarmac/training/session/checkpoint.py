@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from tarmac.runs import Run
+
 __all__ = [
     "best_checkpoint",
     "check_fits",
+    "check_progress",
     "epoch_of",
     "keep_as_best",
     "newest_checkpoint",
@@ -176,6 +179,27 @@ def portable(tensor: torch.Tensor) -> torch.Tensor:
 def newest_checkpoint(directory: Path) -> Path | None:
     """Return the newest checkpoint's path, or None where there is none yet."""
     return max(_found(directory), default=None)
+
+
+def check_progress(run: Run, checkpoint_every: int) -> None:
+    """Check that a run which is gone on with has what it says that it has done.
+
+    Args:
+        run: That was stopped.
+        checkpoint_every: In how many epochs it writes a checkpoint.
+
+    Raises:
+        TarmacError: No checkpoint is there where some have been written, or a line of its history
+            is damaged.
+    """
+    history = run.history
+    # While one is written, an epoch's line may be ahead of it; the next one waits for it.
+    if newest_checkpoint(run.checkpoints) is None and len(history) > 2 * checkpoint_every:
+        raise TarmacError(
+            f"run {run.name} has done {len(history)} epochs, and none of its checkpoints is in "
+            f"{run.checkpoints}",
+            hint="Bring them back, or begin a new training: this one would begin with epoch 1.",
+        )
 
 
 def set_damaged_aside(directory: Path) -> None:
