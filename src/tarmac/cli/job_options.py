@@ -10,7 +10,7 @@ import cloup
 
 from tarmac.cli.choices import RUNNER_PLACES
 from tarmac.cli.job_files import secret_places
-from tarmac.cli.options import count_option, option, output_option, pairs_option
+from tarmac.cli.options import Filename, count_option, option, output_option, pairs_option
 from tarmac.cli.places import place_options
 from tarmac.errors import RequestError
 from tarmac.wording import counted
@@ -27,7 +27,7 @@ job_files = cloup.argument(
     "files",
     nargs=-1,
     metavar="[FILE]...",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
     "Shipyard files in it.",
 )
@@ -54,14 +54,14 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
             option(
                 "--input",
                 "given",
-                type=click.Path(path_type=Path),
+                type=Filename(path_type=Path),
                 metavar="FILE",
                 help="JSON or YAML: of an HKube algorithm its list of inputs, or {input: [...], "
                 "taskId: ID}; of a pipeline its flowInput.",
             ),
             option(
                 "--algorithms",
-                type=click.Path(path_type=Path),
+                type=Filename(path_type=Path),
                 metavar="DIR",
                 show_default="beside the pipeline's file",
                 help="Where definitions of the algorithms and pipelines lie that a pipeline names.",

@@ -17,10 +17,12 @@ from tarmac.cli.choices import CHECKPOINTS, VALIDATION_SPLITS, Choice
 from tarmac.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
 __all__ = [
     "SETTINGS",
+    "Filename",
     "Group",
     "GroupWithMain",
     "MainCommand",
@@ -68,6 +70,24 @@ _ELSEWHERE = {
 
 # Longer than any summary: click cuts at 45 characters, in the middle of a sentence.
 _WHOLE = 1000
+
+
+class Filename(click.Path):
+    """A path, where click takes an empty word for the current directory.
+
+    It is empty where a variable of the shell's is not set.
+    """
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path, or fail as click's own does."""
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Option(cloup.Option):
@@ -185,7 +205,7 @@ def output_option(
     """
     return option(
         "--output",
-        type=click.Path(path_type=kind),
+        type=Filename(path_type=kind),
         show_default="TARMAC_RUNS or ./runs",
         help=help_text,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import cloup
 
 from tarmac.cli.choices import METHODS, OBJECTIVES, PRUNING_RULES, TRACKERS, Choice
 from tarmac.cli.completion import complete_objectives, complete_studies
 from tarmac.cli.options import (
+    Filename,
     count_option,
     json_option,
     monitor_option,
@@ -39,7 +39,7 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
                 "--space",
                 "space_file",
                 metavar="FILE",
-                type=click.Path(path_type=Path),
+                type=Filename(path_type=Path),
                 help="A YAML file of parameters and their values.",
             ),
             option(

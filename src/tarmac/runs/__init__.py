@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         RunKind,
         RunSummary,
         default_output,
+        refuse_empty,
     )
     from tarmac.runs.comparison import Comparison, compare
     from tarmac.runs.directory import Run
@@ -99,6 +100,7 @@ __all__ = [
     "read_layers",
     "read_predictions",
     "read_samples",
+    "refuse_empty",
     "resolve",
     "samples_path",
     "write_layers",
@@ -151,6 +153,7 @@ _MODULES = {
     "read_layers": "layers",
     "read_predictions": "predictions",
     "read_samples": "samples",
+    "refuse_empty": "catalogue",
     "resolve": "training",
     "samples_path": "samples",
     "write_layers": "layers",

@@ -45,6 +45,7 @@ __all__ = [
     "RunSummary",
     "default_output",
     "forbidden_in",
+    "refuse_empty",
 ]
 
 _T = TypeVar("_T")
@@ -257,6 +258,7 @@ class Catalogue:
             RequestError: None fits, or more than one.
             StorageError: This user may not enter the directory where it would lie, or its own.
         """
+        refuse_empty(reference)
         known = [*self._all()]
         paths = (Path(reference), self.output / reference)
         for path in paths:
@@ -269,7 +271,7 @@ class Catalogue:
         known.sort(key=lambda run: heads[run.path].created_at, reverse=True)
         for path in paths:
             inner = self._inner(path)
-            if inner and reference:
+            if inner:
                 return max(inner, key=lambda run: _head(run).created_at)
         if reference == "latest":
             # One that belongs to another run comes with it where that is of the kinds too.
@@ -300,10 +302,10 @@ class Catalogue:
             StorageError: This user may not enter the directory where runs lie.
         """
         for broken in forbidden_in(self.output):
-            if reference and broken.path.name.startswith(reference):
+            if broken.path.name.startswith(reference):
                 return StorageError(f"{broken.path}: {broken.reason}")
         for path in (Path(reference), self.output / reference):
-            if reference and os.path.exists(path / _SEARCH):  # noqa: PTH110 - False where forbidden
+            if os.path.exists(path / _SEARCH):  # noqa: PTH110 - False where forbidden
                 return RequestError(
                     f"{reference} is a search that has trained no winner yet",
                     hint=f"Go on with it: tarmac search --resume {quoted(path)}",
@@ -389,6 +391,19 @@ def _head(run: FoundRun) -> _Head:
     if created_at is None:
         return _Head(datetime.min.replace(tzinfo=UTC), "", is_whole=False)
     return _Head(created_at, fields.text("id") or "", is_whole=True)
+
+
+def refuse_empty(reference: str) -> None:
+    """Refuse an empty word in the place of a run: each name begins with it.
+
+    Raises:
+        RequestError: It is empty.
+    """
+    if not reference:
+        raise RequestError(
+            "the name of the run is empty",
+            hint="A variable of the shell's may not be set. See what is there: tarmac runs list",
+        )
 
 
 def _fits(run: FoundRun, head: _Head, reference: str) -> bool:

@@ -18,7 +18,7 @@ from tarmac.cli.choices import FAIL_ON, FORMATS, FRAMEWORKS, Choice
 from tarmac.cli.commands.check_compare import compare
 from tarmac.cli.completion import complete_codes, complete_files, complete_frameworks
 from tarmac.cli.nodes_check import check_nodes
-from tarmac.cli.options import GroupWithMain, MainCommand, examples, json_option, option
+from tarmac.cli.options import Filename, GroupWithMain, MainCommand, examples, json_option, option
 from tarmac.cli.places import profile_option
 from tarmac.cli.views.check import print_failure
 from tarmac.cli.views.check_forms import choose_format, errors_as, print_as, write_files
@@ -184,20 +184,20 @@ __all__ = ["command", "group"]
     option(
         "--expect",
         metavar="FILE",
-        type=click.Path(path_type=Path),
+        type=Filename(path_type=Path),
         help="Exit with 1 unless this machine is what a TOML file says; tarmac schema expect.",
     ),
     option(
         "--against",
         metavar="FILE",
-        type=click.Path(path_type=Path),
+        type=Filename(path_type=Path),
         help="Exit with 1 where this machine is worse than a report of --save: a rate by more than "
         "5 %, driver, firmware, GPUs, memory or links changed.",
     ),
     option(
         "--save",
         metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=Filename(dir_okay=False, path_type=Path),
         help="Write the report for --against and compare, where the check ends with 0.",
     ),
     option(
@@ -237,7 +237,7 @@ __all__ = ["command", "group"]
         "--html",
         "page",
         metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=Filename(dir_okay=False, path_type=Path),
         help="Write a page as well.",
     ),
     option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from tarmac.cli.options import examples, json_option
+from tarmac.cli.options import Filename, examples, json_option
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["compare"]
     "files",
     nargs=-1,
     metavar="REPORT REPORT...",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     help="What tarmac check --save or --json has written on each machine.",
 )
 @json_option()

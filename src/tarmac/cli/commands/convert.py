@@ -10,7 +10,7 @@ import cloup
 
 from tarmac.cli.choices import CONVERTED, EXECUTORS, Choice
 from tarmac.cli.job_files import read_jobs
-from tarmac.cli.options import examples, option, pairs_option
+from tarmac.cli.options import Filename, examples, option, pairs_option
 from tarmac.errors import RequestError, quoted
 from tarmac.wording import in_lines
 
@@ -35,7 +35,7 @@ __all__ = ["command"]
     nargs=-1,
     required=True,
     metavar="FILE...",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
     "Shipyard files in it.",
 )
@@ -56,7 +56,7 @@ __all__ = ["command"]
 )
 @option(
     "--algorithms",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=Filename(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     show_default="beside the pipeline's file",
     help="Where definitions of the algorithms and pipelines lie that an HKube pipeline names.",

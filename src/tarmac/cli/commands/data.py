@@ -10,7 +10,7 @@ import click
 import cloup
 
 from tarmac.cli.completion import complete_datasets
-from tarmac.cli.options import Group, examples, json_option, option
+from tarmac.cli.options import Filename, Group, examples, json_option, option
 from tarmac.errors import RequestError, TarmacError
 from tarmac.wording import counted, in_lines
 
@@ -142,14 +142,14 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         "origin",
         metavar="PATH",
         required=True,
-        type=click.Path(path_type=Path),
+        type=Filename(path_type=Path),
         help="A directory with a published dataset's files; or your own .csv, .tsv, .parquet, "
         ".npz, or folder with a folder of images for each class.",
     ),
     option(
         "--test",
         metavar="PATH",
-        type=click.Path(path_type=Path),
+        type=Filename(path_type=Path),
         help="Samples to score, in the same form. By default the .npz or folder says which, or "
         "they are cut off.",
     ),

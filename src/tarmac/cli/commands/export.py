@@ -10,7 +10,14 @@ import cloup
 
 from tarmac.cli.choices import EXPORTS, Choice
 from tarmac.cli.completion import complete_trainings
-from tarmac.cli.options import checkpoint_option, examples, json_option, option, workload_option
+from tarmac.cli.options import (
+    Filename,
+    checkpoint_option,
+    examples,
+    json_option,
+    option,
+    workload_option,
+)
 from tarmac.wording import in_one_line
 
 __all__ = ["command"]
@@ -39,7 +46,7 @@ __all__ = ["command"]
 @option(
     "--output",
     "target",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=Filename(path_type=Path, dir_okay=False),
     metavar="FILE",
     show_default="model.onnx or model.pt2 in the run's directory",
     help="Where it is written, whole or not at all.",

@@ -9,7 +9,7 @@ import cloup
 
 from tarmac.cli.completion import complete_workloads
 from tarmac.cli.imports import uncollected_imports
-from tarmac.cli.options import Group, examples, option
+from tarmac.cli.options import Filename, Group, examples, option
 from tarmac.cli.output import outlives_output
 
 __all__ = ["command"]
@@ -71,7 +71,7 @@ def _serve(workload: str | None, worker_timeout_s: float) -> int:
 
 
 @command.command("work", epilog=examples("tarmac hkube work tasks/000000-sum/errand-1.msgpack"))
-@cloup.argument("errand", type=click.Path(path_type=Path), help="What a pipeline's runner wrote.")
+@cloup.argument("errand", type=Filename(path_type=Path), help="What a pipeline's runner wrote.")
 def _work(errand: Path) -> int:
     """Do one task of a pipeline, on the node of a cluster that was given it.
 

@@ -9,6 +9,7 @@ import cloup
 
 from tarmac.cli.completion import complete_files, complete_trainings
 from tarmac.cli.options import (
+    Filename,
     checkpoint_option,
     count_option,
     device_option,
@@ -38,7 +39,7 @@ __all__ = ["command"]
 @cloup.argument(
     "source",
     metavar="INPUT",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     shell_complete=complete_files,
     help="Samples as the data have them: .csv, .json, .jsonl, .npy, .npz, an image, or a folder "
     "of images.",
@@ -46,7 +47,7 @@ __all__ = ["command"]
 @option(
     "--output",
     "target",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=Filename(path_type=Path, dir_okay=False),
     metavar="FILE",
     show_default="JSON lines on standard output",
     help="Where it is written, whole or not at all: .jsonl, .csv, .npy or .npz.",

@@ -9,7 +9,7 @@ import click
 import cloup
 
 from tarmac.cli.completion import complete_any_run
-from tarmac.cli.options import examples, option, output_option
+from tarmac.cli.options import Filename, examples, option, output_option
 from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _NAME = "report.html"
 @option(
     "--html",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    type=Filename(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
     show_default="report.html in the run's directory, of several runs in this one",
     help='Where the page is written; "-" is standard output.',

@@ -22,6 +22,7 @@ from tarmac.cli.job_runs import (
 )
 from tarmac.cli.job_work import WorkOptions, work
 from tarmac.cli.options import (
+    Filename,
     examples,
     json_option,
     option,
@@ -67,7 +68,7 @@ __all__ = ["command", "submit"]
     option("--follow", is_flag=True, help="Print what tasks print, as they print it."),
     option(
         "--result",
-        type=click.Path(path_type=Path),
+        type=Filename(path_type=Path),
         metavar="FILE",
         help="Write what an HKube algorithm or pipeline returns into a file, as JSON.",
     ),

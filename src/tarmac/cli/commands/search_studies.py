@@ -12,7 +12,7 @@ import cloup
 from tarmac import wording
 from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
-from tarmac.cli.options import examples, json_option, option, output_option
+from tarmac.cli.options import Filename, examples, json_option, option, output_option
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.runs import name_words
 from tarmac.wording import counted, in_one_line
@@ -175,7 +175,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
 @option(
     "--to",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     help="A file, instead of standard output.",
 )
 @_common
@@ -210,7 +210,7 @@ def _format_of(target: Path | None) -> str:
 @option(
     "--to",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     show_default="plot.html in the study",
     help="The page that is written.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from tarmac.cli.options import examples, json_option, option, output_option
+from tarmac.cli.options import Filename, examples, json_option, option, output_option
 from tarmac.errors import Interrupted, RequestError
 from tarmac.files import expanded
 
@@ -37,7 +37,7 @@ __all__ = ["command"]
 )
 @option(
     "--socket",
-    type=click.Path(path_type=Path),
+    type=Filename(path_type=Path),
     metavar="FILE",
     help="Listen on this file instead, which only you can open; ssh -L forwards it.",
 )

@@ -9,7 +9,7 @@ import click
 import cloup
 
 from tarmac.cli.choices import EVENTS, Choice
-from tarmac.cli.options import examples, json_option, option, output_option
+from tarmac.cli.options import Filename, examples, json_option, option, output_option
 
 __all__ = ["command"]
 
@@ -179,13 +179,13 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     option(
         "--record",
         metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=Filename(dir_okay=False, path_type=Path),
         help="Append all that is seen to a file, a line of JSON each time.",
     ),
     option(
         "--replay",
         metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=Filename(dir_okay=False, path_type=Path),
         help="Show a recording instead.",
     ),
     option(
@@ -211,7 +211,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     option(
         "--job-map",
         metavar="DIRECTORY",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=Filename(file_okay=False, path_type=Path),
         help="Keep a file per GPU with the names of its runs, which dcgm-exporter adds to its "
         "metrics (--hpc-job-mapping-dir).",
     ),

@@ -35,6 +35,7 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
         RequestError: None fits, or more than one.
         TarmacError: It cannot be read.
     """
+    runs.refuse_empty(reference)
     root = output or runs.default_output()
     for path in (Path(reference), root / reference):
         if os.path.exists(path / "study.json"):  # noqa: PTH110 - False where forbidden
@@ -50,7 +51,7 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
         names = "\n".join(in_one_line(study.name) for study in fitting)
         raise RequestError(f"study {reference!r} is not unique in {root}", hint=names)
     for path, reason in broken:
-        if reference and path.name.startswith(reference):
+        if path.name.startswith(reference):
             raise TarmacError(f"{path.name} cannot be read: {reason}")
     names = "\n".join(in_one_line(study.name) for study in studies[:10])
     hint = (
