@@ -198,6 +198,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         (f"%YAML 1.1\n---\na: {'1:' * 4000}59", "has 8,002 digits, a text needs quotes"),
         ("name: 5\ncommand: x", "job.yaml:1:1: name: 5: expected a text"),
         ("name: x\ntasks: 7", "job.yaml:2:1: tasks: 7: expected a list"),
+        ("name: x\ncommand: {a: b}", "job.yaml:2:1: command: expected a list or a text"),
         ("name: x\nresources: 5", "job.yaml:2:1: resources: 5: expected keys and their values"),
         ("name: x\npriority: 1.5", "job.yaml:2:1: priority: 1.5: expected a whole number"),
         ("name: x\nconcurrency: 0", "job.yaml:2:1: concurrency: 0: expected at least 1"),

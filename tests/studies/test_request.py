@@ -56,7 +56,8 @@ def test_keys_that_begin_with_x_hold_anchors_in_a_study_and_in_a_space(tmp_path)
 
 @pytest.mark.parametrize("field", ["trials", "population", "mutate", "patience", "seed", "devices"])
 def test_true_is_no_number_of_a_study(field):
-    with pytest.raises(RequestError, match=f"{field}: true: expected a number, not true or false"):
+    kinds = "a text or a number" if field == "devices" else "a number"
+    with pytest.raises(RequestError, match=f"{field}: true: expected {kinds}, not true or false"):
         make_request({"workload": "digits-mlp", field: True})
 
 

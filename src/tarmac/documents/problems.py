@@ -12,7 +12,7 @@ from tarmac.documents.document import Document, Path, Place, show_path
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pydantic import BaseModel, ValidationError
 
@@ -21,6 +21,8 @@ __all__ = ["Problem", "problems_of", "refuse"]
 # Of a file that is wrong throughout, more would help nobody.
 _MAX_SHOWN = 20
 _MAX_TEXT = 80
+
+_EXPECTED = "expected "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,14 +72,34 @@ def problems_of(
     found = []
     for each in error.errors(include_url=False):
         # Pydantic puts the branch of a union that it tried between the keys.
-        location = _real_path((*path, *each["loc"]), document.value)
+        is_missing = each["type"] == "missing"
+        location = _real_path((*path, *each["loc"]), document.value, is_missing=is_missing)
         found.append((document.place_of(location), location, each))
     found.sort(key=lambda one: one[0])
     # Finding the nearest name takes long, and only the first problems are shown.
-    return [
+    return _joined(
         _problem(place, location, each, model if number < _MAX_SHOWN else None, len(path))
         for number, (place, location, each) in enumerate(found)
-    ]
+    )
+
+
+def _joined(problems: Iterable[Problem]) -> list[Problem]:
+    """Make one problem of those of a value that fits no branch of a union."""
+    joined: list[Problem] = []
+    for problem in problems:
+        before, _, wanted = problem.message.rpartition(_EXPECTED)
+        last = joined[-1] if joined else None
+        is_other_branch = (
+            last is not None
+            and (last.place, last.path) == (problem.place, problem.path)
+            and last.message.startswith(f"{before}{_EXPECTED}")
+        )
+        if last is not None and is_other_branch and wanted:
+            message = f"{last.message} or {wanted}"
+            joined[-1] = dataclasses.replace(last, message=message)
+        else:
+            joined.append(problem)
+    return joined
 
 
 def _problem(
@@ -140,15 +162,20 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
-def _real_path(location: Sequence[str | int], value: Any) -> tuple[str | int, ...]:
-    """Leave out of Pydantic's location what is not in the document."""
+def _real_path(
+    location: Sequence[str | int], value: Any, *, is_missing: bool
+) -> tuple[str | int, ...]:
+    """Leave out of Pydantic's location what is not in the document, but for a key that is missing.
+
+    What is left out are branches of unions.
+    """
     path: list[str | int] = []
     for number, part in enumerate(location):
         is_last = number == len(location) - 1
         if isinstance(value, dict):
             if part in value:
                 value = value[part]
-            elif not is_last:
+            elif not (is_last and is_missing):
                 continue
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
