@@ -374,6 +374,23 @@ def test_what_the_machine_took_with_it_is_free_once_it_is_back(tmp_path, host):
     lock.release()
 
 
+@pytest.mark.parametrize("damage", ["directory", "pipe", "bytes", "list"])
+def test_a_damaged_lease_holds_where_the_kernels_lock_does_not_tell(tmp_path, host, damage):
+    host("b", "local")
+    path = tmp_path / ".lock"
+    lock = open_lock(path)
+    assert lock.acquire()
+    lock.release()
+    if damage == "directory":
+        lease_file(path).mkdir()
+    elif damage == "pipe":
+        os.mkfifo(lease_file(path))
+    else:
+        lease_file(path).write_bytes(b"\xff\0" if damage == "bytes" else b"[1, 2]")
+    assert not is_held(path)
+    assert is_held(path, is_remote=True)
+
+
 @pytest.mark.parametrize("view", ["local", "network"])
 def test_an_empty_file_that_a_crash_has_left_holds_nothing(tmp_path, host, view):
     host("b", view)

@@ -277,6 +277,19 @@ def test_the_hint_on_a_users_own_pipe_does_not_blame_another(tmp_path):
     assert raised.value.hint == f"It is no lock's file. If no process works there: rm '{path}'"
 
 
+def test_the_hint_on_a_directory_in_a_locks_place_removes_it(tmp_path):
+    path = tmp_path / "a lock"
+    path.mkdir()
+    (path / "inside").touch()
+    with pytest.raises(StorageError) as raised:
+        OwnerLock(path).acquire()
+    assert raised.value.hint is not None
+    subprocess.run(["bash", "-c", raised.value.hint.rpartition(": ")[2]], check=True)
+    lock = OwnerLock(path)
+    assert lock.acquire()
+    lock.release()
+
+
 PLANTED = {
     "pipe": os.mkfifo,
     "link": lambda path: path.symlink_to(path.with_name("elsewhere")),
@@ -295,7 +308,8 @@ def test_what_another_user_puts_in_a_locks_place_is_named_and_not_waited_for(
     assert not is_held(path)
     with pytest.raises(StorageError, match=r"cannot lock .*\.lock: ") as raised, locked(path):
         pass
-    assert raised.value.hint == f"It is not this user's. If no process works there: rm {path}"
+    remove = f"rm -r {path}" if path.is_dir() else f"rm {path}"
+    assert raised.value.hint == f"It is not this user's. If no process works there: {remove}"
     assert not path.with_name("elsewhere").exists()
 
 

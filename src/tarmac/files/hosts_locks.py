@@ -93,14 +93,15 @@ def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | No
         is_remote = is_network(path)
     if not is_remote and is_owned(path):
         return True
+    # Of another user's lock, whose file this one cannot open, the lease alone tells.
+    is_private = os.access(path, os.F_OK) and not os.access(path, os.R_OK)
     try:
         holder = read_holder(path)
     except OSError:
-        return True
+        # What is damaged keeps nobody from taking the kernel's lock, which is free.
+        return is_remote or is_private
     if holder is None:
         return False
-    # Of another user's lock, whose file this one cannot open, the lease alone tells.
-    is_private = os.access(path, os.F_OK) and not os.access(path, os.R_OK)
     if holder.is_kernel_locked and not is_remote and not is_private:
         return False
     return (watch or LeaseWatch()).sign_of(path, holder) != "dead"

@@ -319,7 +319,11 @@ def _hint(path: Path) -> str | None:
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
         return None
     what = "no lock's file" if status.st_uid == os.geteuid() else "not this user's"
-    return f"It is {what}. If no process works there: rm {quoted(path)}"
+    if not os.access(path.parent, os.W_OK):
+        where = quoted(path.parent)
+        return f"It is {what}, in a directory that this user may not write: ls -ld {where}"
+    remove = f"rm {'-r ' if stat.S_ISDIR(status.st_mode) else ''}{quoted(path)}"
+    return f"It is {what}. If no process works there: {remove}"
 
 
 def _forget_all() -> None:
