@@ -903,12 +903,13 @@ def test_instances_on_a_pool_whose_machines_do_not_talk_are_refused():
     assert "the pool needs inter_node_communication_enabled: true" in refusal(text, pool)
 
 
-def test_several_jobs_files_are_to_be_run_one_by_one(tmp_path):
+def test_several_jobs_files_are_to_be_named_one_by_one(tmp_path):
     files(tmp_path, **{"jobs-b": whole(""), "jobs-a": whole("")})
     with pytest.raises(RequestError) as caught:
         read_paths([tmp_path])
-    assert "Run each by itself, in the order that you need" in str(caught.value)
-    assert str(caught.value).count("tarmac run ") == 2
+    _, words, *names = str(caught.value).splitlines()
+    assert words == "Name each by itself, in the order that you need:"
+    assert names == [str(tmp_path / "jobs-a.yaml"), str(tmp_path / "jobs-b.yaml")]
 
 
 @pytest.mark.parametrize(

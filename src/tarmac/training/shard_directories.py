@@ -10,9 +10,10 @@ import contextlib
 import os
 import pickle
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.errors import RequestError, TarmacError, quoted
+from tarmac.errors import RequestError, TarmacError, quoted, short_reason
 from tarmac.files import (
     Shape,
     parse_json,
@@ -24,7 +25,6 @@ from tarmac.files import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 __all__ = [
     "POSITION",
@@ -137,7 +137,10 @@ def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
     try:
         yield
     except (*_OF_DAMAGE, *also) as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
+        said = short_reason(error).partition("\n")[0] or type(error).__name__
+        inner = getattr(error, "filename", None)
+        if isinstance(inner, str | Path) and Path(inner) != path:
+            said += f": {Path(inner).name}"
         raise TarmacError(
             f"checkpoint {path} is damaged: {said}",
             hint=way_around_damage(path),

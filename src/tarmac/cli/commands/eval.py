@@ -87,11 +87,12 @@ def command(
             f"{in_one_line(found.run.name)} on {found.num_samples:,} test samples of "
             f"{found.dataset}, in {found.precision} on {found.device}"
         )
+        width = max(map(len, found.metrics), default=0)
         for name, value in found.metrics.items():
             mark = ""
             if name == f"test_{found.judged_by}":
                 mark = f"  what counts, {'more' if found.direction == 'max' else 'less'} is better"
-            click.echo(f"  {name:<16}{number_text(value)}{mark}")
+            click.echo(f"  {name:<{width}}  {number_text(value)}{mark}")
         if expected is not None:
             click.secho(expected["text"], fg="green" if expected["met"] else "yellow")
     if verify and expected is None:

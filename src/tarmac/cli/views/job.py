@@ -17,7 +17,7 @@ from tarmac.cli.failed_work import in_short, read_tails
 from tarmac.cli.views.job_logs import Tail, failure_lines, last_lines
 from tarmac.cli.views.short_tasks import ShortTasks
 from tarmac.jobs import Began, Queued, Requeued, Waiting, task_directory
-from tarmac.wording import counted
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -202,7 +202,7 @@ class JobProgress:
             if not self._follow:
                 for line in failure_lines(directory / "stderr", _LAST_LINES):
                     self._say(f"             | {line}")
-            self._say(f"             logs: {directory}")
+            self._say(f"             logs: {in_one_line(str(directory))}")
         if self._short is not None and (hint := self._short.note(ended)):
             self._say(Text(f"  hint       {hint}", style="yellow"))
         for finding in findings:

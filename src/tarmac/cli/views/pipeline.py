@@ -15,7 +15,7 @@ from rich.text import Text
 from tarmac.cli.console import make_console
 from tarmac.cli.failed_work import in_short, read_tails
 from tarmac.cli.views.job_logs import Tail, last_lines
-from tarmac.wording import counted
+from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -237,7 +237,7 @@ class PipelineProgress:
         if not self._follow:
             for line in last_lines(directory / "stderr", _LAST_LINES):
                 self._say(f"             | {line}")
-        self._say(f"             logs: {directory}")
+        self._say(f"             logs: {in_one_line(str(directory))}")
         for finding in read_tails(directory / stream for stream in ("stderr", "stdout")):
             # Tasks of a batch fail alike; what to do is said once.
             if finding.code not in self._told:

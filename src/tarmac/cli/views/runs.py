@@ -58,8 +58,9 @@ def print_training(path: Path, *, as_json: bool) -> None:
     for part in ("configuration", "dataset", "device", "versions", "git", "metrics"):
         if record[part]:
             console.print(f"[bold]{part}[/bold]")
+            width = max(map(len, record[part]))
             for key, value in record[part].items():
-                console.print(f"  {key:<18}{_short(value)}", markup=False)
+                console.print(f"  {key:<{width}}  {_short(value)}", markup=False)
     for line in _measured(run.record):
         console.print(line, markup=False)
     parallel = run.record.parallel

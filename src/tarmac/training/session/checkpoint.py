@@ -161,7 +161,10 @@ def epoch_of(path: Path) -> int:
 def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Give a checkpoint's file and its header; an error in the block means that it is damaged."""
     with damage_explained(path, SafetensorError), open_tensors(path) as file:
-        yield file, POSITION_SHAPE.checked(parse_json((file.metadata() or {})["tarmac"]))
+        header = (file.metadata() or {}).get("tarmac")
+        if header is None:
+            raise ValueError("it was not written as a checkpoint")
+        yield file, POSITION_SHAPE.checked(parse_json(header))
 
 
 def _in_usual_order(tensor: torch.Tensor) -> torch.Tensor:

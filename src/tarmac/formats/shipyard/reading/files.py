@@ -50,10 +50,10 @@ def find_jobs_files(folder: Path) -> list[Path]:
         )
         if len(found) > 1:
             # One that lists what another makes can only be read when that has ended.
-            commands = "\n".join(f"tarmac run {quoted(path)}" for path in found)
+            names = "\n".join(map(quoted, found))
             raise RequestError(
                 f"{place} has {len(found)} jobs files, and their order is not said",
-                hint=f"Run each by itself, in the order that you need:\n{commands}",
+                hint=f"Name each by itself, in the order that you need:\n{names}",
             )
         if found:
             return found
