@@ -10,7 +10,7 @@ from tarmac.cli.views import training as view
 from tarmac.training import ONE_OF_SEVERAL
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("width", [60, 80, 90, 140])
 def test_epoch_lines_fit_the_terminal_and_leave_rates_out_first(tarmac, monkeypatch, width):
     make = view.make_console
 
@@ -24,6 +24,7 @@ def test_epoch_lines_fit_the_terminal_and_leave_rates_out_first(tarmac, monkeypa
     (line,) = [line for line in out.splitlines() if line.startswith("epoch")]
     assert "val_accuracy" in line
     assert width < 80 or len(line) <= width
+    # Also the slowest machine's rate takes more than 90 columns, and no rate takes more than 140.
     assert ("samples/s" in line) == (width == 140)
 
 
