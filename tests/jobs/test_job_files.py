@@ -92,6 +92,26 @@ def test_json_is_yaml_too(tmp_path):
     assert task.command == ("echo", "hi")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "given", "chosen"),
+    [
+        (0, ["numpy-cu==1"], "numpy==1"),
+        (1, ["numpy-cu==1"], "numpy-cu==1"),
+        (0.5, ["numpy-{{ kind }}==1"], "numpy-cu==1"),
+        (1, [], "numpy==1"),
+    ],
+)
+def test_a_task_that_asks_for_gpus_has_the_requirements_for_them(tmp_path, gpus, given, chosen):
+    environment = {"requirements": ["numpy==1"], "gpu_requirements": given}
+    job = {"name": "x", "command": ["true"], "environment": environment}
+    sweep = {"grid": {"kind": ["cu"]}}
+    spec = job | {"resources": {"gpus": gpus}, "sweep": sweep}
+    (task,) = plan_tasks(Job.model_validate(spec), tmp_path)
+    assert isinstance(task.environment, Venv)
+    assert task.environment.requirements == (chosen,)
+    assert task.environment.is_for_gpus is (chosen != "numpy==1")
+
+
 def test_a_workload_becomes_a_line_of_tarmac_train(tmp_path):
     job = parse_job(
         "{name: x, workload: digits-mlp, settings: {hidden: '{{ h }}'}, sweep: {grid: {h: [8]}}}"

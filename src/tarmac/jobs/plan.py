@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tarmac.documents import show_path
 from tarmac.errors import RequestError
 from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
-from tarmac.jobs.model import Container, Job, TaskSpec
+from tarmac.jobs.model import Container, Job, TaskSpec, Venv
 from tarmac.jobs.placeholders import fill, fill_all, show
 from tarmac.jobs.workload_files import workload_in_task, workload_inputs
 from tarmac.processes import python_command
@@ -301,10 +301,13 @@ def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(fill(part, values) for part in spec.command)
 
 
-def _filled_whole(environment: Environment, values: Mapping[str, Any]) -> Environment:
-    """Fill all texts of an environment: an image, mounts, requirements."""
-    filled = fill_all(environment.model_dump(), values)
-    return type(environment).model_validate(filled)
+def _environment(spec: TaskSpec, values: Mapping[str, Any]) -> Environment:
+    """Fill all texts of an environment, and choose its requirements by whether it gets GPUs."""
+    filled = fill_all(spec.environment.model_dump(), values)
+    environment = type(spec.environment).model_validate(filled)
+    if isinstance(environment, Venv):
+        return environment.chosen(with_gpus=spec.resources.gpus > 0)
+    return environment
 
 
 def _filled(part: Any, values: Mapping[str, Any]) -> Any:
@@ -322,7 +325,7 @@ _FILLED: Mapping[str, tuple[tuple[str, ...], Callable[[TaskSpec, Mapping[str, An
     "command": (("command", "workload", "settings"), _command),
     "environment": (
         ("environment",),
-        lambda spec, values: _filled_whole(spec.environment, values),
+        _environment,
     ),
     "env": (
         ("env",),

@@ -39,6 +39,7 @@ class Venv(_EnvironmentPart):
     Attributes:
         python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
         requirements: As pip takes them, or lines ``-r FILE``.
+        gpu_requirements: In their place for a task that asks for GPUs.
         before: Packages that are installed first, which the requirements are then built with,
             rather than each in isolation.
         build_env: Variables for that build. What it makes is in no cache of wheels, whose keys know
@@ -48,8 +49,20 @@ class Venv(_EnvironmentPart):
     kind: Literal["venv"] = "venv"
     python: Text | None = None
     requirements: tuple[str, ...] = Field(min_length=1)
+    gpu_requirements: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     build_env: dict[str, Text] = Field(default={})
+
+    @property
+    def is_for_gpus(self) -> bool:
+        """Whether `chosen` has taken the requirements for GPUs."""
+        return self.gpu_requirements == self.requirements
+
+    def chosen(self, *, with_gpus: bool) -> Venv:
+        """Return the environment of a task that asks for GPUs, or for none."""
+        if with_gpus and self.gpu_requirements:
+            return self.model_copy(update={"requirements": self.gpu_requirements})
+        return self.model_copy(update={"gpu_requirements": ()})
 
 
 class Secret(Part):

@@ -201,6 +201,8 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     yield f"$ {shlex.join(entrypoint)} {command}".rstrip() if entrypoint else f"$ {command}"
     resources = task.resources
     kind = f"{task.environment.kind} {container.image if container else ''}".rstrip()
+    if task.environment.kind == "venv" and task.environment.is_for_gpus:
+        kind += " of gpu_requirements, as it asks for GPUs"
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""
