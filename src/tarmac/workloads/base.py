@@ -319,6 +319,8 @@ class Workload(metaclass=Named):
         objective: The loss, the metrics, and what counts.
         optimizers: What ``--set optimizer=NAME`` may choose, each of another kind.
         expectation: What it reaches; None where nothing is known.
+        took: How long its recipe took on a machine where that was measured, and when; empty where
+            it was not.
         initialise: Sets weights from data (Kraehenbuehl et al., arXiv 1511.06856), once, before the
             first step: it is called with the model on the CPU and preprocessed, unaugmented fp32
             samples ``[at most initialise_samples, ...]``, the first of the training set. A
@@ -335,6 +337,7 @@ class Workload(metaclass=Named):
     objective: Objective = dataclasses.field(default_factory=Classification)
     optimizers: Mapping[str, Optimizer] = dataclasses.field(default_factory=dict)
     expectation: Expectation | None = None
+    took: str = ""
     initialise: Callable[..., None] | None = None
     initialise_samples: int = 1000
 
