@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -165,3 +166,19 @@ def test_the_state_of_a_pipeline_is_what_its_record_says_and_not_its_tasks(tmp_p
     note_outcome(run.path, "failed", "its time is over")
     with pytest.raises(JobFailed, match="its time is over"):
         Handle(run.path).result()
+
+
+@pytest.mark.parametrize("damage", ["directory", "pipe", "bytes"])
+def test_a_damaged_note_of_a_runner_that_is_gone_is_nobodys(tmp_path, damage):
+    job = parse_job("{name: x, command: [a]}")
+    run = create_run(job, tmp_path, [*plan_tasks(job, tmp_path)], tmp_path)
+    note = run.path / "runner.json"
+    if damage == "directory":
+        note.mkdir()
+    elif damage == "pipe":
+        os.mkfifo(note)
+    else:
+        note.write_bytes(b"\xff{")
+    assert read_status(run.path).state == "interrupted"
+    with reserved(run.path), pytest.raises(TarmacError, match=r"runner\.json"):
+        read_status(run.path)

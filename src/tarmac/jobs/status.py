@@ -322,18 +322,23 @@ def read_runner(run: Path) -> ProcessIdentity | None:
 
 
 def _read_runner_note(run: Path) -> ProcessIdentity | None:
-    """Return the process that was last said to work on a run, alive or not, on any machine."""
+    """Return the process that was last said to work on a run, alive or not, on any machine.
+
+    Raises:
+        StorageError: Some process works on it, and the note cannot be read.
+        TarmacError: Likewise, and the note is damaged.
+    """
     path = run / _RUNNER
     try:
         with read_errors(path):
             return ProcessIdentity(**_PROCESS.checked(parse_json(read_regular(path))))
-    except (ValueError, TypeError) as error:
-        raise TarmacError(f"{path} is damaged: {error}") from error
-    except TarmacError:
-        # It ends its note when it ends, also between two looks.
-        if not path.exists():
+    except (ValueError, TypeError, TarmacError) as error:
+        # It ends its note when it ends, also between two looks; one that none left is no process's.
+        if not path.exists() or not is_held(run / LOCK):
             return None
-        raise
+        if isinstance(error, TarmacError):
+            raise
+        raise TarmacError(f"{path} is damaged: {error}") from error
 
 
 def _task(run: Path, event: dict[str, Any], *, is_alive: bool, outlives: bool) -> TaskStatus:
