@@ -59,7 +59,9 @@ def test_a_result_below_what_is_expected_fails_only_where_it_is_verified(tarmac)
 
 def test_a_setting_that_the_list_shows_changes_the_model(tarmac):
     listed = tarmac("train", "digits-mlp", "--list")[1]
-    assert re.search(r"digits-mlp .*\n.*expected: .*\n +took: .*\n +--set hidden=128, dropout=0.1", listed)
+    assert re.search(
+        r"digits-mlp .*\n.*expected: .*\n +took: .*\n +--set hidden=128, dropout=0.1", listed
+    )
     small = tarmac(*QUICK, "--set", "hidden=8")[1]
     assert "digits-mlp: 682 parameters" in small
     code, _, err = tarmac(*QUICK, "--set", "hiden=8")

@@ -44,3 +44,17 @@ def test_handlers_are_as_before_where_nothing_asked(received):
     with StopRequest():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_terminal_that_was_closed_asks_to_stop_except_under_nohup(before):
+    own = signal.signal(signal.SIGHUP, before)
+    try:
+        with StopRequest() as asked:
+            signal.raise_signal(signal.SIGHUP)
+            assert bool(asked) is (before == signal.SIG_DFL)
+        if asked.signal is not None:
+            # Within a second it is the same wish, also afterwards.
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, own)

@@ -1,4 +1,4 @@
-"""The first SIGINT or SIGTERM, or a program's own wish, as a request to stop."""
+"""The first SIGINT, SIGTERM or SIGHUP, or a program's own wish, as a request to stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ONE_WISH_S = 1.0
 
 
 class StopRequest:
-    """Turns the first SIGINT or SIGTERM into a request to stop after the step under way.
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a request to stop after the step under way.
+
+    SIGHUP is that of a terminal that was closed or a connection that was lost; under nohup, which
+    ignores it, it stays ignored.
 
     A second one acts as it did before, unless it comes within a second, also after the block: two
     senders may mean the same, and what was saved meanwhile is still to be concluded. Outside the
@@ -40,7 +43,10 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            asking = [signal.SIGINT, signal.SIGTERM]
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+                asking.append(signal.SIGHUP)
+            for number in asking:
                 self._previous[number] = signal.signal(number, self._receive)
         return self
 
