@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 
 import pynvml
 import pytest
@@ -12,20 +13,23 @@ from recorded.hardware import loaded
 
 from forked import run_python
 from tarmac.checks.rules.findings import find
+from tarmac.checks.sampling import sampling
 from tarmac.checks.under_load import UnderLoad, reasons_in_words, summarise
 from tarmac.machine import Counters, LoadSample
+from waiting import limit_s
 
 # A program in a probe's place. It takes its turn, keeps the GPU busy until the driver was asked
 # often enough, and writes down what a probe of PyTorch would.
 _PROBE = """
 import fcntl, json, os, pathlib, sys, time
 busy = pathlib.Path(os.environ["NVML_STAND_IN_BUSY"])
+# Busy for longer than it has its turn: whatever is read meanwhile is read of a busy GPU.
+busy.touch()
 with open(os.environ["TARMAC_PROBE_TURN"]) as turn:
     fcntl.flock(turn, fcntl.LOCK_EX)
-    busy.touch()
     while busy.stat().st_size < int(os.environ["ANSWERS"]):
         time.sleep(0.02)
-    busy.unlink()
+busy.unlink()
 device = {"name": "cuda:0", "kind": "gpu", "chip": "NVIDIA H200", "flops": {"bf16": 780e12}}
 build = {"cuda": "13.0", "architectures": ["sm_90"]}
 result = {"stage": "done", "version": "2.13.0", "devices": [device], "build": build, "error": None}
@@ -162,3 +166,32 @@ def test_a_power_limit_does_not_hide_that_a_chip_is_slow():
     evidence = done("torch", load.inventory, devices=[device])
     evidence = evidence.model_copy(update={"under_load": load.under_load})
     assert {finding.code for finding in find(evidence)} == {"slow-compute", "throttle-power"}
+
+
+class EndingReader:
+    """Reads a GPU, and every second time the probe's turn ends in the midst of that."""
+
+    def __init__(self):
+        self.has_turn, self.reads, self.is_enough = True, 0, threading.Event()
+
+    def counters(self):
+        return Counters({}, {})
+
+    def sample(self):
+        self.reads += 1
+        self.has_turn = self.reads % 2 == 1
+        if self.reads == 4:
+            self.is_enough.set()
+        return LoadSample(frozenset(), sm_clock_mhz=1980 if self.has_turn else 345)
+
+    def is_measuring(self):
+        has_turn, self.has_turn = self.has_turn, True
+        return has_turn
+
+
+def test_what_a_turn_has_ended_in_the_midst_of_is_not_judged():
+    reader = EndingReader()
+    with sampling({0: reader}, reader.is_measuring) as finish:
+        assert reader.is_enough.wait(limit_s(30))
+        (load,) = finish()
+    assert load.sm_clock_mhz == {"median": 1980, "lowest": 1980}

@@ -59,7 +59,8 @@ def _read(
         for index, reader in readers.items():
             # While one GPU is measured the others may be idle, which says nothing of them.
             sample = reader.sample()
-            if sample is not None:
+            # Nor does one say anything that a probe's turn has ended in the midst of.
+            if sample is not None and is_measuring():
                 samples[index].append(sample)
     return tuple(
         summarise(
