@@ -81,14 +81,14 @@ KNOWN = {
 
 
 def test_paths_and_names_are_quoted():
-    found = set()
+    unquoted = set()
     for path in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(path.read_bytes())
         quoted = variables_of_quoted(tree)
-        found |= {
+        unquoted |= {
             f"{path.relative_to(SOURCE)}: {ast.unparse(part.value)}"
             for part in texts_put_into_commands(tree)
             if not is_word(part.value, quoted)
         }
-    assert found - KNOWN == set()
-    assert KNOWN - found == set(), "no longer there"
+    assert unquoted - KNOWN == set()
+    assert KNOWN - unquoted == set(), "no longer there"

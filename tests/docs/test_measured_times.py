@@ -1,4 +1,4 @@
-"""How long trainings took is said alike by the program and by its page."""
+"""How long trainings took is alike in the program and on its page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 
 
 def test_the_page_and_the_program_say_the_same_times():
-    shown = {
+    on_page = {
         name: (place, _NUMBER.findall(figures))
         for name, place, figures, _ in _ROW.findall(PAGE.read_text(encoding="utf-8"))
     }
-    said = {}
+    by_program = {}
     for name in workload_names():
         took, _, place = find_workload(name).took.partition(" on two cores of ")
         if took:
-            said[name] = (place, _NUMBER.findall(took))
-    assert said == shown
-    assert len(said) >= 7
+            by_program[name] = (place, _NUMBER.findall(took))
+    assert by_program == on_page
+    assert len(by_program) >= 7

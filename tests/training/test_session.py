@@ -288,8 +288,8 @@ def test_an_old_checkpoint_that_cannot_be_removed_ends_no_training(tmp_path, mon
 
 def interrupted_in(epoch: int, output: Path, **options) -> Run:
     steps = _Steps(epoch, 1)
-    asked = {"epochs": 9, "batch_size": 500, "device": "cpu", "output": output, "reporter": steps}
-    run = tarmac.train("digits-mlp", interrupted=steps.is_reached.is_set, **asked, **options)
+    chosen = {"epochs": 9, "batch_size": 500, "device": "cpu", "output": output, "reporter": steps}
+    run = tarmac.train("digits-mlp", interrupted=steps.is_reached.is_set, **chosen, **options)
     assert run.record.status == "interrupted"
     return run
 

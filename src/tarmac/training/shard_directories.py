@@ -137,12 +137,12 @@ def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
     try:
         yield
     except (*_OF_DAMAGE, *also) as error:
-        said = short_reason(error).partition("\n")[0] or type(error).__name__
+        reason = short_reason(error).partition("\n")[0] or type(error).__name__
         inner = getattr(error, "filename", None)
         if isinstance(inner, str | Path) and Path(inner) != path:
-            said += f": {Path(inner).name}"
+            reason += f": {Path(inner).name}"
         raise TarmacError(
-            f"checkpoint {path} is damaged: {said}",
+            f"checkpoint {path} is damaged: {reason}",
             hint=way_around_damage(path),
         ) from error
 

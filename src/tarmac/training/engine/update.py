@@ -106,9 +106,11 @@ class Update:
         if self._loss_scale is None:
             self._step(rate)
             return
-        found = self._unscale(self._loss_scale)
-        if not (self._can_be_recorded and found.is_cuda and self._optimizer.takes_rate_tensors):
-            if not found.item():
+        has_overflow = self._unscale(self._loss_scale)
+        if not (
+            self._can_be_recorded and has_overflow.is_cuda and self._optimizer.takes_rate_tensors
+        ):
+            if not has_overflow.item():
                 self._step(rate)
             return
         # A CUDA graph does the same in every step.
@@ -118,7 +120,7 @@ class Update:
         before = [tensor.clone() for tensor in changed]
         self._step(rate)
         for tensor, old in zip(changed, before, strict=True):
-            tensor.copy_(torch.where(found > 0, old, tensor))
+            tensor.copy_(torch.where(has_overflow > 0, old, tensor))
 
     def _unscale(self, scale: LossScale) -> torch.Tensor:
         return scale.unscale([self._gradients])

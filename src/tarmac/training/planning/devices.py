@@ -130,7 +130,7 @@ def choose_devices(
         strategy: What was asked.
         found: What `find_training_devices` made of it.
         flops_per_device: A step's matrix work on each, were all of them used.
-        num_parameters: Whose gradients they would add up.
+        num_parameters: How many gradients they would add up.
         rendezvous: Which of several processes this one is, where a launcher has started them.
         why_not_all: What `why_not_all` says of them.
 

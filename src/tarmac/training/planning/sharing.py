@@ -56,7 +56,7 @@ def weigh_sharing(gpus: Sequence[Device], flops_each: float, num_parameters: int
     Args:
         gpus: Alike, or nearly.
         flops_each: A step's matrix work on each of them.
-        num_parameters: Whose gradients are added up.
+        num_parameters: How many gradients are added up.
     """
     count = len(gpus)
     chip = find_chip(gpus[0].name, memory_bytes=gpus[0].memory_bytes)
