@@ -55,6 +55,47 @@ def test_onnx_answers_as_the_model_does(line, digits, tmp_path):
     assert session.get_modelmeta().custom_metadata_map["tarmac.run"] == digits.record.id
 
 
+def graph_of(directory):
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="needs pip install 'tarmac-gpu[tensorboard]'",
+    )
+    events = accumulator.EventAccumulator(str(directory))
+    events.Reload()
+    assert events.Tags()["graph"]
+    return {node.name: node for node in events.Graph().node}
+
+
+def test_tensorboard_draws_each_module_with_shapes_and_weights(line, digits):
+    pytest.importorskip("tensorboard")
+    code, out, err = line("export", digits.path, "--to", "tensorboard")
+    assert (code, err) == (0, "")
+    assert out.endswith(f"graph    {digits.path / 'events.graph.tfevents'}\n")
+    assert "checked" not in out
+    nodes = graph_of(digits.path)
+    linear = nodes["model/1/linear"]
+    assert linear.op == "aten.linear.default"
+    assert {"model/1/weight", "model/1/bias"} < {*linear.input}
+    (shape,) = linear.attr["_output_shapes"].list.shape
+    assert [size.size for size in shape.dim] == [-1, 128]
+    assert all(source in nodes for node in nodes.values() for source in node.input)
+
+
+def test_a_graph_of_named_columns_has_an_input_for_each(parts, tmp_path):
+    path = tmp_path / "a.tfevents"
+    made = tarmac.export(parts, "tensorboard", file=path, workload=pair)
+    assert (made.num_samples, made.difference) == (0, None)
+    assert {"inputs_words", "inputs_age"} <= {*graph_of(tmp_path)}
+
+
+def test_a_graph_that_tensorboard_would_not_read_is_refused(line, digits, tmp_path):
+    pytest.importorskip("tensorboard")
+    path = tmp_path / "graph.bin"
+    code, _, err = line("export", digits.path, "--to", "tensorboard", "--output", path)
+    assert (code, path.exists()) == (2, False)
+    assert "it reads files with tfevents in their names" in err
+
+
 @onnx
 def test_weights_beyond_what_one_file_holds_lie_beside_it(digits, tmp_path, monkeypatch):
     import onnxruntime

@@ -61,7 +61,7 @@ SCALES = ("none", "linear", "sqrt")
 VALIDATION_SPLITS = ("auto", "random", "last", "own")
 TRACKERS = ("wandb", "mlflow")
 CHECKPOINTS = ("best", "last")
-EXPORTS = ("onnx", "torch")
+EXPORTS = ("onnx", "torch", "tensorboard")
 
 METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")

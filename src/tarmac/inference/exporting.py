@@ -19,6 +19,7 @@ from tarmac.data import columns_of, slice_columns
 from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.files import replace_file, storage_errors, temporary_directory
+from tarmac.inference.graph import graph_file
 from tarmac.inference.trained import named_outputs, open_trained
 
 if TYPE_CHECKING:
@@ -34,8 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "TOLERANCE", "Exported", "Format", "export"]
 
-Format = Literal["onnx", "torch"]
-FORMATS: Mapping[str, str] = {"onnx": ".onnx", "torch": ".pt2"}
+Format = Literal["onnx", "torch", "tensorboard"]
+# The names of their files. An open TensorBoard stays at the last name, which is the scalars' here.
+FORMATS: Mapping[str, str] = {
+    "onnx": "model.onnx",
+    "torch": "model.pt2",
+    "tensorboard": "events.graph.tfevents",
+}
+_PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "tensorboard": ("tensorboard",)}
 
 # Other orders of the same sums in fp32 differ in the last of some 24 bits, more so over layers.
 TOLERANCE = 1e-4
@@ -51,11 +58,12 @@ class Exported:
 
     Attributes:
         path: The file.
-        format: ``onnx`` or ``torch``.
+        format: ``onnx``, ``torch`` or ``tensorboard``.
         inputs: What a sample must be: the shape ``[batch, ...]`` and the type, by name.
         outputs: The names of what it returns, in their order.
-        num_samples: Of the test set, that both were asked about.
-        difference: The largest between their answers, relative to the largest answer.
+        num_samples: Of the test set, that both were asked about; 0 for TensorBoard's graph.
+        difference: The largest between their answers, relative to the largest answer; None for
+            TensorBoard's graph, which computes nothing.
     """
 
     path: Path
@@ -63,7 +71,7 @@ class Exported:
     inputs: Mapping[str, str]
     outputs: Sequence[str]
     num_samples: int
-    difference: float
+    difference: float | None
 
 
 def export(
@@ -79,52 +87,58 @@ def export(
 
     It takes any number of raw samples, as the data have them, and computes in fp32. Before the file
     is there under its name, it and the model are asked about samples of the test set, and must
-    agree within `TOLERANCE`.
+    agree within `TOLERANCE`. ``tensorboard`` is the graph of the same for TensorBoard to draw.
 
     Args:
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``.
-        to: ``onnx``, or ``torch`` for a program of ``torch.export``.
-        file: By default ``model.onnx`` or ``model.pt2`` in the run's directory.
+        to: ``onnx``, ``torch`` for a program of ``torch.export``, or ``tensorboard``.
+        file: By default the one of `FORMATS` in the run's directory.
         output: Where runs lie.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
         checkpoint: ``best`` for the one that was best on held-out data.
 
     Raises:
         RequestError: The run has no weights, its data are not here, or ``file`` names a directory
-            or a device.
-        MissingExtraError: ``onnx`` needs packages that are not installed.
+            or a device, or one that TensorBoard would not read.
+        MissingExtraError: ``onnx`` or ``tensorboard`` needs packages that are not installed.
         TarmacError: The model cannot be exported, or what was written does not agree with it.
     """
     if to not in FORMATS:
         raise unknown_name("format", to, dict.fromkeys(FORMATS, ""))
-    if to == "onnx":
-        for package in ("onnx", "onnxscript", "onnxruntime"):
-            require(package)
+    for package in _PACKAGES.get(to, ()):
+        require(package)
     if file is not None and Path(file).exists() and not Path(file).is_file():
         raise RequestError(f"{file} is a directory or a device, expected the name of a file")
+    if to == "tensorboard" and file is not None and "tfevents" not in Path(file).name:
+        raise RequestError(
+            f"TensorBoard does not read {file}: it reads files with tfevents in their names"
+        )
     trained = open_trained(
         reference, device="cpu", output=output, workload=workload, checkpoint=checkpoint
     )
     columns = _test_samples(trained)
-    path = Path(file) if file is not None else trained.run.path / f"model{FORMATS[to]}"
+    path = Path(file) if file is not None else trained.run.path / FORMATS[to]
     example = trained.columns_as_inputs(columns)
     expected = trained.outputs(columns)
+    difference = None
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with _beside(path) as made:
         program = _program(trained, example)
-        if to == "torch":
-            with storage_errors(path):
+        with storage_errors(path):
+            if to == "torch":
                 _write_torch(program, made)
-            found = _run_torch(made, example)
-        else:
-            with storage_errors(path):
+            elif to == "onnx":
                 _write_onnx(program, made, list(expected), trained)
-            found = _run_onnx(made, columns, list(expected))
-        difference = _difference(expected, found, path)
+            else:
+                made.write_bytes(graph_file(program))
+        if to == "torch":
+            difference = _difference(expected, _run_torch(made, example), path)
+        elif to == "onnx":
+            difference = _difference(expected, _run_onnx(made, columns, list(expected)), path)
         with storage_errors(path):
             _move(made, path)
-    count = len(next(iter(columns.values())))
+    count = 0 if difference is None else len(next(iter(columns.values())))
     return Exported(
         path=path,
         format=to,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from tarmac.runs.comparison import Comparison, compare
     from tarmac.runs.directory import Run
-    from tarmac.runs.events import EventWriter
+    from tarmac.runs.events import EventWriter, graph_events
     from tarmac.runs.git import git_state
     from tarmac.runs.glance import Glance, Glancer
     from tarmac.runs.index import RunIndex
@@ -92,6 +92,7 @@ __all__ = [
     "facts_of",
     "git_state",
     "glance_training",
+    "graph_events",
     "layer_rows",
     "list_runs",
     "name_words",
@@ -145,6 +146,7 @@ _MODULES = {
     "facts_of": "training",
     "git_state": "git",
     "glance_training": "training_glance",
+    "graph_events": "events",
     "layer_rows": "layers",
     "list_runs": "training",
     "name_words": "judging",

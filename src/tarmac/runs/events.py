@@ -1,4 +1,4 @@
-"""TensorBoard's event files: scalars by step.
+"""TensorBoard's event files: scalars by step, and the graph of a model.
 
 Written here rather than by the package tensorboard, whose writer takes half a second to import,
 and tensorboard is then needed only to look at them. A file is a sequence of TFRecords (TensorFlow,
@@ -19,16 +19,18 @@ from tarmac.files import storage_errors
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["EventWriter"]
+__all__ = ["EventWriter", "graph_events"]
 
 # Fields of the messages Event, SessionLog, Summary and Summary.Value, by number.
-_WALL_TIME, _STEP, _FILE_VERSION, _SUMMARY, _SESSION_LOG = 1, 2, 3, 5, 7
+_WALL_TIME, _STEP, _FILE_VERSION, _GRAPH, _SUMMARY, _SESSION_LOG = 1, 2, 3, 4, 5, 7
 _STATUS, _STATUS_START = 1, 1
 _VALUE = 1
 _TAG, _SIMPLE_VALUE = 1, 2
 
 # Protocol buffers' wire types (protobuf.dev, "Encoding").
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_VERSION = b"brain.Event:2"
 
 # Castagnoli's polynomial, bits reversed (RFC 3720, appendix B.4).
 _CRC32C_POLYNOMIAL = 0x82F63B78
@@ -52,7 +54,7 @@ class EventWriter:
         start = _field(_STATUS, _VARINT, _varint(_STATUS_START))
         with storage_errors(self._path):
             self._file = self._path.open("xb", buffering=0)
-            self._write(_field(_FILE_VERSION, _BYTES, _sized(b"brain.Event:2")))
+            self._write(_field(_FILE_VERSION, _BYTES, _sized(_VERSION)))
             self._write(
                 _field(_STEP, _VARINT, _varint(first_step))
                 + _field(_SESSION_LOG, _BYTES, _sized(start))
@@ -78,12 +80,28 @@ class EventWriter:
         self._file.close()
 
     def _write(self, event: bytes) -> None:
-        payload = _field(_WALL_TIME, _FIXED64, struct.pack("<d", time.time())) + event
-        length = struct.pack("<Q", len(payload))
-        record = b"".join((length, _masked_crc(length), payload, _masked_crc(payload)))
+        record = _record(event)
         # A disk that is almost full takes a part of it; the next write says why.
         while record:
             record = record[self._file.write(record) :]
+
+
+def graph_events(definition: bytes) -> bytes:
+    """Return what an event file of a graph alone holds.
+
+    Args:
+        definition: A GraphDef, as protocol buffers write it.
+    """
+    return b"".join(
+        _record(_field(field, _BYTES, _sized(value)))
+        for field, value in ((_FILE_VERSION, _VERSION), (_GRAPH, definition))
+    )
+
+
+def _record(event: bytes) -> bytes:
+    payload = _field(_WALL_TIME, _FIXED64, struct.pack("<d", time.time())) + event
+    length = struct.pack("<Q", len(payload))
+    return b"".join((length, _masked_crc(length), payload, _masked_crc(payload)))
 
 
 def _field(number: int, wire_type: int, value: bytes) -> bytes:

@@ -28,6 +28,7 @@ __all__ = ["command"]
     epilog=examples(
         "tarmac export latest --to onnx",
         "tarmac export latest --to torch --output model.pt2",
+        "tarmac export latest --to tensorboard",
     ),
 )
 @cloup.argument(
@@ -41,14 +42,15 @@ __all__ = ["command"]
     "form",
     type=Choice(EXPORTS),
     required=True,
-    help="onnx, or torch for a program of torch.export.",
+    help="onnx, torch for a program of torch.export, or tensorboard for the graph that "
+    "TensorBoard draws.",
 )
 @option(
     "--output",
     "target",
     type=Filename(path_type=Path, dir_okay=False),
     metavar="FILE",
-    show_default="model.onnx or model.pt2 in the run's directory",
+    show_default="in the run's directory: model.onnx, model.pt2 or events.graph.tfevents",
     help="Where it is written, whole or not at all.",
 )
 @checkpoint_option()
@@ -64,7 +66,8 @@ def command(
 ) -> None:
     """Write a run's model, with its preprocessing, to a file that needs no Tarmac.
 
-    The file is asked about samples of the test set, and must answer as the model does.
+    The file is asked about samples of the test set, and must answer as the model does. The graph
+    for TensorBoard is only a picture of it.
     """
     from tarmac.inference import TOLERANCE, export
 
@@ -90,8 +93,9 @@ def command(
     for name, kind in made.inputs.items():
         click.echo(f"takes    {name}: {kind}")
     click.echo(f"returns  {', '.join(made.outputs)}")
-    click.echo(
-        f"checked  on {made.num_samples} test samples: answers differ by at most "
-        f"{made.difference:.1g} of the largest, allowed is {TOLERANCE:g}"
-    )
-    click.echo(in_one_line(f"model    {made.path}"))
+    if made.difference is not None:
+        click.echo(
+            f"checked  on {made.num_samples} test samples: answers differ by at most "
+            f"{made.difference:.1g} of the largest, allowed is {TOLERANCE:g}"
+        )
+    click.echo(in_one_line(f"{'graph' if form == 'tensorboard' else 'model':<9}{made.path}"))

@@ -1,0 +1,64 @@
+"""A model's operations as TensorBoard's graph: one node of each, in the scope of its module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tarmac.runs import graph_events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.fx import Node
+
+__all__ = ["graph_file"]
+
+
+def graph_file(program: torch.export.ExportedProgram) -> bytes:
+    """Return an event file with the graph of a program.
+
+    A GraphDef (tensorflow/core/framework/graph.proto) knows no modules: TensorBoard draws a box
+    for each part of a name before a slash. Sizes that may differ, as a batch's, are -1.
+    """
+    # The extra may be missing where only torch is asked for.
+    from tensorboard.compat.proto.graph_pb2 import GraphDef  # noqa: PLC0415
+
+    graph: Any = GraphDef()
+    signature = program.graph_signature
+    held = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    names: dict[Node, str] = {}
+    for node in program.graph.nodes:
+        # What only asserts something, as the tracer does of types.
+        if node.op == "call_function" and not node.users:
+            continue
+        names[node] = held[node.name].replace(".", "/") if node.name in held else _scoped(node)
+        made = graph.node.add(
+            name=names[node],
+            op="parameter" if node.name in held else _operation(node),
+            input=[names[source] for source in node.all_input_nodes],
+        )
+        value = node.meta.get("val")
+        for tensor in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(tensor, torch.Tensor):
+                shape = made.attr["_output_shapes"].list.shape.add()
+                sizes: Sequence[int | torch.SymInt] = tensor.shape
+                for size in sizes:
+                    shape.dim.add(size=size if isinstance(size, int) else -1)
+    return graph_events(graph.SerializeToString())
+
+
+def _scoped(node: Node) -> str:
+    """Return a node's name behind the path of the module that it is of: ``model/0/linear``."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = [path for path, _ in stack.values()][-1] if stack else ""
+    return "/".join((*filter(None, path.split(".")), node.name))
+
+
+def _operation(node: Node) -> str:
+    return str(node.target) if node.op == "call_function" else node.op
