@@ -15,8 +15,6 @@ import os
 import shutil
 import ssl
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
@@ -24,6 +22,7 @@ from tarmac.files import expanded, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tarmac.kubernetes.kubeconfig import Login, Place
 
@@ -111,12 +110,12 @@ def tls_of(place: Place, credentials: Credentials) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, pair: tuple[bytes, bytes], place: Place) -> None:
-    with tempfile.TemporaryDirectory(prefix="tarmac-") as directory:
-        both = Path(directory) / "both.pem"
-        both.touch(0o600)
-        both.write_bytes(pair[0].rstrip() + b"\n" + pair[1])
+    # OpenSSL reads the pair by a path alone: one of this process's memory.
+    with os.fdopen(os.memfd_create("pair"), "wb") as both:
+        both.write(pair[0].rstrip() + b"\n" + pair[1])
+        both.flush()
         try:
-            context.load_cert_chain(both)
+            context.load_cert_chain(f"/proc/self/fd/{both.fileno()}")
         except ssl.SSLError as error:
             login = place.login
             raise RequestError(

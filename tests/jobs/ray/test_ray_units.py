@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from ray_in_process import Node
@@ -240,3 +243,12 @@ def test_an_engine_shows_what_its_driver_has_and_how_it_ended(engine):
     # What is not asked for any more is forgotten.
     made.look([])
     assert units.known_chunks() == set()
+
+
+def test_secrets_are_in_the_workers_memory_and_in_no_file():
+    with contextlib.ExitStack() as held:
+        paths = worker._put_down({"TOKEN": b"one", "KEY": b"another"}, held)
+        assert all(str(Path(path).readlink()).startswith("/memfd:") for path in paths.values())
+        for name, value in (("TOKEN", b"one"), ("KEY", b"another"), ("KEY", b"another")):
+            assert subprocess.check_output(["cat", paths[name]]) == value
+    assert not any(Path(path).exists() for path in paths.values())

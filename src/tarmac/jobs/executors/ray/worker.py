@@ -89,7 +89,7 @@ def perform(
         _refuse(mirror, element, host, said)
         return {"host": host, "exit": 1, "said": said}
     scratch = Path(tempfile.mkdtemp(prefix="tarmac-"))
-    secrets = Path(tempfile.mkdtemp(prefix="tarmac-", dir=_memory())) if work["secrets"] else None
+    secrets = contextlib.ExitStack()
     copy = None
     try:
         element["secrets"] = {**element["secrets"], **_put_down(work["secrets"], secrets)}
@@ -116,8 +116,8 @@ def perform(
     finally:
         if copy is not None:
             copy.carry()
-        for directory in filter(None, (scratch, secrets)):
-            shutil.rmtree(directory, ignore_errors=True)
+        secrets.close()
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _refuse(mirror: Any, element: dict[str, Any], host: str, reason: str) -> None:
@@ -429,17 +429,12 @@ def _write_spec(scratch: Path, element: dict[str, Any]) -> Path:
     return spec
 
 
-def _put_down(secrets: dict[str, bytes], directory: Path | None) -> dict[str, str]:
-    """Put secrets into files of a node's memory that nobody else can read."""
+def _put_down(secrets: dict[str, bytes], held: contextlib.ExitStack) -> dict[str, str]:
+    """Put secrets into this process's memory, which is gone with it, for its user's processes."""
     paths = {}
-    for number, (name, value) in enumerate(secrets.items()):
-        assert directory is not None
-        path = directory / str(number)
-        path.touch(mode=0o600)
-        path.write_bytes(value)
-        paths[name] = str(path)
+    for name, value in secrets.items():
+        file = held.enter_context(os.fdopen(os.memfd_create("secret"), "wb"))
+        file.write(value)
+        file.flush()
+        paths[name] = f"/proc/{os.getpid()}/fd/{file.fileno()}"
     return paths
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - names are random
