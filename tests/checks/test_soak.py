@@ -55,8 +55,8 @@ class Asked:
         wanted: Their names or kinds; empty for all GPUs, or the CPU where there is none.
     """
 
-    def __init__(self, *wanted: str) -> None:
-        self.wanted = wanted
+    def __init__(self, directory: Path, *wanted: str) -> None:
+        self.directory, self.wanted = directory, wanted
         self.result: dict[str, object] = {}
         self.devices: list[str] = []
 
@@ -84,13 +84,15 @@ class Asked:
         (0, ("cuda",), []),
     ],
 )
-def test_a_soak_takes_the_gpus_or_what_was_asked_for(monkeypatch, num_gpus, wanted, devices):
+def test_a_soak_takes_the_gpus_or_what_was_asked_for(
+    monkeypatch, tmp_path, num_gpus, wanted, devices
+):
     monkeypatch.syspath_prepend(str(PROBES))
     import soak_probe
 
     monkeypatch.setattr(soak_probe, "count_gpus", lambda _: num_gpus)
     monkeypatch.setattr(soak_probe, "start", lambda *_: [])
-    probe = Asked(*wanted)
+    probe = Asked(tmp_path, *wanted)
     soak_probe.main(probe)
     assert probe.devices == devices
 

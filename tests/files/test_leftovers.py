@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tarmac import runs
 from tarmac.files import (
     leftovers,
     remove_abandoned,
+    scratch_directory,
     temporary_directory,
     temporary_path,
     write_text,
@@ -180,6 +182,29 @@ def test_a_temporary_directory_goes_with_its_block_and_takes_what_was_left(tmp_p
         assert [*tmp_path.iterdir()] == [path]
         assert re.fullmatch(r"\.[0-9a-f]{8}-\d+-\d+-[0-9a-f]{8}\.part", path.name)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_scratch_directory_is_private_and_takes_what_the_killed_have_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    others = [tmp_path / ".download.0123abcd.part", tmp_path / "tarmac.log"]
+    for other in others:
+        other.touch()
+        os.utime(other, (0, 0))
+
+    open_ones = []
+
+    def leave():
+        open_ones.append(scratch_directory())
+        path = open_ones[0].__enter__()
+        (path / "file").write_text("half")
+        return path
+
+    as_killed(leave)
+    assert len([*tmp_path.iterdir()]) == 3
+    with scratch_directory() as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        assert {*tmp_path.iterdir()} == {path, *others}
+    assert {*tmp_path.iterdir()} == {*others}
 
 
 def test_a_write_that_is_killed_leaves_a_whole_file_and_nothing_for_the_next(tmp_path):

@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.checks.evidence import Probe
 from tarmac.checks.frameworks import PROBES, find_framework
 from tarmac.checks.targets import THIS_PYTHON
+from tarmac.files import scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
     from types import ModuleType
 
 __all__ = ["probe_here"]
@@ -43,11 +43,11 @@ def probe_here(devices: Sequence[str]) -> Probe:
     # Where PyTorch sees no GPU the CPU is all that there is, and that is worth a finding.
     wanted = devices if gpus or torch.cuda.device_count() else ()
     with (
-        tempfile.TemporaryDirectory(prefix="tarmac-probe-") as directory,
+        scratch_directory() as directory,
         _programs(framework.program) as (harness, program),
         torch.random.fork_rng(devices=gpus),
     ):
-        path = str(Path(directory) / "result.json")
+        path = str(directory / "result.json")
         probe = harness.Probe(framework.name, path, "quick", [*wanted])
         harness.attempt(probe, program.main)
     error = probe.result["error"]

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.checks.evidence import Outcome, Probe
 from tarmac.checks.frameworks import PROBES
 from tarmac.checks.probe_result import judge_result, last_error, read_result
+from tarmac.files import scratch_directory
 from tarmac.processes import OutputTail, kill_tree, spawn
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def run_probe(
         watch: Is given now and then what the probe has written so far.
     """
     mark = uuid.uuid4().hex
-    with tempfile.TemporaryDirectory(prefix="tarmac-probe-") as directory:
-        result = Path(directory) / "result" / "result.json"
+    with scratch_directory() as directory:
+        result = directory / "result" / "result.json"
         result.parent.mkdir()
-        program = _beside_harness(framework.program, Path(directory))
+        program = _beside_harness(framework.program, directory)
         # Probes import what they share from the folder that they are in.
         own = {_LIMIT: f"{timeout_s:g}", "PYTHONSAFEPATH": ""}
         if num_ranks is not None:
@@ -249,8 +249,10 @@ def _signal(number: int) -> str:
 @contextlib.contextmanager
 def measuring_turns() -> Iterator[dict[str, str]]:
     """Yield variables by which probes that run together measure one after another."""
-    with tempfile.NamedTemporaryFile(prefix="tarmac-turn-") as file:
-        yield {_TURN: file.name}
+    with scratch_directory() as directory:
+        turn = directory / "turn"
+        turn.touch()
+        yield {_TURN: str(turn)}
 
 
 def is_measuring(turns: Mapping[str, str]) -> bool:

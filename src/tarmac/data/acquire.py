@@ -7,7 +7,6 @@ import lzma
 import os
 import shutil
 import tarfile
-import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from tarmac.files import (
     UnreachableError,
     download,
     replace_file,
+    scratch_directory,
     storage_errors,
     taking_turns,
     temporary_directory,
@@ -209,7 +209,7 @@ def _unpacked(source: Source, origin: Path) -> Iterator[list[Path]]:
     with contextlib.ExitStack() as stack:
         places = [origin, *sorted(path for path in origin.iterdir() if path.is_dir())]
         if source.archive is not None:
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            scratch = stack.enter_context(scratch_directory())
             places.extend(
                 stack.enter_context(_extracted(source, archive, scratch))
                 for archive in sorted(origin.glob("*.tar*"))

@@ -16,6 +16,7 @@ import platformdirs
 
 from tarmac.environments.once import made_once
 from tarmac.errors import TarmacError
+from tarmac.files import scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,18 +71,18 @@ def pull_with_login(
     first = image.split("/", maxsplit=1)[0]
     is_named = "." in first or ":" in first or first == "localhost"
     registry = [first] if is_named else []
-    with tempfile.TemporaryDirectory(dir=_executable_directory()) as directory:
-        keeper = Path(directory) / f"docker-credential-{_KEEPER}"
+    with scratch_directory(_executable_directory()) as directory:
+        keeper = directory / f"docker-credential-{_KEEPER}"
         keeper.write_text(_KEEPER_SCRIPT, encoding="utf-8")
         keeper.chmod(0o700)
         names = registry or _DOCKER_HUB
         configuration = json.dumps({"credHelpers": dict.fromkeys(names, _KEEPER)})
         for name in ("config.json", "auth.json"):
-            (Path(directory) / name).write_text(configuration, encoding="utf-8")
+            (directory / name).write_text(configuration, encoding="utf-8")
         answer = {"ServerURL": names[0], "Username": user, "Secret": password}
         environment = _endpoint(engine) | {
-            "DOCKER_CONFIG": directory,
-            "REGISTRY_AUTH_FILE": str(Path(directory) / "auth.json"),
+            "DOCKER_CONFIG": str(directory),
+            "REGISTRY_AUTH_FILE": str(directory / "auth.json"),
             "PATH": f"{directory}{os.pathsep}{os.environ.get('PATH', '')}",
             _KEPT: json.dumps(answer),
         }
@@ -212,12 +213,13 @@ def _enroot_configuration(host: str, user: str | None, password: str) -> Iterato
     if user is None:
         yield {}
         return
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch_directory() as directory:
         hosts = dict.fromkeys((host, _TOKENS.get(host, host)))
         lines = [f"machine {each} login {user} password ${_KEPT}\n" for each in hosts]
-        (Path(directory) / ".credentials").write_text("".join(lines), encoding="utf-8")
+        (directory / ".credentials").write_text("".join(lines), encoding="utf-8")
         # It keeps tokens in its cache.
-        yield {"ENROOT_CONFIG_PATH": directory, "ENROOT_CACHE_PATH": directory, _KEPT: password}
+        place = str(directory)
+        yield {"ENROOT_CONFIG_PATH": place, "ENROOT_CACHE_PATH": place, _KEPT: password}
 
 
 def _executable_directory() -> str:

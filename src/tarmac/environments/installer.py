@@ -8,12 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import without_password
+from tarmac.files import scratch_directory, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,11 +111,11 @@ def install_venv(
 @contextlib.contextmanager
 def requirement_files(requirements: Requirements) -> Iterator[list[str]]:
     """Write requirements into files, and give the installer's arguments for them."""
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch_directory() as directory:
         arguments = []
         for option, lines in (("-r", requirements.lines), ("-c", requirements.constraints)):
             if lines:
-                path = Path(directory) / f"{option[1]}.txt"
+                path = directory / f"{option[1]}.txt"
                 path.write_text("\n".join(lines) + "\n", encoding="utf-8")
                 arguments += [option, str(path)]
         yield arguments

@@ -20,7 +20,7 @@ from tarmac.environments.once import made_once
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.environments.venvs import VenvSpec, read_recipe
 from tarmac.errors import TarmacError
-from tarmac.files import make_private, storage_errors, taking_turns, tarfile
+from tarmac.files import make_private, storage_errors, taking_turns, tarfile, temporary_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,18 +106,16 @@ def _pack(path: Path, archive: Path) -> None:
 
 def _unpack(archive: Path, path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        with tarfile.open(archive) as file:
-            file.extractall(part, filter="tar")
-        _move_scripts(part, (part / _ORIGIN).read_bytes(), os.fsencode(path))
-        part.rename(path)
+        with temporary_directory(path.parent) as part:
+            with tarfile.open(archive) as file:
+                file.extractall(part, filter="tar")
+            _move_scripts(part, (part / _ORIGIN).read_bytes(), os.fsencode(path))
+            part.rename(path)
     except tarfile.TarError as error:
         raise TarmacError(
             f"{archive} is damaged: {error}", hint="Remove it, and it is made again"
         ) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _move_scripts(venv: Path, old: bytes, new: bytes) -> None:

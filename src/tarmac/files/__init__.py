@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         abandoned,
         remove_abandoned,
         remove_tree,
+        scratch_directory,
         temporary_directory,
         temporary_path,
     )
@@ -166,6 +167,7 @@ __all__ = [
     "remove_unowned",
     "replace_directory",
     "replace_file",
+    "scratch_directory",
     "storage_errors",
     "sync_directory",
     "taking_turns",
@@ -205,6 +207,7 @@ _MODULES = {
     "append_lines": "journal",
     "remove_abandoned": "leftovers",
     "remove_tree": "leftovers",
+    "scratch_directory": "leftovers",
     "temporary_directory": "leftovers",
     "temporary_path": "leftovers",
     "atomic_writer": "atomic",

@@ -24,6 +24,7 @@ import secrets
 import shutil
 import socket
 import stat
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ __all__ = [
     "kernel_name",
     "remove_abandoned",
     "remove_tree",
+    "scratch_directory",
     "start_ticks",
     "sweep_once",
     "temporary_directory",
@@ -45,8 +47,11 @@ __all__ = [
 # Untouched for so long, a file whose writer cannot be asked about has none.
 _ABANDONED_AFTER_S = 86_400.0
 
-# ".KERNEL-PID-START-DRAW.part". What is being removed, and what replaces something, likewise.
-_NAME = re.compile(r"\.([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}\.(part|removed|old|lease)")
+# ".KERNEL-PID-START-DRAW.part". What is being removed, and what replaces something, likewise; among
+# other programs' temporary files it says whose it is.
+_NAME = re.compile(
+    r"(?:tarmac)?\.([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}\.(part|removed|old|lease|scratch)"
+)
 
 # As versions before this had it.
 _OLD_NAME = re.compile(
@@ -59,8 +64,8 @@ def temporary_path(directory: Path, suffix: str = ".part") -> Path:
 
     Args:
         directory: Where.
-        suffix: ``.part``, ``.removed``, ``.old`` or ``.lease``. What is ``.old`` is left to whoever
-            knows what it was.
+        suffix: ``.part``, ``.removed``, ``.old``, ``.lease`` or ``.scratch``. What is
+            ``.old`` is left to whoever knows what it was.
     """
     pid = os.getpid()
     name = f".{_short_kernel()}-{pid}-{_own_start(pid)}-{secrets.token_hex(4)}{suffix}"
@@ -77,6 +82,30 @@ def temporary_directory(directory: Path) -> Iterator[Path]:
     remove_abandoned(directory)
     path = temporary_path(directory)
     path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        remove_tree(path)
+
+
+@contextlib.contextmanager
+def scratch_directory(place: str | Path | None = None) -> Iterator[Path]:
+    """Make a directory of this user's alone, which is removed when the block ends.
+
+    What processes that were killed have left of the kind is removed first.
+
+    Args:
+        place: Where; by default where Python has temporary files.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    root = Path(place or tempfile.gettempdir())
+    for path in abandoned(root, "scratch"):
+        remove_tree(path)
+    hidden = temporary_path(root, ".scratch")
+    path = hidden.with_name("tarmac" + hidden.name)
+    path.mkdir(mode=0o700)
     try:
         yield path
     finally:
@@ -104,7 +133,7 @@ def abandoned(directory: Path, *kinds: str | None) -> Iterator[Path]:
     """
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if not entry.name.startswith("."):
+            if not entry.name.startswith((".", "tarmac.")):
                 continue
             new, old = _NAME.fullmatch(entry.name), _OLD_NAME.fullmatch(entry.name)
             kind = new[4] if new else (old[1] or old[2]) if old else ""

@@ -7,12 +7,12 @@ import os
 import re
 import secrets
 import shlex
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
+from tarmac.files import scratch_directory
 from tarmac.machine import MOST_NODES, NodeFindings, group_alike
 from tarmac.slurm.interface import SILENCE_HINT, Silence, Submitted
 from tarmac.slurm.script import Request, Shape, write_script
@@ -143,10 +143,8 @@ def survey_nodes(
         kind=_kind,
         is_usable=lambda node: node.is_usable,
     )
-    with tempfile.TemporaryDirectory(
-        prefix=".tarmac-look-", dir=directory, ignore_cleanup_errors=True
-    ) as place:
-        survey = _Survey(slurm, Path(place), dict(variables), shape, python)
+    with scratch_directory(directory) as place:
+        survey = _Survey(slurm, place, dict(variables), shape, python)
         try:
             for node, *_ in groups:
                 survey.submit(node)

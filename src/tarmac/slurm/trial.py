@@ -6,11 +6,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.files import scratch_directory
 from tarmac.slurm.one_machine import NODES, OneMachineSlurm
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ def try_slurm(
         TarmacError: It does not start.
     """
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
-    with tempfile.TemporaryDirectory(prefix="tarmac-slurm-") as place:
-        cluster = OneMachineSlurm(Path(place), accounting=accounting)
+    with scratch_directory() as place:
+        cluster = OneMachineSlurm(place, accounting=accounting)
         with cluster:
             say(
                 f"A Slurm with the nodes {' and '.join(NODES)}, two pretended GPUs each, runs in "

@@ -1,7 +1,8 @@
 """Says of a workload whether it trains, repeats, resumes and is shared between devices.
 
 Example:
-    >>> from tarmac.testing.selftest import selftest
+    >>> from tarmac.files import scratch_directory
+from tarmac.testing.selftest import selftest
     >>> report = selftest("digits-mlp")
     >>> report.passed
     True
@@ -13,7 +14,6 @@ and on the CPU.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tarmac import data
 from tarmac.data import Dataset, Split, slice_columns
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import scratch_directory
 from tarmac.testing.workloads import (
     check_equal_on_two_devices,
     check_equal_on_two_processes,
@@ -114,8 +115,7 @@ def selftest(
     reference = _reference_of(workload)
     small, dataset = of_the_small(own, settings)
     findings: list[Finding] = []
-    with tempfile.TemporaryDirectory(prefix="tarmac-selftest-") as directory:
-        root = Path(directory)
+    with scratch_directory() as root:
         for name, (tried, check) in _CHECKS.items():
             place = root / name
             place.mkdir()

@@ -95,7 +95,7 @@ def main(probe):
         return
     count, limit_s = num_ranks(), ranks_limit_s()
     probe.stage("all-reduce over %d ranks" % count)
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=probe.directory) as directory:
         common = dict(
             os.environ,
             WORLD_SIZE=str(count),

@@ -60,6 +60,11 @@ class Probe:
         """The devices that were asked for; all where there are none."""
         return self.result["wanted"]
 
+    @property
+    def directory(self):
+        """Where RESULT is, which goes with whoever asked, also where this process is killed."""
+        return os.path.dirname(os.path.abspath(self._path))
+
     def stage(self, name):
         """Write down what is begun."""
         self.result["stage"] = name

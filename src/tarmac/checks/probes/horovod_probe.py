@@ -137,7 +137,7 @@ def compute(probe, framework, limit_s):
     """All-reduce with a framework; return whether that came to an end."""
     count = num_ranks()
     probe.stage("all-reduce with %s" % framework)
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=probe.directory) as directory:
         launcher = [sys.executable, "-m", "horovod.runner.launch"]
         ranks = ["-np", str(count), "-H", "localhost:%d" % count, "--gloo"]
         kind = "cpu" if probe.wanted == ["cpu"] else "gpu"

@@ -99,7 +99,7 @@ def main(probe):
     names = names if names or probe.wanted else ["cpu"]
     entries = [probe.device(name, name != "cpu") for name in names]
     probe.stage("soak")
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=probe.directory) as directory:
         processes = list(start(directory, names, begin + seconds))
         try:
             watch(probe, directory, processes, entries, silence_s)

@@ -71,7 +71,7 @@ def run_errand(path: Path) -> int:
 
 async def _host(errand: Errand) -> Ending | None:
     """Host the one task; None where this process was told to end."""
-    directory = Path(tempfile.mkdtemp(prefix="host-", dir=Path.cwd()))
+    directory = Path(tempfile.mkdtemp(prefix="host-", dir=Path.cwd()))  # noqa: TID251 - is kept
     loop = asyncio.get_running_loop()
     watcher, calls = _Printer(), _NoCalls()
     pool = Pool(

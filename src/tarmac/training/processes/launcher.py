@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.files import masked_end
+from tarmac.files import masked_end, scratch_directory
 from tarmac.processes import last_line, python_command
 from tarmac.ranks import LOST_PEERS
 from tarmac.training.processes.link import Failure, listen
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["launch"]
 
-_PREFIX, _SOCKET = "tarmac-", "link"
+_SOCKET = "link"
 
 # unix(7): 108 bytes, of which the last is zero; BSDs have four less.
 _MOST_BYTES_OF_SOCKET = 103
@@ -181,8 +181,8 @@ def _attempt(
     # PyTorch 2.11 has no such field, and gives workers half a minute.
     known = {field.name for field in dataclasses.fields(LaunchConfig)}
     patience: dict[str, Any] = {"shutdown_timeout": _SHUTDOWN_S}
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_directory_of_sockets()) as directory:
-        address = Path(directory) / _SOCKET
+    with scratch_directory(_directory_of_sockets()) as directory:
+        address = directory / _SOCKET
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
@@ -193,7 +193,7 @@ def _attempt(
             max_restarts=0,
             local_addr="localhost",
             **(patience if patience.keys() <= known else {}),
-            logs_specs=_logs(run / "logs", Path(directory) / "agent", attempt),
+            logs_specs=_logs(run / "logs", directory / "agent", attempt),
         )
         python, *options = python_command(module, str(run), str(address))
         with listen(address, receive), _quiet_agent(), _same_signals():
@@ -211,7 +211,8 @@ def _attempt(
 
 def _directory_of_sockets() -> str | None:
     """Return where a socket's path stays short enough; None for the usual place."""
-    path = Path(tempfile.gettempdir()) / f"{_PREFIX}{'x' * 8}" / _SOCKET
+    name = "tarmac.01234567-0123456-0123456789-01234567.scratch"
+    path = Path(tempfile.gettempdir()) / name / _SOCKET
     return None if len(os.fsencode(path)) <= _MOST_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
 
 

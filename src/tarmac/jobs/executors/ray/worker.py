@@ -88,7 +88,7 @@ def perform(
         )
         _refuse(mirror, element, host, said)
         return {"host": host, "exit": 1, "said": said}
-    scratch = Path(tempfile.mkdtemp(prefix="tarmac-"))
+    scratch = Path(tempfile.mkdtemp(prefix="tarmac-"))  # noqa: TID251 - nothing of Tarmac is here
     secrets = contextlib.ExitStack()
     copy = None
     try:
