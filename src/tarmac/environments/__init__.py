@@ -16,11 +16,13 @@ from tarmac.environments.engines import (
     is_podman,
 )
 from tarmac.environments.images import image_file, pull_once, pull_with_login
+from tarmac.environments.projects import ProjectSpec, read_script
 from tarmac.environments.shipped import node_directory, shipped_venv
 from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_venv, venvs_directory
 
 __all__ = [
     "ClusterEngine",
+    "ProjectSpec",
     "VenvSpec",
     "build_venv",
     "engine_program",
@@ -32,6 +34,7 @@ __all__ = [
     "node_directory",
     "pull_once",
     "pull_with_login",
+    "read_script",
     "remove_venv",
     "shipped_venv",
     "venvs_directory",

@@ -8,8 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import scratch_directory, without_password
@@ -19,10 +22,19 @@ if TYPE_CHECKING:
 
     from tarmac.environments.requirements import Requirements
 
-__all__ = ["find_python", "install_venv", "python_version", "requirement_files"]
+__all__ = [
+    "find_fitting_python",
+    "find_project_python",
+    "find_python",
+    "install_project",
+    "install_venv",
+    "python_version",
+    "requirement_files",
+]
 
 _BUILD_S = 3600
 _ANSWER_S = 60
+_GET_UV = "pip install uv, or https://docs.astral.sh/uv/"
 
 # Without the current directory in the way, whose modules may hide the library's. `-P`, of 3.11, is
 # unknown to older interpreters.
@@ -108,6 +120,110 @@ def install_venv(
         _run([*install, *step], {**own, "PATH": search})
 
 
+def find_project_python(directory: Path, wanted: str | None) -> str:
+    """Return the path of the interpreter that a project's environment is made with.
+
+    Args:
+        directory: Of the project.
+        wanted: As for `find_python`; by default the first that uv finds for the project.
+
+    Raises:
+        RequestError: There is none, or no uv.
+    """
+    uv = _project_uv()
+    return find_python(wanted) if wanted is not None else _fitting_python(uv, directory, ())
+
+
+def find_fitting_python(versions: str, directory: Path) -> str | None:
+    """Return the path of an interpreter; None where the one that runs this fits.
+
+    Args:
+        versions: That it may have, ``>=3.12``.
+        directory: Where it is searched from.
+
+    Raises:
+        RequestError: There is none, or no uv to find it.
+    """
+    own = ".".join(map(str, sys.version_info[:3]))
+    if SpecifierSet(versions).contains(own, prereleases=True):
+        return None
+    return _fitting_python(_project_uv(), directory, (versions,))
+
+
+def _project_uv() -> str:
+    uv = shutil.which("uv")
+    if uv is None:
+        raise RequestError("environment: projects are built by uv, which is not here", hint=_GET_UV)
+    return uv
+
+
+def _fitting_python(uv: str, directory: Path, versions: Sequence[str]) -> str:
+    command = [uv, "python", "find", "--no-python-downloads", *versions]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_S,
+            env=_own_variables(),
+            cwd=directory,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TarmacError(f"{shlex.join(command)} does not answer in {_ANSWER_S} s") from error
+    if done.returncode != 0:
+        # It breaks lines as a terminal would.
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise RequestError(
+            f"environment: {directory}: {said.removeprefix('error: ')}",
+            hint="uv python install VERSION brings one.",
+        )
+    return done.stdout.strip()
+
+
+def install_project(
+    path: Path,
+    python: str,
+    directory: Path,
+    *,
+    extras: Sequence[str],
+    groups: Sequence[str],
+    is_locked: bool,
+) -> None:
+    """Make a virtual environment of a project, by uv; the project's own code is linked to.
+
+    Args:
+        path: Where.
+        python: The interpreter.
+        directory: Of the project.
+        extras: Optional dependencies to install too.
+        groups: Groups of dependencies to install too.
+        is_locked: Whether to install what its ``uv.lock`` says, else what ``pyproject.toml`` says.
+
+    Raises:
+        TarmacError: It could not be built; uv's own words are in the message.
+    """
+    uv = _project_uv()
+    own = _without_cache(uv) | {"UV_PROJECT_ENVIRONMENT": str(path)}
+    shutil.rmtree(path, ignore_errors=True)
+    if is_locked:
+        names = [part for name in extras for part in ("--extra", name)]
+        names += [part for name in groups for part in ("--group", name)]
+        sync = [uv, "sync", "--quiet", "--frozen", "--project", str(directory)]
+        _run([*sync, "--python", python, *names], own)
+        return
+    file = directory / "pyproject.toml"
+    _run([uv, "venv", "--quiet", "--python", python, str(path)], own)
+    install = [uv, "pip", "install", "--quiet", "--python", str(path / "bin" / "python")]
+    words = [part for name in groups for part in ("--group", f"{file}:{name}")]
+    if "build-system" in tomllib.loads(file.read_text(encoding="utf-8")):
+        linked = f"{directory}[{','.join(extras)}]" if extras else str(directory)
+        _run([*install, *words, "--editable", linked], own)
+        return
+    words += [part for name in extras for part in ("--extra", name)]
+    _run([*install, "--requirements", str(file), *words], own)
+
+
 @contextlib.contextmanager
 def requirement_files(requirements: Requirements) -> Iterator[list[str]]:
     """Write requirements into files, and give the installer's arguments for them."""
@@ -138,8 +254,11 @@ def _without_cache(uv: str) -> dict[str, str]:
     return {"UV_NO_CACHE": "1"}
 
 
+def _own_variables() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")}
+
+
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
-    own = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")}
     try:
         done = subprocess.run(
             command,
@@ -148,7 +267,7 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
             text=True,
             errors="replace",
             timeout=_BUILD_S,
-            env={**own, **variables},
+            env={**_own_variables(), **variables},
             check=False,
         )
     except subprocess.TimeoutExpired as error:

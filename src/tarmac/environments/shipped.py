@@ -25,6 +25,7 @@ from tarmac.files import make_private, storage_errors, taking_turns, tarfile, te
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tarmac.environments.projects import ProjectSpec
 
 __all__ = ["node_directory", "shipped_venv"]
 
@@ -57,12 +58,12 @@ def node_directory() -> Path:
     return directory
 
 
-def shipped_venv(spec: VenvSpec, base: Path, store: Path, root: Path) -> Path:
+def shipped_venv(spec: VenvSpec | ProjectSpec, base: Path, store: Path, root: Path) -> Path:
     """Return an environment on this node's own disk, built once for all nodes of its kind.
 
     Args:
-        spec: Its interpreter and packages.
-        base: What ``-r FILE`` starts from.
+        spec: Its interpreter and packages, or the project that says them.
+        base: What ``-r FILE`` and a project's path start from.
         store: Where archives are kept, on a file system that all nodes see.
         root: Where environments are kept on this node.
 
@@ -70,7 +71,7 @@ def shipped_venv(spec: VenvSpec, base: Path, store: Path, root: Path) -> Path:
         Its directory.
 
     Raises:
-        RequestError: The interpreter or a requirements file is not here.
+        RequestError: The interpreter, a requirements file or the project is not here.
         TarmacError: It could not be built; the installer's own words are in the message.
     """
     recipe = read_recipe(spec, base, kind=_kind())

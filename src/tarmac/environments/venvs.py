@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from tarmac.environments.installer import (
+    find_fitting_python,
     find_python,
     install_venv,
     python_version,
     requirement_files,
 )
+from tarmac.environments.projects import ProjectSpec, read_project, read_script
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
 from tarmac.files import (
+    expanded,
     read_errors,
     refuse_foreign_build,
     storage_errors,
@@ -33,6 +36,7 @@ from tarmac.files import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tarmac.environments.projects import ProjectRecipe
     from tarmac.environments.requirements import Requirements
 
 __all__ = [
@@ -101,24 +105,34 @@ class Recipe:
         with contextlib.ExitStack() as files:
             first = self.before.lines
             steps = [files.enter_context(requirement_files(self.before))] if first else []
-            steps.append([*options, *files.enter_context(requirement_files(self.then))])
+            # A script may need none.
+            if self.then.lines:
+                steps.append([*options, *files.enter_context(requirement_files(self.then))])
             install_venv(path, self.python, steps, self.build_env)
         text = "\n".join((*self.before.lines, *self.then.lines)) + "\n"
         write_text(path / "requirements.txt", without_password(text))
 
 
-def read_recipe(spec: VenvSpec, base: Path, *, kind: str = "") -> Recipe:
+def read_recipe(
+    spec: VenvSpec | ProjectSpec, base: Path, *, kind: str = ""
+) -> Recipe | ProjectRecipe:
     """Look up all that an environment depends on.
 
     Args:
-        spec: Its interpreter and packages.
-        base: What ``-r FILE`` starts from.
+        spec: Its interpreter and packages, or the project that says them.
+        base: What ``-r FILE`` and a project's path start from.
         kind: Of machines that can share it, whichever installer each of them has; empty where it
             stays on this one.
 
     Raises:
-        RequestError: The interpreter or a requirements file is not here.
+        RequestError: The interpreter, a requirements file or the project is not here.
     """
+    if isinstance(spec, ProjectSpec):
+        path = expanded(spec.path)
+        place = Path(os.path.normpath(base / path)).absolute()
+        if place.suffix != ".py":
+            return read_project(spec, place, kind)
+        spec = _of_script(spec, place)
     python = find_python(spec.python)
     before = read_requirements(spec.before, base)
     then = read_requirements(spec.requirements, base)
@@ -135,22 +149,36 @@ def read_recipe(spec: VenvSpec, base: Path, *, kind: str = "") -> Recipe:
     return Recipe(key=key, python=python, before=before, then=then, build_env=spec.build_env)
 
 
-def build_venv(spec: VenvSpec, base: Path, root: Path | None = None) -> Path:
+def _of_script(spec: ProjectSpec, path: Path) -> VenvSpec:
+    if spec.extras or spec.groups:
+        raise RequestError(f"environment: {path} is a script, which has no extras and no groups")
+    needs = read_script(path)
+    if needs is None:
+        raise RequestError(
+            f"environment: {path} does not say what it needs",
+            hint="It says so in a comment, # /// script: "
+            "https://packaging.python.org/en/latest/specifications/inline-script-metadata/",
+        )
+    python = spec.python or find_fitting_python(needs.requires_python, path.parent)
+    return VenvSpec(requirements=needs.dependencies, python=python)
+
+
+def build_venv(spec: VenvSpec | ProjectSpec, base: Path, root: Path | None = None) -> Path:
     """Build an environment, or find the one that was built before.
 
     Two processes that want the same one build it once.
 
     Args:
-        spec: Its interpreter and packages.
-        base: What ``-r FILE`` starts from.
+        spec: Its interpreter and packages, or the project that says them.
+        base: What ``-r FILE`` and a project's path start from.
         root: Where environments are kept; by default `venvs_directory`.
 
     Returns:
         Its directory.
 
     Raises:
-        RequestError: The interpreter or a requirements file is not here, or another user has made
-            the environment or owns its directory.
+        RequestError: The interpreter, a requirements file or the project is not here, or another
+            user has made the environment or owns its directory.
         StorageError: The directory cannot be written to.
         TarmacError: It could not be built; the installer's own words are in the message.
     """

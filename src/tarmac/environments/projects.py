@@ -1,0 +1,208 @@
+"""Projects of Python, and scripts that say in a comment what they need."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from tarmac.environments.installer import find_project_python, install_project, python_version
+from tarmac.errors import RequestError
+from tarmac.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ProjectRecipe", "ProjectSpec", "ScriptNeeds", "read_project", "read_script"]
+
+# The form and the expression of https://packaging.python.org/en/latest/specifications/inline-script-metadata/
+_BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+
+# Beside pyproject.toml, what else changes the environment that uv makes of a project.
+_LOCK, _OTHERS = "uv.lock", (".python-version", "uv.toml")
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectSpec:
+    """A project, or a script, before its environment is built.
+
+    Attributes:
+        path: A directory with a ``pyproject.toml``, or a Python file.
+        extras: Optional dependencies of a directory's project to install too.
+        groups: Groups of dependencies to install too.
+        python: A version, ``3.11``, or an interpreter's path; by default the first that uv finds
+            for the project.
+    """
+
+    path: str
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    python: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProjectRecipe:
+    """How a project's environment is built; see `tarmac.environments.venvs.Recipe`.
+
+    Attributes:
+        key: Another one wherever anything that is to be installed differs. The project's own code
+            is not installed but linked to, so that does not count.
+        python: The interpreter.
+        directory: Of the project.
+        extras: Optional dependencies to install too.
+        groups: Groups of dependencies to install too.
+        is_locked: Whether ``uv.lock`` says what is installed.
+    """
+
+    key: str
+    python: str
+    directory: Path
+    extras: tuple[str, ...]
+    groups: tuple[str, ...]
+    is_locked: bool
+
+    def install(self, path: Path) -> None:
+        """Build it anew; its ``requirements.txt`` is there once it is whole.
+
+        Raises:
+            TarmacError: It could not be built; uv's own words are in the message.
+        """
+        install_project(
+            path,
+            self.python,
+            self.directory,
+            extras=self.extras,
+            groups=self.groups,
+            is_locked=self.is_locked,
+        )
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        groups = "".join(f" --group {name}" for name in self.groups)
+        write_text(path / "requirements.txt", f"-e {self.directory}{extras}{groups}\n")
+
+
+def read_project(spec: ProjectSpec, directory: Path, kind: str) -> ProjectRecipe:
+    """Look up all that a project's environment depends on.
+
+    Args:
+        spec: Of a project, not of a script.
+        directory: Where it is.
+        kind: As for `tarmac.environments.venvs.read_recipe`.
+
+    Raises:
+        RequestError: There is no project, no uv or no fitting interpreter; or it lacks an extra or
+            a group.
+    """
+    project = _read_toml(directory / "pyproject.toml")
+    _check_names("extra", spec.extras, _table(project, "project").get("optional-dependencies"))
+    _check_names("group", spec.groups, project.get("dependency-groups"))
+    python = find_project_python(directory, spec.python)
+    files = [directory / name for name in ("pyproject.toml", _LOCK, *_OTHERS)]
+    content = (
+        python_version(python),
+        (kind, str(Path(python).resolve())) if kind else "",
+        str(directory),
+        [path.read_bytes() if path.is_file() else b"" for path in files],
+        spec.extras,
+        spec.groups,
+    )
+    return ProjectRecipe(
+        key=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest(),
+        python=python,
+        directory=directory,
+        extras=spec.extras,
+        groups=spec.groups,
+        is_locked=files[1].is_file(),
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RequestError(f"environment: {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise RequestError(f"environment: {path}: {error}") from error
+
+
+def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
+    found = content.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _check_names(kind: str, wanted: Sequence[str], there: Any) -> None:
+    known = {_normal(name): name for name in there} if isinstance(there, dict) else {}
+    for name in wanted:
+        if _normal(name) not in known:
+            raise RequestError(
+                f"environment: the project has no {kind} {name!r}",
+                hint=f"It has {', '.join(known.values())}" if known else None,
+            )
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptNeeds:
+    """What a script says that it needs.
+
+    Attributes:
+        dependencies: Requirements, as pip takes them.
+        requires_python: Versions, ``>=3.12``; empty for any.
+    """
+
+    dependencies: tuple[str, ...]
+    requires_python: str = ""
+
+
+def read_script(path: Path) -> ScriptNeeds | None:
+    """Return what a script's block ``# /// script`` says; None where it has none.
+
+    Raises:
+        RequestError: It cannot be read, or is not of the form of PEP 723; or it has settings of uv
+            that change what is installed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"environment: {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        return None
+    blocks = [match for match in _BLOCK.finditer(text) if match["type"] == "script"]
+    if not blocks:
+        return None
+    line = text.count("\n", 0, blocks[-1].start()) + 1
+    where = f"environment: {path}:{line}"
+    if len(blocks) > 1:
+        raise RequestError(f"{where}: a second block of script")
+    content = "".join(
+        row.removeprefix("#").removeprefix(" ")
+        for row in blocks[0]["content"].splitlines(keepends=True)
+    )
+    try:
+        block = tomllib.loads(content)
+        if "uv" in _table(block, "tool"):
+            raise RequestError(
+                f"{where}: its settings of uv are not known here",
+                hint="Start the script by uv itself: command: [uv, run, FILE]",
+            )
+        return _needs_of(block)
+    except (TypeError, ValueError, InvalidRequirement, InvalidSpecifier) as error:
+        raise RequestError(f"{where}: {error}") from error
+
+
+def _needs_of(block: dict[str, Any]) -> ScriptNeeds:
+    dependencies, versions = block.get("dependencies", []), block.get("requires-python", "")
+    if not isinstance(dependencies, list):
+        raise TypeError(f"dependencies is {dependencies!r}, expected a list of requirements")
+    if not isinstance(versions, str):
+        raise TypeError(f'requires-python is {versions!r}, expected a text such as ">=3.12"')
+    requirements = tuple(str(Requirement(str(entry))) for entry in dependencies)
+    return ScriptNeeds(requirements, str(SpecifierSet(versions)))
