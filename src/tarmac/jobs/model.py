@@ -32,9 +32,11 @@ from tarmac.documents import (
 from tarmac.jobs.parts import Line, Name, Part, Text
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.surroundings import (
+    BuiltEnvironment,
     Container,
     Environment,
     Mount,
+    Project,
     Secret,
     SystemEnvironment,
     Venv,
@@ -42,12 +44,14 @@ from tarmac.jobs.surroundings import (
 from tarmac.jobs.sweep import Sweep  # noqa: TC001 - pydantic reads it
 
 __all__ = [
+    "BuiltEnvironment",
     "Container",
     "Environment",
     "Input",
     "Job",
     "Mount",
     "Output",
+    "Project",
     "Resources",
     "Retries",
     "Secret",

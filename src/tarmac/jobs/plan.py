@@ -15,6 +15,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
 from tarmac.jobs.model import Container, Job, TaskSpec, Venv
 from tarmac.jobs.placeholders import fill, fill_all, show
+from tarmac.jobs.script_needs import script_environment, script_of
 from tarmac.jobs.workload_files import workload_in_task, workload_inputs
 from tarmac.processes import python_command
 
@@ -135,7 +136,9 @@ def _own_task(job: Job) -> TaskSpec:
     fields = {
         name: getattr(job, name) for name in TaskSpec.model_fields if name in Job.model_fields
     }
-    return TaskSpec.model_construct(**fields, needs=())
+    # As in a task of several, where only some are there: the rest are defaults.
+    there = {name for name in fields if name in job.model_fields_set}
+    return TaskSpec.model_construct(_fields_set=there, **fields, needs=())
 
 
 def thread_variables(cpus: float) -> dict[str, str]:
@@ -259,6 +262,7 @@ class _Filler:
         }
         self._shared: dict[str, Any] = {}
         self._files: dict[str, tuple[Input, ...]] = {}
+        self._scripts: dict[str, Environment | None] = {}
 
     def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parts with values in the place of their names.
@@ -270,9 +274,19 @@ class _Filler:
         for part, (_, fill_part) in _FILLED.items():
             if self._varies[part] or part not in self._shared:
                 self._shared[part] = fill_part(self.spec, values)
-        if self.spec.workload is None:
-            return self._shared
-        return self._shared | {"inputs": self._with_workload(values)}
+        if self.spec.workload is not None:
+            return self._shared | {"inputs": self._with_workload(values)}
+        environment = self._of_script() if "environment" not in self.spec.model_fields_set else None
+        return self._shared | ({"environment": environment} if environment is not None else {})
+
+    def _of_script(self) -> Environment | None:
+        """Return the environment that the task's script asks for."""
+        script, inputs = script_of(self._shared["command"]), self._shared["inputs"]
+        if script is None:
+            return None
+        if script not in self._scripts:
+            self._scripts[script] = script_environment(script, inputs, self._directory)
+        return self._scripts[script]
 
     def _with_workload(self, values: Mapping[str, Any]) -> tuple[Input, ...]:
         """Return the inputs, with the file of the workload."""

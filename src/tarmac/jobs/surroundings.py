@@ -14,7 +14,16 @@ from pydantic import (
 
 from tarmac.jobs.parts import Part, Text
 
-__all__ = ["Container", "Environment", "Mount", "Secret", "SystemEnvironment", "Venv"]
+__all__ = [
+    "BuiltEnvironment",
+    "Container",
+    "Environment",
+    "Mount",
+    "Project",
+    "Secret",
+    "SystemEnvironment",
+    "Venv",
+]
 
 
 class _EnvironmentPart(Part):
@@ -33,8 +42,18 @@ class SystemEnvironment(_EnvironmentPart):
     kind: Literal["system"] = "system"
 
 
-class Venv(_EnvironmentPart):
-    """A virtual environment of pinned packages, built once.
+class BuiltEnvironment(_EnvironmentPart):
+    """A virtual environment that is built once.
+
+    Attributes:
+        python: A version, ``3.11``, or an interpreter's path.
+    """
+
+    python: Text | None = None
+
+
+class Venv(BuiltEnvironment):
+    """A virtual environment of pinned packages.
 
     Attributes:
         python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
@@ -47,7 +66,6 @@ class Venv(_EnvironmentPart):
     """
 
     kind: Literal["venv"] = "venv"
-    python: Text | None = None
     requirements: tuple[str, ...] = Field(min_length=1)
     gpu_requirements: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
@@ -63,6 +81,22 @@ class Venv(_EnvironmentPart):
         if with_gpus and self.gpu_requirements:
             return self.model_copy(update={"requirements": self.gpu_requirements})
         return self.model_copy(update={"gpu_requirements": ()})
+
+
+class Project(BuiltEnvironment):
+    """The environment of a project, by its ``uv.lock`` or its ``pyproject.toml``; or of a script.
+
+    Attributes:
+        path: The project's directory, or a Python file with a block ``# /// script``.
+        extras: Optional dependencies of the project to install too.
+        groups: Groups of its dependencies to install too.
+        python: A version, ``3.11``, or an interpreter's path; by default the first that fits.
+    """
+
+    kind: Literal["project"] = "project"
+    path: str = Field(min_length=1)
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 class Secret(Part):
@@ -140,24 +174,24 @@ class Container(_EnvironmentPart):
 
 
 def _environment(value: Any) -> Any:
-    """Take ``system``, ``{image: ...}`` and ``{requirements: ...}`` without their kind."""
+    """Take ``system``, and mappings without their kind that one of their keys tells."""
     if value == "system":
         return {"kind": "system"}
     if isinstance(value, dict) and "kind" not in value:
-        if "image" in value:
-            return {"kind": "container", **value}
-        if "requirements" in value:
-            return {"kind": "venv", **value}
+        for key, kind in (("image", "container"), ("requirements", "venv"), ("path", "project")):
+            if key in value:
+                return {"kind": kind, **value}
         raise ValueError(
-            "expected system, or a mapping with image or requirements; variables belong into env"
+            "expected system, or a mapping with image, requirements or path; variables belong into "
+            "env"
         )
     return value
 
 
 Environment = Annotated[
-    Annotated[SystemEnvironment | Venv | Container, Field(discriminator="kind")],
+    Annotated[SystemEnvironment | Venv | Project | Container, Field(discriminator="kind")],
     BeforeValidator(
         _environment,
-        json_schema_input_type=Literal["system"] | SystemEnvironment | Venv | Container,
+        json_schema_input_type=Literal["system"] | SystemEnvironment | Venv | Project | Container,
     ),
 ]

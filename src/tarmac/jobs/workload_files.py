@@ -15,7 +15,7 @@ from tarmac.jobs.run_files import is_shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["refuse_missing_workload", "workload_in_task", "workload_inputs"]
+__all__ = ["local_source", "refuse_missing_workload", "workload_in_task", "workload_inputs"]
 
 
 def workload_in_task(reference: str) -> str:
@@ -95,14 +95,31 @@ def _file_of(reference: str) -> tuple[Path | None, str]:
 
 def _brings(given: Input, target: PurePosixPath, base: Path) -> bool:
     """Whether an input brings a file, as far as that can be known before it is fetched."""
-    location = Location.parse(given.source)
-    if given.unpack or is_shared(given.source) or not location.is_local:
-        return True
-    source = location.below(base)
+    return not _is_known(given) or local_source(given, target, base) is not None
+
+
+def _is_known(given: Input) -> bool:
+    local = Location.parse(given.source).is_local
+    return local and not given.unpack and not is_shared(given.source)
+
+
+def local_source(given: Input, target: PurePosixPath, base: Path) -> Path | None:
+    """Return the file that an input brings to a place; None where it is not here, or none comes.
+
+    Args:
+        given: The input.
+        target: The place, in the task's directory.
+        base: What a relative path of the input starts from.
+    """
+    if not _is_known(given):
+        return None
+    source = Location.parse(given.source).below(base)
     to = PurePosixPath(given.to or source.name)
     if source.is_dir():
-        return target.is_relative_to(to) and (source / target.relative_to(to)).is_file()
-    return to == target or (str(to) == "." and source.name == str(target))
+        path = source / target.relative_to(to) if target.is_relative_to(to) else None
+        return path if path is not None and path.is_file() else None
+    is_there = to == target or (str(to) == "." and source.name == str(target))
+    return source if is_there else None
 
 
 _CACHES = ("*.pyc",)

@@ -203,6 +203,8 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     kind = f"{task.environment.kind} {container.image if container else ''}".rstrip()
     if task.environment.kind == "venv" and task.environment.is_for_gpus:
         kind += " of gpu_requirements, as it asks for GPUs"
+    if task.environment.kind == "project":
+        kind += f" {task.environment.path}"
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""

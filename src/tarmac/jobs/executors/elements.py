@@ -19,7 +19,7 @@ from tarmac.jobs.executors.interface import is_retried
 from tarmac.jobs.executors.launching import attempt_variables
 from tarmac.jobs.executors.node_staging import NodeRequest
 from tarmac.jobs.executors.staging import venv_spec
-from tarmac.jobs.model import Container, Secret, Venv
+from tarmac.jobs.model import BuiltEnvironment, Container, Secret
 from tarmac.jobs.secrets import place_of_secret, resolve_secrets
 from tarmac.node import Element
 
@@ -159,10 +159,10 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
         RequestError: An interpreter or a requirements file is not here.
         TarmacError: One could not be built; the installer's own words are in the message.
     """
-    wanted: dict[tuple[str, Path], Venv] = {}
+    wanted: dict[tuple[str, Path], BuiltEnvironment] = {}
     for task in tasks:
         options = task.options.get(engine, {})
-        if isinstance(task.environment, Venv) and options.get("environments") == "here":
+        if isinstance(task.environment, BuiltEnvironment) and options.get("environments") == "here":
             wanted[task.environment.model_dump_json(), _store(options)] = task.environment
     for (_, store), environment in wanted.items():
         shipped_venv(venv_spec(environment), base, store, node_directory() / "venvs")
@@ -221,7 +221,7 @@ def _staged(
     """Return what is to be staged for an attempt; None where nothing is."""
     task = attempt.task
     environment = task.environment
-    if not (task.inputs or task.outputs or isinstance(environment, (Container, Venv))):
+    if not (task.inputs or task.outputs or isinstance(environment, (BuiltEnvironment, Container))):
         return None
     request = NodeRequest(
         name=name,
@@ -270,9 +270,9 @@ def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, s
     locations = [Location.parse(place) for place in places]
     is_remote = any(location.is_url or location.is_object for location in locations)
     wanted: tuple[str, ...] = ()
-    if is_remote or isinstance(task.environment, (Container, Venv)):
+    if is_remote or isinstance(task.environment, (BuiltEnvironment, Container)):
         wanted += _OF_CLIENTS
-    if isinstance(task.environment, Venv):
+    if isinstance(task.environment, BuiltEnvironment):
         wanted += _OF_INSTALLERS
     # Nothing begins with one of no beginnings.
     return {name: value for name, value in environment.items() if name.upper().startswith(wanted)}
@@ -307,7 +307,7 @@ def _client_settings(task: Task, spool: Spool) -> Path | None:
     found = staging_variables(task, os.environ)
     if not found:
         return None
-    name = "installers.json" if isinstance(task.environment, Venv) else "clients.json"
+    name = "installers.json" if isinstance(task.environment, BuiltEnvironment) else "clients.json"
     return spool.put(name, json.dumps(found, sort_keys=True).encode())
 
 

@@ -23,7 +23,7 @@ from tarmac.jobs.executors.outcome import Verdict, judge
 from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
 from tarmac.jobs.machine import Grant
-from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.model import BuiltEnvironment, Container
 from tarmac.node import GpuWatch
 from tarmac.processes import Process, guarded, parent_of_groups
 
@@ -199,7 +199,7 @@ class LocalExecutor:
         if grant is None:
             return Busy.NO_GPU if self._machine.has_room(task.resources) else Busy.FULL
         active = self._active[task.index] = _Active(attempt, grant)
-        if task.inputs or isinstance(task.environment, (Venv, Container)):
+        if task.inputs or isinstance(task.environment, (BuiltEnvironment, Container)):
             self._stage_in(attempt)
         else:
             self._launch(active, {})

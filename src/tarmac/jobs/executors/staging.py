@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.environments import (
+    ProjectSpec,
     VenvSpec,
     build_venv,
     node_directory,
@@ -19,7 +20,7 @@ from tarmac.environments import (
     shipped_venv,
 )
 from tarmac.jobs.inputs import fetch_inputs
-from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.model import BuiltEnvironment, Container, Project, Venv
 from tarmac.jobs.outputs import keep_outputs
 from tarmac.jobs.receipts import FileKept
 from tarmac.jobs.run_files import within_run
@@ -75,7 +76,7 @@ class StageIn:
         ]
         fetch_inputs(inputs, self.base, self.work)
         environment = self.environment
-        if isinstance(environment, Venv):
+        if isinstance(environment, BuiltEnvironment):
             spec = venv_spec(environment)
             if self.archives is None:
                 venv = build_venv(spec, self.base)
@@ -159,8 +160,16 @@ def _empty(directory: Path, kept: str) -> None:
             Path(entry.path).unlink()
 
 
-def venv_spec(environment: Venv) -> VenvSpec:
+def venv_spec(environment: BuiltEnvironment) -> VenvSpec | ProjectSpec:
     """Return what a task's virtual environment is built from."""
+    if isinstance(environment, Project):
+        return ProjectSpec(
+            path=environment.path,
+            extras=environment.extras,
+            groups=environment.groups,
+            python=environment.python,
+        )
+    assert isinstance(environment, Venv)
     return VenvSpec(
         requirements=environment.requirements,
         python=environment.python,

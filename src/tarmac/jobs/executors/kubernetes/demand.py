@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.errors import RequestError
 from tarmac.jobs.executors.kubernetes.options import options_of
 from tarmac.jobs.executors.kubernetes.stores import refuse_unreachable_files, store_keys
-from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.model import BuiltEnvironment, Container
 from tarmac.jobs.plan import LAUNCH
 from tarmac.kubernetes import default_user
 
@@ -197,7 +197,7 @@ def _refuse_unknown(task: Task, *, has_volume: bool) -> None:
         raise RequestError(f"task {task.name!r}: {what}", hint=hint)
 
     environment = task.environment
-    if isinstance(environment, Venv):
+    if isinstance(environment, BuiltEnvironment):
         refuse(
             "its environment is a virtual one, which Kubernetes has no place for",
             "Put the packages into an image: environment: {kind: container, image: ...}",

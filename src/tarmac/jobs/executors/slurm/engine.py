@@ -23,7 +23,7 @@ from tarmac.jobs.executors.queueing import (
 )
 from tarmac.jobs.executors.slurm.endings import accounted_ending, printed_ending
 from tarmac.jobs.executors.slurm.options import options_of
-from tarmac.jobs.model import Container, Venv
+from tarmac.jobs.model import BuiltEnvironment, Container
 from tarmac.slurm import (
     UNIT,
     Request,
@@ -88,7 +88,11 @@ def shape_of(task: Task, best_priority: int = 0) -> Shape:
     options, needs = options_of(task), task.resources
     limit_s = options.time
     if limit_s is None and task.timeout_s is not None:
-        is_staged = task.inputs or task.outputs or isinstance(task.environment, Container | Venv)
+        is_staged = (
+            task.inputs
+            or task.outputs
+            or isinstance(task.environment, Container | BuiltEnvironment)
+        )
         is_staged = is_staged or options.check != "off"
         each_s = task.timeout_s + (_STAGING_S if is_staged else _ENDING_S)
         limit_s = each_s * options.per_job

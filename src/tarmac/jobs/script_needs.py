@@ -1,0 +1,60 @@
+"""The environment of a task that starts a script which says itself what it needs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from tarmac.environments import read_script
+from tarmac.jobs.surroundings import Project
+from tarmac.jobs.workload_files import local_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tarmac.jobs.model import Input
+
+__all__ = ["script_environment", "script_of"]
+
+_PYTHON = re.compile(r"python3?")
+# What means more to a shell than a word does.
+_OF_SHELLS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")
+
+
+def script_of(command: Sequence[str]) -> str | None:
+    """Return the Python file that a command starts; None where it starts none, or who knows what.
+
+    Example:
+        >>> script_of(["python", "-u", "train.py", "--epochs", "3"])
+        'train.py'
+        >>> script_of(["sh", "-c", "python train.py --epochs 3"])
+        'train.py'
+    """
+    words = [*command]
+    if words[:2] == ["sh", "-c"] and len(words) == 3:
+        words = [] if _OF_SHELLS & {*words[2]} else words[2].split()
+    if words and _PYTHON.fullmatch(words[0]):
+        words = words[1:]
+        while words and words[0] in ("-u", "-O", "-B", "-I"):
+            words = words[1:]
+    return words[0] if words and words[0].endswith(".py") else None
+
+
+def script_environment(script: str, inputs: Sequence[Input], base: Path) -> Project | None:
+    """Return the environment that a script asks for; None where it asks for none.
+
+    Args:
+        script: Its path in the task's directory, or from the root.
+        inputs: Of the task, which may bring it.
+        base: What their relative paths start from.
+
+    Raises:
+        RequestError: What it says of its needs is not of the form.
+    """
+    target = PurePosixPath(script)
+    paths = [local_source(given, target, base) for given in inputs]
+    for path in [Path(script)] if target.is_absolute() else filter(None, paths):
+        if path.is_file() and read_script(path) is not None:
+            return Project(path=str(path.absolute()))
+    return None
