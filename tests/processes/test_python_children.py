@@ -25,6 +25,7 @@ _MAY = {
     "checks/rules/commands.py": "reads what a user is to type",
     "checks/targets.py": "-I, as the interpreter may be of Python 3.7; probes are files",
     "cli/nodes_check.py": "names an interpreter that nodes are asked for",
+    "environments/conda/activation.py": "a shell, for scripts of packages",
     "environments/installer.py": "-I, as the interpreter may be of Python 3.7",
     "formats/shipyard/mapping/command.py": "a shell of the user's",
     "jobs/executors/elements.py": "names the interpreter for node/staging.py",

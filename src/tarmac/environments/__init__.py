@@ -8,6 +8,7 @@ Example:
     PosixPath('/home/me/.cache/tarmac/venvs/5f1d3c2b7a908e46')
 """
 
+from tarmac.environments.conda import CondaSpec, activated, existing_prefix
 from tarmac.environments.engines import (
     ClusterEngine,
     engine_program,
@@ -22,10 +23,13 @@ from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_v
 
 __all__ = [
     "ClusterEngine",
+    "CondaSpec",
     "ProjectSpec",
     "VenvSpec",
+    "activated",
     "build_venv",
     "engine_program",
+    "existing_prefix",
     "find_cluster_engine",
     "find_engine",
     "image_file",

@@ -35,7 +35,7 @@ def living_users(path: Path) -> list[str]:
     living.extend(
         f"process {process.info['pid']}"
         for process in psutil.process_iter(["pid", "environ"])
-        if (process.info["environ"] or {}).get("VIRTUAL_ENV") == str(path)
+        if str(path) in map((process.info["environ"] or {}).get, ("VIRTUAL_ENV", "CONDA_PREFIX"))
     )
     return [*dict.fromkeys(living)]
 

@@ -1,0 +1,6 @@
+"""Environments of conda's packages."""
+
+from tarmac.environments.conda.activation import activated
+from tarmac.environments.conda.existing import CondaSpec, existing_prefix
+
+__all__ = ["CondaSpec", "activated", "existing_prefix"]

@@ -1,0 +1,93 @@
+"""What a conda environment sets where it is active."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from tarmac.errors import TarmacError
+from tarmac.files import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["activated"]
+
+_LIMIT_S = 60
+
+# What a shell sets by itself.
+_OF_SHELLS = ("_", "PWD", "OLDPWD", "SHLVL")
+
+
+def _variables_of(prefix: Path) -> dict[str, str]:
+    """Return the variables that an environment's packages and its own settings have by name."""
+    found: dict[str, str] = {}
+    files = sorted(prefix.glob("etc/conda/env_vars.d/*.json"))
+    for file in (*files, prefix / "conda-meta" / "state"):
+        try:
+            content = parse_json(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if file.name == "state" and isinstance(content, dict):
+            content = content.get("env_vars")
+        if isinstance(content, dict):
+            found |= {str(name): str(value) for name, value in content.items()}
+    return found
+
+
+def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that activating an environment sets: its own, and its packages'.
+
+    Packages set theirs by scripts, ``etc/conda/activate.d/*.sh``, which a shell runs.
+
+    Args:
+        prefix: Its directory.
+        environment: The variables before.
+
+    Raises:
+        TarmacError: A script fails or does not end.
+    """
+    own = {
+        **_variables_of(prefix),
+        "CONDA_PREFIX": str(prefix),
+        "CONDA_DEFAULT_ENV": prefix.name,
+        "CONDA_SHLVL": "1",
+        "PATH": f"{prefix / 'bin'}:{environment.get('PATH', os.defpath)}",
+    }
+    scripts = sorted(prefix.glob("etc/conda/activate.d/*.sh"))
+    if not scripts:
+        return own
+    before = {**environment, **own}
+    after = _run(scripts, before)
+    return own | {
+        name: value
+        for name, value in after.items()
+        if name not in _OF_SHELLS and before.get(name) != value
+    }
+
+
+def _run(scripts: list[Path], variables: Mapping[str, str]) -> dict[str, str]:
+    shell = shutil.which("bash") or "/bin/sh"
+    # What scripts print is not what they set.
+    program = 'exec 3>&1 >&2; for script; do . "$script" || exit; done; exec env -0 >&3'
+    try:
+        done = subprocess.run(
+            [shell, "-c", program, shell, *map(str, scripts)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LIMIT_S,
+            env=dict(variables),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TarmacError(
+            f"environment: {scripts[0].parent}: its scripts do not end in {_LIMIT_S} s"
+        ) from error
+    if done.returncode != 0:
+        told = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise TarmacError(f"environment: {scripts[0].parent}: a script fails: {told[-1]}")
+    pairs = (os.fsdecode(entry).partition("=") for entry in done.stdout.split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
