@@ -1,0 +1,120 @@
+"""What a file says of a conda environment: ``environment.yml``, an explicit list, or a lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from tarmac.documents import parse_document, problems_of, read_text, refuse
+from tarmac.environments.requirements import read_requirements
+from tarmac.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tarmac.documents import Document
+    from tarmac.environments.requirements import Requirements
+
+__all__ = ["CondaFile", "read_conda_file"]
+
+_EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
+# conda-lock's, pixi's and rattler's; see https://rattler.prefix.dev/py-rattler/lock-file.
+_LOCKS = ("package", "packages")
+
+# Where none is named, as micromamba and pixi have it; conda's own asks for a licence.
+_DEFAULT_CHANNEL = "conda-forge"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CondaFile:
+    """What a file says.
+
+    Attributes:
+        path: The file.
+        form: Whether its packages have to be solved (``yml``), are URLs (``explicit``) or locked.
+        text: The whole file.
+        channels: Where packages are searched, the first first.
+        specs: Of packages, as conda takes them: ``numpy >=2``.
+        pip: What pip installs afterwards.
+        variables: That are set where it is active.
+    """
+
+    path: Path
+    form: Literal["yml", "explicit", "lock"]
+    text: str
+    channels: tuple[str, ...] = ()
+    specs: tuple[str, ...] = ()
+    pip: Requirements | None = None
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Pip(_Strict):
+    pip: tuple[str, ...]
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+class _Environment(_Strict):
+    """The form of conda's own files; its documentation tells it, "Managing environments"."""
+
+    name: Annotated[str | None, BeforeValidator(_text)] = None
+    prefix: str | None = None
+    channels: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    dependencies: tuple[str | _Pip, ...]
+    variables: dict[str, Annotated[str, BeforeValidator(_text)]] = {}
+    category: str | None = None
+
+
+def read_conda_file(path: Path) -> CondaFile:
+    """Read a file that says what is in an environment.
+
+    Raises:
+        RequestError: It cannot be read, or is of no form; the message has its line and column.
+    """
+    text = read_text(path)
+    if _EXPLICIT.search(text):
+        return CondaFile(path=path, form="explicit", text=text)
+    document = parse_document(text, str(path))
+    content = document.value
+    keys = content if isinstance(content, dict) else {}
+    if "version" in keys and any(name in keys for name in _LOCKS):
+        return CondaFile(path=path, form="lock", text=text)
+    return _read_environment(document, path, text)
+
+
+def _read_environment(document: Document, path: Path, text: str) -> CondaFile:
+    if not isinstance(document.value, dict):
+        raise RequestError(
+            f"{path} is no environment of conda's, expected channels and dependencies"
+        )
+    try:
+        found = _Environment.model_validate(document.value)
+    except ValidationError as error:
+        raise refuse(document, [*problems_of(error, document, _Environment)]) from error
+    lines = [line for entry in found.dependencies if isinstance(entry, _Pip) for line in entry.pip]
+    return CondaFile(
+        path=path,
+        form="yml",
+        text=text,
+        channels=tuple(_channels(found.channels)),
+        specs=tuple(entry for entry in found.dependencies if isinstance(entry, str)),
+        pip=read_requirements(lines, path.parent) if lines else None,
+        variables=found.variables,
+    )
+
+
+def _channels(names: tuple[str, ...]) -> list[str]:
+    wanted = [name for name in names if name != "nodefaults"] or [_DEFAULT_CHANNEL]
+    main = [f"https://repo.anaconda.com/pkgs/{name}" for name in ("main", "r")]
+    return [own for name in wanted for own in (main if name == "defaults" else [name])]

@@ -1,0 +1,109 @@
+"""What rattler tells of an environment that it cannot make, in a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Problem", "problem_of"]
+
+_SOLVER = "Cannot solve the request because of:"
+_MISSING = re.compile(r"No candidates were found for (\S+) (.+)\.")
+_REQUIRING = re.compile(r"([\w.-]+) (\S+) would require")
+# The child of a line that requires something: ``base-lib <2, which ...``.
+_REQUIRED = re.compile(r"(__?[\w-]+|[\w.-]+) ([^,]+), (?:which|for which)")
+_BRANCH = re.compile(r"[│├└─ ]+")
+_URL = re.compile(r"url \(([^)]+)\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Why an environment cannot be made.
+
+    Attributes:
+        words: In a line.
+        hint: What to do.
+        missing: The name of a package that no channel has; empty for other problems.
+        is_request: Whether what was asked for is wrong, not this machine or the network.
+    """
+
+    words: str
+    hint: str | None = None
+    missing: str = ""
+    is_request: bool = True
+
+
+def problem_of(text: str, channels: Sequence[str]) -> Problem:
+    """Put what rattler tells into a line.
+
+    Args:
+        text: Of its exception: a sentence, or a tree of what requires what.
+        channels: That were searched.
+
+    Example:
+        >>> problem_of("Cannot solve the request because of: No candidates were found for nupy *.",
+        ...            ["conda-forge"]).words
+        'no package nupy in conda-forge'
+    """
+    where = " and ".join(channels)
+    if _SOLVER not in text:
+        return _of_others(text)
+    told = text.partition(_SOLVER)[2]
+    if found := _MISSING.search(told):
+        name, version = found.groups()
+        if version == "*":
+            return Problem(f"no package {name} in {where}", missing=name)
+        return Problem(
+            f"no {name} {version} in {where}", f"Ask for another version of {name}.", name
+        )
+    return _of_requirements(_requirements(told), where) or Problem(" ".join(told.split()))
+
+
+def _of_requirements(needs: Sequence[tuple[str, str, str]], where: str) -> Problem | None:
+    for package, name, version in needs:
+        if name == "__cuda":
+            return Problem(
+                f"{package} needs a driver with CUDA {version}, which this machine has not",
+                "Where the task runs decides: a node with a newer driver, or an older package.",
+            )
+    for number, (package, name, version) in enumerate(needs):
+        for other, same, another in needs[number + 1 :]:
+            if same == name and another != version:
+                return Problem(
+                    f"{package} needs {name} {version}, and {other} needs {name} {another}",
+                    "Ask for other versions of one of them.",
+                )
+    for package, name, version in needs[:1]:
+        return Problem(f"{package} needs {name} {version}, which is not to be had in {where}")
+    return None
+
+
+def _requirements(tree: str) -> list[tuple[str, str, str]]:
+    """Return who requires which version of what, from a tree of lines."""
+    needs, above = [], ""
+    for line in tree.splitlines():
+        words = _BRANCH.sub("", line, count=1) if line[:1] in "│├└ " else line
+        if found := _REQUIRING.search(words):
+            above = f"{found[1]} {found[2]}"
+        elif above and (found := _REQUIRED.match(words)):
+            needs.append((above, found[1], found[2]))
+            above = ""
+    return needs
+
+
+def _of_others(text: str) -> Problem:
+    lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
+    reason = re.sub(r" \(os error \d+\)", "", lines[-1]) if lines else "no reason is given"
+    if found := _URL.search(text):
+        return Problem(
+            f"{found[1]} cannot be reached: {reason}",
+            "A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
+            is_request=False,
+        )
+    first = lines[0] if lines else reason
+    words = first if first == reason or len(lines) == 1 else f"{first}: {reason}"
+    return Problem(words, is_request=False)
