@@ -72,6 +72,7 @@ _PACKAGES = {
     "onnxscript": _Package("onnxscript", "export", "ONNX needs"),
     "wandb": _Package("Weights & Biases' client", "wandb", "tracking needs"),
     "mlflow": _Package("mlflow-skinny", "mlflow", "tracking needs"),
+    "rattler": _Package("py-rattler", "conda", "environments of conda need"),
     "tensorboard": _Package("TensorBoard", "tensorboard", "its graph needs"),
     "websockets": _Package("websockets", "hkube", "HKube's protocol needs"),
     "msgpack": _Package("msgpack", "hkube", "HKube's protocol needs"),

@@ -26,6 +26,7 @@ __all__ = [
     "find_fitting_python",
     "find_project_python",
     "find_python",
+    "install_into",
     "install_project",
     "install_venv",
     "python_version",
@@ -222,6 +223,24 @@ def install_project(
         return
     words += [part for name in extras for part in ("--extra", name)]
     _run([*install, "--requirements", str(file), *words], own)
+
+
+def install_into(path: Path, words: Sequence[str]) -> None:
+    """Install packages into an environment of conda's, by uv where it is here, else by its pip.
+
+    Args:
+        path: Of the environment, which has Python.
+        words: Arguments for the installer.
+
+    Raises:
+        TarmacError: They could not be installed; the installer's own words are in the message.
+    """
+    uv, python = shutil.which("uv"), str(path / "bin" / "python")
+    if uv is None:
+        _run([python, *_ALONE, "-m", "pip", "install", "--quiet", *words], {})
+        return
+    install = [uv, "pip", "install", "--quiet", "--python", python, "--break-system-packages"]
+    _run([*install, *words], _without_cache(uv))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from tarmac.environments.conda import CondaSpec
 from tarmac.environments.installer import (
     find_fitting_python,
     find_python,
@@ -36,6 +37,7 @@ from tarmac.files import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tarmac.environments.conda.recipe import CondaRecipe
     from tarmac.environments.projects import ProjectRecipe
     from tarmac.environments.requirements import Requirements
 
@@ -114,22 +116,26 @@ class Recipe:
 
 
 def read_recipe(
-    spec: VenvSpec | ProjectSpec, base: Path, *, kind: str = ""
-) -> Recipe | ProjectRecipe:
+    spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, *, kind: str = ""
+) -> Recipe | ProjectRecipe | CondaRecipe:
     """Look up all that an environment depends on.
 
     Args:
-        spec: Its interpreter and packages, or the project that says them.
-        base: What ``-r FILE`` and a project's path start from.
+        spec: Its interpreter and packages, or the project or the file that says them.
+        base: What ``-r FILE`` and paths start from.
         kind: Of machines that can share it, whichever installer each of them has; empty where it
             stays on this one.
 
     Raises:
         RequestError: The interpreter, a requirements file or the project is not here.
     """
+    if isinstance(spec, CondaSpec):
+        # Its readers of files take long to import, which each staging of a task would wait for.
+        from tarmac.environments.conda.recipe import read_conda  # noqa: PLC0415
+
+        return read_conda(_placed(spec.file or "", base))
     if isinstance(spec, ProjectSpec):
-        path = expanded(spec.path)
-        place = Path(os.path.normpath(base / path)).absolute()
+        place = _placed(spec.path, base)
         if place.suffix != ".py":
             return read_project(spec, place, kind)
         spec = _of_script(spec, place)
@@ -149,6 +155,10 @@ def read_recipe(
     return Recipe(key=key, python=python, before=before, then=then, build_env=spec.build_env)
 
 
+def _placed(path: str, base: Path) -> Path:
+    return Path(os.path.normpath(base / expanded(path))).absolute()
+
+
 def _of_script(spec: ProjectSpec, path: Path) -> VenvSpec:
     if spec.extras or spec.groups:
         raise RequestError(f"environment: {path} is a script, which has no extras and no groups")
@@ -163,14 +173,16 @@ def _of_script(spec: ProjectSpec, path: Path) -> VenvSpec:
     return VenvSpec(requirements=needs.dependencies, python=python)
 
 
-def build_venv(spec: VenvSpec | ProjectSpec, base: Path, root: Path | None = None) -> Path:
+def build_venv(
+    spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, root: Path | None = None
+) -> Path:
     """Build an environment, or find the one that was built before.
 
     Two processes that want the same one build it once.
 
     Args:
-        spec: Its interpreter and packages, or the project that says them.
-        base: What ``-r FILE`` and a project's path start from.
+        spec: Its interpreter and packages, or the project or the file that says them.
+        base: What ``-r FILE`` and paths start from.
         root: Where environments are kept; by default `venvs_directory`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Environments of conda's packages."""
+"""Environments of conda's packages: built by their content, or existing ones, and activated."""
 
 from tarmac.environments.conda.activation import activated
 from tarmac.environments.conda.existing import CondaSpec, existing_prefix

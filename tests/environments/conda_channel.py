@@ -1,0 +1,72 @@
+"""A channel of conda's on this machine, of packages that a test makes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+
+def make_package(
+    channel: Path,
+    name: str,
+    version: str = "1.0",
+    *,
+    files: dict[str, str] | None = None,
+    depends: tuple[str, ...] = (),
+    subdir: str = "noarch",
+) -> str:
+    """Add a package to a channel, and return its file's name.
+
+    Args:
+        channel: Its directory.
+        name: Of the package.
+        version: Likewise.
+        files: What it holds, by path; those in ``bin`` are programs.
+        depends: What it needs.
+        subdir: ``noarch``, or a platform.
+    """
+    contents = {path: text.encode() for path, text in (files or {}).items()}
+    info = {
+        "name": name,
+        "version": version,
+        "build": "0",
+        "build_number": 0,
+        "depends": [*depends],
+        "subdir": subdir,
+        "timestamp": 1_700_000_000_000,
+        **({"noarch": "generic"} if subdir == "noarch" else {}),
+    }
+    paths = [
+        {
+            "_path": path,
+            "path_type": "hardlink",
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "size_in_bytes": len(content),
+        }
+        for path, content in contents.items()
+    ]
+    about = {
+        "info/index.json": json.dumps(info).encode(),
+        "info/paths.json": json.dumps({"paths_version": 1, "paths": paths}).encode(),
+        "info/files": "\n".join(contents).encode(),
+    }
+    directory = channel / subdir
+    directory.mkdir(parents=True, exist_ok=True)
+    packed = f"{name}-{version}-0.tar.bz2"
+    with tarfile.open(directory / packed, "w:bz2") as archive:
+        for path, content in {**about, **contents}.items():
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(content), 0o755 if path.startswith("bin/") else 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return packed
+
+
+def index(channel: Path) -> None:
+    """Write a channel's index anew."""
+    from rattler.index import index_fs
+
+    asyncio.run(index_fs(channel))

@@ -1,0 +1,214 @@
+"""Environments of conda's packages, of a channel on this machine."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from conda_channel import index, make_package
+
+import tarmac
+from tarmac.environments import CondaSpec, activated, build_venv, list_venvs
+from tarmac.environments.conda.problems import problem_of
+from tarmac.errors import TarmacError
+
+pytest.importorskip("rattler", reason="needs pip install 'tarmac-gpu[conda]'")
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory):
+    """Return a channel with a program, a library of two versions, and what does not fit."""
+    path = tmp_path_factory.mktemp("conda") / "channel"
+    make_package(
+        path,
+        "tool",
+        files={
+            "bin/tool": '#!/bin/sh\necho "tool at $TOOL_HOME"\n',
+            "etc/conda/activate.d/tool.sh": 'export TOOL_HOME="$CONDA_PREFIX/share"\n',
+        },
+        depends=("base-lib >=2",),
+    )
+    for version in ("1.0", "2.1"):
+        make_package(path, "base-lib", version, files={"lib/version.txt": version})
+    make_package(path, "needs-old", depends=("base-lib <2",))
+    make_package(path, "of-a-gpu", depends=("__cuda >=99",))
+    make_package(path, "native", subdir="linux-64", files={"share/native": "yes"})
+    index(path)
+    return path
+
+
+@pytest.fixture
+def build(tmp_path, channel, monkeypatch):
+    """Return a function that builds an environment of packages, in conda's form."""
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / "packages"))
+
+    def make(*packages, text=None, name="environment.yml"):
+        content = text or f"channels: [{channel}]\ndependencies: [{', '.join(packages)}]\n"
+        (tmp_path / name).write_text(content)
+        return build_venv(CondaSpec(file=name), tmp_path, tmp_path / "venvs")
+
+    return make
+
+
+def test_an_environment_has_its_packages_and_what_they_need_and_is_built_once(build, tmp_path):
+    path = build("tool", "native")
+    assert subprocess.check_output([path / "bin/tool"], env={"TOOL_HOME": "x"}) == b"tool at x\n"
+    assert (path / "lib/version.txt").read_text() == "2.1"
+    assert (path / "share/native").exists()
+    assert list_venvs(tmp_path / "venvs") == [(path, "native=1.0=0\ntool=1.0=0\nbase-lib=2.1=0")]
+    inode = (path / "lib/version.txt").stat().st_ino
+    assert build("tool", "native") == path
+    assert (path / "lib/version.txt").stat().st_ino == inode
+
+
+def test_environments_share_the_files_of_their_packages(build):
+    first, second = build("base-lib"), build("tool")
+    assert first != second
+    assert (first / "lib/version.txt").samefile(second / "lib/version.txt")
+
+
+@pytest.mark.parametrize("form", ["base-lib=1.0", "base-lib==1.0", "base-lib <2", "'base-lib=1'"])
+def test_versions_are_asked_for_in_condas_forms(build, form):
+    assert (build(form) / "lib/version.txt").read_text() == "1.0"
+
+
+def test_one_that_was_cut_short_is_built_again(build):
+    path = build("tool")
+    (path / "requirements.txt").unlink()
+    (path / "lib/version.txt").unlink()
+    assert (build("tool") / "lib/version.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("packages", "words", "hint"),
+    [
+        (["tol"], "no package tol in .*channel", "Near to it: tool"),
+        (["base-lib=3"], r"no base-lib 3\.\* in .*channel", "There is 2.1, 1.0"),
+        (
+            ["tool", "needs-old"],
+            "needs-old 1.0 needs base-lib <2, and tool 1.0 needs base-lib >=2",
+            "Ask for other versions of one of them.",
+        ),
+        (["of-a-gpu"], "of-a-gpu 1.0 needs a driver with CUDA >=99", "a newer driver"),
+        (["'tool = = 3'"], "unable to parse version spec", None),
+        (["tool", "{pip: [six]}"], "pip's packages need python among the others", None),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(build, tmp_path, packages, words, hint):
+    with pytest.raises(TarmacError, match=rf"environment: .*environment\.yml: {words}") as raised:
+        build(*packages)
+    assert "\n" not in raised.value.message
+    assert (hint or "") in (raised.value.hint or "")
+    assert not [*(tmp_path / "venvs").glob("*/requirements.txt")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("dependency: [x]", "environment.yml:1:1: dependencies: is missing"),
+        ("dependencies: [[x]]", "environment.yml:1:16"),
+        ("dependencies: [", "environment.yml:1:"),
+        ("- a\n", "is no environment of conda's"),
+        ("@EXPLICIT\n", "no URL of a package follows @EXPLICIT"),
+        ("channels: [./nowhere]\ndependencies: [x]", "No such file"),
+        ("channels: [http://127.0.0.1:9/c]\ndependencies: [x]", "cannot be reached: Connection"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_and_a_channel_that_is_not_there(build, text, words):
+    with pytest.raises(TarmacError) as raised:
+        build(text=text)
+    assert words in raised.value.message
+
+
+def test_an_explicit_list_installs_what_it_lists_and_nothing_else(build, channel):
+    urls = [
+        f"{channel.as_uri()}/noarch/base-lib-1.0-0.tar.bz2",
+        f"{channel}/noarch/tool-1.0-0.tar.bz2",
+    ]
+    path = build(text="# a comment\n@EXPLICIT\n" + "\n".join(urls) + "\n")
+    assert (path / "lib/version.txt").read_text() == "1.0"
+    assert (path / "bin/tool").exists()
+
+
+@pytest.fixture
+def url(channel):
+    """Serve the channel, and return its URL."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=channel)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("digest", ["0" * 32, "0" * 64, f"sha256:{'0' * 64}"])
+def test_a_package_of_another_content_than_a_list_tells_is_refused(build, url, digest):
+    with pytest.raises(TarmacError, match=r"base-lib-1\.0-0\.tar\.bz2.*: hash mismatch"):
+        build(text=f"@EXPLICIT\n{url}/noarch/base-lib-1.0-0.tar.bz2#{digest}\n")
+
+
+def test_packages_come_from_a_server(build, url):
+    text = f"channels: [{url}]\ndependencies: [tool]\n"
+    assert (build(text=text) / "bin/tool").exists()
+
+
+def test_a_lock_is_installed_as_it_stands(build, channel, tmp_path):
+    import rattler
+
+    record = rattler.PackageRecord(
+        name="base-lib", version="1.0", build=rattler.BuildString("0"), build_number=0,
+        subdir="noarch",
+    )  # fmt: skip
+    packed = "base-lib-1.0-0.tar.bz2"
+    url = f"{channel.as_uri()}/noarch/{packed}"
+    platform = rattler.LockPlatform(str(rattler.Subdir.current()))
+    lock = rattler.LockFile([platform])
+    lock.set_channels("default", [rattler.LockChannel(channel.as_uri())])
+    lock.add_conda_package(
+        "default", platform, rattler.RepoDataRecord(record, packed, url, channel.as_uri())
+    )
+    lock.to_path(tmp_path / "pixi.lock")
+    path = build(text=(tmp_path / "pixi.lock").read_text(), name="pixi.lock")
+    assert (path / "lib/version.txt").read_text() == "1.0"
+
+
+def test_variables_of_the_file_and_of_packages_are_set(build, channel):
+    path = build(
+        text=f"channels: [{channel}]\ndependencies: [tool]\nvariables: {{COLOUR: blue, N: 3}}\n"
+    )
+    found = activated(path, {"PATH": "/usr/bin:/bin"})
+    assert found == {
+        "COLOUR": "blue",
+        "N": "3",
+        "CONDA_PREFIX": str(path),
+        "CONDA_DEFAULT_ENV": path.name,
+        "CONDA_SHLVL": "1",
+        "PATH": f"{path}/bin:/usr/bin:/bin",
+        "TOOL_HOME": f"{path}/share",
+    }
+
+
+def test_a_task_runs_where_its_environment_is_active(channel, tmp_path, monkeypatch):
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / "packages"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "environment.yml").write_text(
+        f"channels: [{channel}]\ndependencies: [tool]\nvariables: {{COLOUR: blue}}\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "name: x\nenvironment: {kind: conda, file: environment.yml}\n"
+        "command: 'tool && echo $COLOUR $CONDA_PREFIX'\n"
+    )
+    run = tarmac.run(tmp_path / "job.yaml", output=tmp_path / "runs")
+    (stdout,) = Path(run.path).glob("tasks/*/stdout")
+    tool, other = stdout.read_text().splitlines()
+    prefix = other.removeprefix("blue ")
+    assert tool == f"tool at {prefix}/share"
+    assert Path(prefix).is_relative_to(tmp_path / "cache")
+
+
+def test_what_the_solver_tells_otherwise_stays_whole():
+    told = "Cannot solve the request because of: something\n  else\n"
+    assert problem_of(told, ["c"]).words == "something else"
