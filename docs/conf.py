@@ -93,6 +93,7 @@ _CHAPTERS = {
         "docs/clusters",
         "docs/clouds",
         "docs/hkube",
+        "docs/conda",
         "docs/shipyard",
         "docs/data",
         "docs/runs",

@@ -224,7 +224,8 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ("name: x\nconcurrency: 0", "job.yaml:2:1: concurrency: 0: expected at least 1"),
         (
             "name: x\nenvironment: {kind: y}",
-            "job.yaml:2:1: environment: 'y' is not known, expected 'system', 'venv', 'project', 'container'",
+            "job.yaml:2:1: environment: 'y' is not known, expected 'system', 'venv', 'project', "
+            "'conda', 'container'",
         ),
         (
             "name: x\nenvironment: {image: y, pull: maybe}",

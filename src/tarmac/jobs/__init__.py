@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.kind import JOB
     from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
     from tarmac.jobs.model import (
+        Conda,
         Container,
         Input,
         Job,
@@ -104,6 +105,7 @@ __all__ = [
     "Began",
     "Busy",
     "Cause",
+    "Conda",
     "Container",
     "Ended",
     "Event",
@@ -208,6 +210,7 @@ _MODULES = {
     "Began": "executors",
     "Busy": "executors",
     "Cause": "executors",
+    "Conda": "model",
     "Container": "model",
     "DISTURBANCES": "executors",
     "Ended": "progress",

@@ -33,6 +33,7 @@ from tarmac.jobs.parts import Line, Name, Part, Text
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.surroundings import (
     BuiltEnvironment,
+    Conda,
     Container,
     Environment,
     Mount,
@@ -45,6 +46,7 @@ from tarmac.jobs.sweep import Sweep  # noqa: TC001 - pydantic reads it
 
 __all__ = [
     "BuiltEnvironment",
+    "Conda",
     "Container",
     "Environment",
     "Input",

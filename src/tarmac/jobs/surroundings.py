@@ -16,6 +16,7 @@ from tarmac.jobs.parts import Part, Text
 
 __all__ = [
     "BuiltEnvironment",
+    "Conda",
     "Container",
     "Environment",
     "Mount",
@@ -43,13 +44,7 @@ class SystemEnvironment(_EnvironmentPart):
 
 
 class BuiltEnvironment(_EnvironmentPart):
-    """A virtual environment that is built once.
-
-    Attributes:
-        python: A version, ``3.11``, or an interpreter's path.
-    """
-
-    python: Text | None = None
+    """One of packages, which is built once or exists."""
 
 
 class Venv(BuiltEnvironment):
@@ -66,6 +61,7 @@ class Venv(BuiltEnvironment):
     """
 
     kind: Literal["venv"] = "venv"
+    python: Text | None = None
     requirements: tuple[str, ...] = Field(min_length=1)
     gpu_requirements: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
@@ -97,6 +93,29 @@ class Project(BuiltEnvironment):
     path: str = Field(min_length=1)
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    python: Text | None = None
+
+
+class Conda(BuiltEnvironment):
+    """An environment of conda's packages.
+
+    Attributes:
+        file: ``environment.yml``, an explicit list, or a lock of conda-lock's or pixi's, by which
+            one is built; or else one that exists, by
+        name: its name,
+        prefix: or its directory.
+    """
+
+    kind: Literal["conda"] = "conda"
+    file: str | None = Field(default=None, min_length=1)
+    name: Text | None = Field(default=None, min_length=1)
+    prefix: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Conda:
+        if sum(value is not None for value in (self.file, self.name, self.prefix)) != 1:
+            raise ValueError("expected one of file, name and prefix")
+        return self
 
 
 class Secret(Part):
@@ -182,16 +201,21 @@ def _environment(value: Any) -> Any:
             if key in value:
                 return {"kind": kind, **value}
         raise ValueError(
-            "expected system, or a mapping with image, requirements or path; variables belong into "
-            "env"
+            "expected system, or a mapping with image, requirements, path or kind: conda; "
+            "variables belong into env"
         )
     return value
 
 
 Environment = Annotated[
-    Annotated[SystemEnvironment | Venv | Project | Container, Field(discriminator="kind")],
+    Annotated[SystemEnvironment | Venv | Project | Conda | Container, Field(discriminator="kind")],
     BeforeValidator(
         _environment,
-        json_schema_input_type=Literal["system"] | SystemEnvironment | Venv | Project | Container,
+        json_schema_input_type=Literal["system"]
+        | SystemEnvironment
+        | Venv
+        | Project
+        | Conda
+        | Container,
     ),
 ]

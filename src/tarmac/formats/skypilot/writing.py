@@ -15,7 +15,7 @@ from tarmac.formats.format import Unwritable
 from tarmac.formats.original import original_of
 from tarmac.formats.skypilot.embedded import embed
 from tarmac.formats.skypilot.machines import place_in_job, resources_of
-from tarmac.jobs import Container, Project, Venv, plan_tasks
+from tarmac.jobs import Conda, Container, Project, Venv, plan_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -159,7 +159,7 @@ def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
                 is_relative = True
         if isinstance(task.environment, Venv):
             is_relative |= any("-r" in line for line in task.environment.requirements)
-        is_relative |= isinstance(task.environment, Project)
+        is_relative |= isinstance(task.environment, (Conda, Project))
         # A workload of one's own is a file.
         is_relative |= any(".py" in word for word in task.train_words[:1])
     return [*found], is_relative

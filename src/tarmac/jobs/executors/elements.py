@@ -19,7 +19,7 @@ from tarmac.jobs.executors.interface import is_retried
 from tarmac.jobs.executors.launching import attempt_variables
 from tarmac.jobs.executors.node_staging import NodeRequest
 from tarmac.jobs.executors.staging import venv_spec
-from tarmac.jobs.model import BuiltEnvironment, Container, Secret
+from tarmac.jobs.model import BuiltEnvironment, Conda, Container, Project, Secret, Venv
 from tarmac.jobs.secrets import place_of_secret, resolve_secrets
 from tarmac.node import Element
 
@@ -159,13 +159,22 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
         RequestError: An interpreter or a requirements file is not here.
         TarmacError: One could not be built; the installer's own words are in the message.
     """
-    wanted: dict[tuple[str, Path], BuiltEnvironment] = {}
+    wanted: dict[tuple[str, Path], Venv | Project] = {}
     for task in tasks:
         options = task.options.get(engine, {})
-        if isinstance(task.environment, BuiltEnvironment) and options.get("environments") == "here":
-            wanted[task.environment.model_dump_json(), _store(options)] = task.environment
-    for (_, store), environment in wanted.items():
-        shipped_venv(venv_spec(environment), base, store, node_directory() / "venvs")
+        environment = task.environment
+        if options.get("environments") != "here":
+            continue
+        if isinstance(environment, Conda):
+            raise RequestError(
+                f"task {task.name!r}: an environment of conda's is built on the nodes, not here",
+                hint="Leave environments out, or name one on a disk that all nodes see: "
+                "environment: {kind: conda, prefix: PATH}",
+            )
+        if isinstance(environment, (Venv, Project)):
+            wanted[environment.model_dump_json(), _store(options)] = environment
+    for (_, store), made in wanted.items():
+        shipped_venv(venv_spec(made), base, store, node_directory() / "venvs")
 
 
 def refuse_unknown_containers(tasks: Sequence[Task], *, engine: str) -> None:

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.environments import (
+    CondaSpec,
     ProjectSpec,
     VenvSpec,
+    activated,
     build_venv,
+    existing_prefix,
     node_directory,
     pull_with_login,
     shipped_venv,
 )
 from tarmac.jobs.inputs import fetch_inputs
-from tarmac.jobs.model import BuiltEnvironment, Container, Project, Venv
+from tarmac.jobs.model import Conda, Container, Project, Venv
 from tarmac.jobs.outputs import keep_outputs
 from tarmac.jobs.receipts import FileKept
 from tarmac.jobs.run_files import within_run
@@ -76,7 +79,9 @@ class StageIn:
         ]
         fetch_inputs(inputs, self.base, self.work)
         environment = self.environment
-        if isinstance(environment, BuiltEnvironment):
+        if isinstance(environment, Conda):
+            return self._of_conda(environment)
+        if isinstance(environment, (Venv, Project)):
             spec = venv_spec(environment)
             if self.archives is None:
                 venv = build_venv(spec, self.base)
@@ -90,6 +95,14 @@ class StageIn:
             assert self.engine is not None
             pull_with_login(self.engine, environment.image, credentials, when=environment.pull)
         return {}
+
+    def _of_conda(self, environment: Conda) -> Mapping[str, str]:
+        spec = CondaSpec(environment.file, environment.name, environment.prefix)
+        if spec.file is None:
+            return activated(existing_prefix(spec, self.base), os.environ)
+        # Its files know their place: each node builds one at its own.
+        root = None if self.archives is None else node_directory() / "venvs"
+        return activated(build_venv(spec, self.base, root), os.environ)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +173,7 @@ def _empty(directory: Path, kept: str) -> None:
             Path(entry.path).unlink()
 
 
-def venv_spec(environment: BuiltEnvironment) -> VenvSpec | ProjectSpec:
+def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
     """Return what a task's virtual environment is built from."""
     if isinstance(environment, Project):
         return ProjectSpec(
@@ -169,7 +182,6 @@ def venv_spec(environment: BuiltEnvironment) -> VenvSpec | ProjectSpec:
             groups=environment.groups,
             python=environment.python,
         )
-    assert isinstance(environment, Venv)
     return VenvSpec(
         requirements=environment.requirements,
         python=environment.python,
