@@ -44,6 +44,7 @@ BY_ITS_PAGE = (
 # Commands that no machine of this kind can run to their end, and why. They are parsed.
 ONLY_PARSED = {
     r"--provision": "builds environments of frameworks; tests/checks does, in their group",
+    r"^tarmac check --conda": "needs an environment of conda's; tests/checks builds one",
     r"^tarmac check --ranks (2|8 torch)$": "starts processes; its page does, by --ranks 2 torch",
     r"^tarmac run examples/hkube/sweep": "trains on MNIST in processes; tests/examples does",
     r"env\.REPLICAS=2$": "builds an environment of TensorFlow; tests/examples does, in their group",

@@ -105,7 +105,7 @@ def run_probe(
         try:
             child = spawn(
                 command,
-                environment={**os.environ, **variables},
+                environment={**os.environ, **target.variables, **variables},
                 mark=f"{_MARK}={mark}",
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

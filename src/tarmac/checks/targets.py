@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
 import subprocess
@@ -11,17 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.checks.frameworks import PROVISIONED
-from tarmac.environments import build_venv, find_engine
+from tarmac.environments import (
+    CondaSpec,
+    activated,
+    build_venv,
+    existing_prefix,
+    find_engine,
+)
 from tarmac.errors import RequestError, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tarmac.checks.frameworks import Framework
 
 __all__ = [
     "THIS_PYTHON",
     "Target",
+    "conda_target",
     "container_target",
     "provisioned_target",
     "python_target",
@@ -37,11 +45,13 @@ class Target:
         name: What it is called in reports.
         command: What runs a Python program there, e.g. ``("/opt/tf/bin/python",)``.
         image: Of a container, where it is one.
+        variables: That are set there, beside this process's.
     """
 
     name: str
     command: tuple[str, ...]
     image: str | None = None
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
 
 THIS_PYTHON = Target("this Python", (sys.executable,))
@@ -75,6 +85,29 @@ def python_target(path: str | Path) -> Target:
     if done.stdout.strip() != "True":
         raise RequestError(f"--python {path} is no Python of at least 3.7")
     return Target(str(path), (program,))
+
+
+def conda_target(name: str) -> Target:
+    """Return an environment of conda's as a target, built where a file says what is in it.
+
+    Args:
+        name: Of an environment that exists, its directory, or a file such as ``environment.yml``.
+
+    Raises:
+        RequestError: There is none, or it has no Python from 3.7 on.
+        TarmacError: It could not be built.
+    """
+    if Path(name).is_file():
+        prefix = build_venv(CondaSpec(file=name), Path())
+    elif "/" in name:
+        prefix = existing_prefix(CondaSpec(prefix=name), Path())
+    else:
+        prefix = existing_prefix(CondaSpec(name=name), Path())
+    python = prefix / "bin" / "python"
+    if not python.exists():
+        raise RequestError(f"--conda {name}: there is no Python in {prefix}")
+    target = python_target(python)
+    return dataclasses.replace(target, name=name, variables=activated(prefix, os.environ))
 
 
 def container_target(image: str) -> Target:

@@ -20,6 +20,7 @@ from tarmac.checks.soak import soak
 from tarmac.checks.targets import (
     THIS_PYTHON,
     Target,
+    conda_target,
     container_target,
     provisioned_target,
     python_target,
@@ -57,6 +58,7 @@ def check(
     *,
     pythons: Sequence[str | Path] = (),
     images: Sequence[str] = (),
+    condas: Sequence[str] = (),
     provision: Sequence[str] = (),
     depth: Depth = "normal",
     devices: Sequence[str] = (),
@@ -79,6 +81,8 @@ def check(
         frameworks: Names from `tarmac.checks.framework_names`; by default those that are installed.
         pythons: Interpreters to probe instead of this one.
         images: Container images to probe instead of this interpreter.
+        condas: Environments of conda's to probe instead: their names, directories, or files such as
+            ``environment.yml``, by which one is built.
         provision: Frameworks to build an environment of pinned versions for, and probe there.
         depth: ``quick`` looks at the machine and lets PyTorch alone compute, ``normal`` lets all
             compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
@@ -117,7 +121,7 @@ def check(
     if not xid_hours > 0:
         raise RequestError(f"xid_hours is {xid_hours:g}, expected above 0")
     if soak_s is not None:
-        _refuse_soak(soak_s, ranks, pythons=pythons, images=images, provision=provision)
+        _refuse_soak(soak_s, ranks, [*pythons, *images, *condas], provision)
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
     asked = [find_framework(name).name for name in frameworks]
@@ -134,6 +138,7 @@ def check(
     needed = [] if asked else gate.frameworks
     targets = [python_target(python) for python in pythons]
     targets += [container_target(image) for image in images]
+    targets += [conda_target(name) for name in condas]
     tasks = [
         _Task(framework.name, provisioned_target(framework), is_asked=True)
         for framework in map(find_framework, provision)
@@ -191,19 +196,17 @@ def check(
 def _refuse_soak(
     soak_s: float,
     ranks: int | None,
-    *,
-    pythons: Sequence[str | Path],
-    images: Sequence[str],
+    places: Sequence[str | Path],
     provision: Sequence[str],
 ) -> None:
     if not soak_s > 0:
         raise RequestError(f"soak is {soak_s:g}, expected above 0 seconds")
     if ranks is not None:
         raise RequestError("a soak and ranks exclude each other")
-    if provision or len(pythons) + len(images) > 1:
+    if provision or len(places) > 1:
         raise RequestError(
             "a soak takes all devices, for one PyTorch",
-            hint="Name one --python or one --image at most, and no --provision.",
+            hint="Name one --python, --image or --conda at most, and no --provision.",
         )
 
 

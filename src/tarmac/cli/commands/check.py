@@ -82,6 +82,14 @@ __all__ = ["command", "group"]
         "that has Tarmac, which nodes run.",
     ),
     option(
+        "--conda",
+        "condas",
+        multiple=True,
+        metavar="NAME|FILE",
+        help="Check what an environment of conda's has: one that exists, by its name or directory, "
+        "or an environment.yml, by which one is built; may be repeated.",
+    ),
+    option(
         "--provision",
         multiple=True,
         metavar="FRAMEWORK",
@@ -259,6 +267,7 @@ def command(
     frameworks: Sequence[str],
     pythons: Sequence[str],
     images: Sequence[str],
+    condas: Sequence[str],
     provision: Sequence[str],
     quick: bool,
     deep: bool,
@@ -346,6 +355,7 @@ def command(
                     frameworks,
                     pythons=pythons,
                     images=images,
+                    condas=condas,
                     provision=provision,
                     depth="quick" if quick else "deep" if deep else "normal",
                     devices=devices,
