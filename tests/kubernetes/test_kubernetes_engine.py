@@ -574,6 +574,29 @@ def test_a_job_of_two_nodes_that_somebody_deletes_is_cancelled(on_two, run_job):
     assert not progress.retries
 
 
+def test_a_deleted_job_is_told_though_the_jobs_watch_still_shows_it(on_two, run_job, monkeypatch):
+    cluster, looks, shown, late = run_job.cluster, watch_of_objects.Watch.look, {}, []
+    monkeypatch.setattr(watch, "_LOOK_SELDOM_S", 0.05)
+
+    def look(watch):
+        found = looks(watch)
+        if isinstance(found, Silence):
+            return found
+        jobs = {name: thing for name, thing in found.items() if isinstance(thing, SeenJob)}
+        shown.setdefault(watch, {}).update(jobs)
+        if not shown[watch] or jobs:
+            return found
+        late.append(watch)
+        return found if len(late) > 5 else shown[watch]
+
+    monkeypatch.setattr(watch_of_objects.Watch, "look", look)
+    act = once(lambda _: have_printed(run_job), lambda: delete_jobs(cluster, on_two.kind))
+    progress = on_two(both, act)
+    (end,) = progress.ends.values()
+    assert (end.outcome, end.cause, end.attempts) == ("failed", "cancelled", 1)
+    assert late
+
+
 def test_an_agent_that_was_killed_for_its_memory_is_not_heard_of_on_the_other_node(on_two, run_job):
     """Kubernetes' word goes before the one of the first node, which knows of a loss alone."""
 

@@ -239,9 +239,13 @@ class KubernetesEngine:
     ) -> Ending | None:
         """Return how a unit ended, or that its Job was deleted where its pods' end says no more."""
         is_open = ending is None or ending.cause in _SAYS_NO_REASON
-        if is_open and job is None and self._was_deleted(chunk):
-            return Ending("cancelled", "its Job was deleted in the cluster")
-        return ending
+        if job is not None:
+            # The Jobs' watch may lag the pods', which go with their Job.
+            is_ended = ending is not None and ending.cause in ("lost", "signal")
+            is_deleted = is_ended and self._cluster.get(demand_in(chunk).kind, chunk.name) is None
+        else:
+            is_deleted = is_open and self._was_deleted(chunk)
+        return Ending("cancelled", "its Job was deleted in the cluster") if is_deleted else ending
 
     def _was_deleted(self, chunk: ChunkRecord) -> bool:
         """Whether a Job that no watch shows is not there any more, rather than not shown yet."""
