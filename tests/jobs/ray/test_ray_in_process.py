@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -92,6 +93,17 @@ def test_the_programs_of_two_nodes_see_their_rank_and_their_nodes_gpu(
     assert ray.held == []
     # Both parts are in the group; the agents beside it ask for nothing of their own.
     assert [call["num_cpus"] for call in ray.calls if call.get("num_gpus")] == [1, 1]
+
+
+def test_ranks_meet_where_pythons_path_has_a_space(in_process, runs_on, tmp_path, monkeypatch):
+    python = tmp_path / "a path/python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(python))
+    ray = in_process(Node("n1"), Node("n2"))
+    progress = runs_on(ray.head.address)(job_of(MEET.format(tmp_path), resources={"nodes": 2}))
+    (end,) = progress.ends.values()
+    assert end.outcome == "succeeded", (end.reason, progress.retries)
 
 
 def test_the_failure_of_one_node_ends_the_attempt_on_both(in_process, runs_on, tmp_path):

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -40,8 +41,11 @@ _MOST_BYTES = 64 * 2**10
 _OF_RAY = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
 
 # Stands for srun: tells the worker that all nodes are invited, and stays while they are at work.
+# The kernel takes no interpreter whose path has a space, or is long: sh starts it.
 _STARTER = """\
-#!{python} -IS
+#!/bin/sh
+'''exec' {python} -IS "$0" "$@"
+' '''
 import os, socket, sys
 worker = socket.socket(socket.AF_UNIX)
 worker.connect({path!r})
@@ -218,7 +222,9 @@ class _Parts:
         self._thread = threading.Thread(target=self._start, daemon=True)
         self.said = ""
         self.starter = scratch / "starter"
-        text = _STARTER.format(python=sys.executable, path=str(scratch / "starter.socket"))
+        text = _STARTER.format(
+            python=shlex.quote(sys.executable), path=str(scratch / "starter.socket")
+        )
         self.starter.write_text(text, encoding="utf-8")
         self.starter.chmod(0o700)
 
