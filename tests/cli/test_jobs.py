@@ -91,7 +91,7 @@ def test_named_secrets_are_found_through_the_users_configuration(tarmac, tmp_pat
     )
     monkeypatch.setenv("TARMAC_SECRETS", str(tmp_path / "secrets.toml"))
     (tmp_path / "job.yaml").write_text(
-        "{name: x, command: 'test $A = pssst-31 -a $B = $HOME',"
+        '{name: x, command: \'test $A = pssst-31 -a "$B" = "$HOME"\','
         " secrets: {A: {name: s3, key: k}, B: {vault_id: 'https://v/secrets/x'}}}"
     )
     done = tarmac("run", "job.yaml")

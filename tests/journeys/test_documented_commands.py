@@ -62,6 +62,8 @@ def test_a_command_that_is_shown_works(command, prepared, machine, tarmac, monke
             code, out, err = tarmac(*line.split())
             assert code == 0, out + err
     code, out, err = tarmac(*typed(command, prepared, machine))
+    if "CPUs, this machine has" in err:
+        pytest.skip("a task of the page needs more cores than there are")
     expected_code, words = expected_end(command)
     assert (code, words in out + err) == (expected_code, True), f"{out[-2000:]}\n{err[-2000:]}"
 

@@ -178,7 +178,9 @@ def seen(tmp_path):
         (programs / tool).chmod(0o755)
         script = look_script(tmp_path, sys.executable, tmp_path / "bus")
         path = f"{programs}:{os.environ['PATH']}"
-        own = {**os.environ, "PATH": path, "SLURMD_NODENAME": "n7"}
+        home = tmp_path / "home"
+        home.mkdir()
+        own = {**os.environ, "HOME": str(home), "PATH": path, "SLURMD_NODENAME": "n7"}
         subprocess.run(["sh", "-c", script], env=own, check=True)
         node = SlurmNode(
             name="n7",

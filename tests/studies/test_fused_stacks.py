@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_a_mixed_stack_is_the_same_by_kernels_as_by_products():
     ("interpreted", "expected"), [("1", "None"), ("0", "RuntimeError: ")], ids=["there", "no GPU"]
 )
 def test_whether_the_kernels_can_be_used_is_tried(interpreted, expected):
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler is here; provide one: sudo apt install gcc")
     program = (
         "import torch; from tarmac.studies.evaluation.stacked.fused import why_unusable;"
         "print(why_unusable(torch.device('cpu')))"
