@@ -16,6 +16,7 @@ def make_package(
     version: str = "1.0",
     *,
     files: dict[str, str] | None = None,
+    links: dict[str, str] | None = None,
     depends: tuple[str, ...] = (),
     subdir: str = "noarch",
 ) -> str:
@@ -26,6 +27,7 @@ def make_package(
         name: Of the package.
         version: Likewise.
         files: What it holds, by path; those in ``bin`` are programs.
+        links: Where links in it lead, by path.
         depends: What it needs.
         subdir: ``noarch``, or a platform.
     """
@@ -49,10 +51,11 @@ def make_package(
         }
         for path, content in contents.items()
     ]
+    paths += [{"_path": path, "path_type": "softlink"} for path in links or {}]
     about = {
         "info/index.json": json.dumps(info).encode(),
         "info/paths.json": json.dumps({"paths_version": 1, "paths": paths}).encode(),
-        "info/files": "\n".join(contents).encode(),
+        "info/files": "\n".join((*contents, *(links or {}))).encode(),
     }
     directory = channel / subdir
     directory.mkdir(parents=True, exist_ok=True)
@@ -62,6 +65,10 @@ def make_package(
             member = tarfile.TarInfo(path)
             member.size, member.mode = len(content), 0o755 if path.startswith("bin/") else 0o644
             archive.addfile(member, io.BytesIO(content))
+        for path, target in (links or {}).items():
+            member = tarfile.TarInfo(path)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
     return packed
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import http.server
+import platform
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
-from conda_channel import index, make_package
 
 import tarmac
+from conda_channel import index, make_package
 from tarmac.environments import CondaSpec, activated, build_venv, list_venvs
 from tarmac.environments.conda.problems import problem_of
 from tarmac.errors import TarmacError
@@ -164,15 +166,58 @@ def test_a_lock_is_installed_as_it_stands(build, channel, tmp_path):
     )  # fmt: skip
     packed = "base-lib-1.0-0.tar.bz2"
     url = f"{channel.as_uri()}/noarch/{packed}"
-    platform = rattler.LockPlatform(str(rattler.Subdir.current()))
-    lock = rattler.LockFile([platform])
+    here = rattler.LockPlatform(str(rattler.Subdir.current()))
+    lock = rattler.LockFile([here])
     lock.set_channels("default", [rattler.LockChannel(channel.as_uri())])
     lock.add_conda_package(
-        "default", platform, rattler.RepoDataRecord(record, packed, url, channel.as_uri())
+        "default", here, rattler.RepoDataRecord(record, packed, url, channel.as_uri())
     )
     lock.to_path(tmp_path / "pixi.lock")
     path = build(text=(tmp_path / "pixi.lock").read_text(), name="pixi.lock")
     assert (path / "lib/version.txt").read_text() == "1.0"
+
+
+@pytest.fixture(scope="module")
+def with_python(channel):
+    """Return the channel with a Python that is this one, in a place of its own."""
+    real = Path(sys.executable).resolve()
+    settings = f"home = {real.parent}\nversion = {platform.python_version()}\n"
+    make_package(
+        channel, "python", "3.0", files={"pyvenv.cfg": settings}, links={"bin/python": str(real)}
+    )
+    index(channel)
+    return channel
+
+
+def has_tool(path):
+    command = [path / "bin/python", "-I", "-m", "tool"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return done.stdout == b"hello\n"
+
+
+def test_pips_part_of_a_file_is_installed(build, with_python, make_wheel):
+    wheel = make_wheel("print('hello')\n")
+    assert has_tool(build("python", f"{{pip: ['{wheel}']}}"))
+    assert not has_tool(build("python"))
+
+
+def test_pips_part_of_a_lock_is_installed(build, with_python, make_wheel, tmp_path):
+    import rattler
+
+    wheel = make_wheel("print('hello')\n")
+    here = rattler.LockPlatform(str(rattler.Subdir.current()))
+    lock = rattler.LockFile([here])
+    packed, place = "python-3.0-0.tar.bz2", with_python.as_uri()
+    record = rattler.PackageRecord(
+        name="python", version="3.0", build=rattler.BuildString("0"), build_number=0,
+        subdir="noarch",
+    )  # fmt: skip
+    found = rattler.RepoDataRecord(record, packed, f"{place}/noarch/{packed}", place)
+    lock.set_channels("default", [rattler.LockChannel(place)])
+    lock.add_conda_package("default", here, found)
+    lock.add_pypi_package("default", here, "tool", "1.0", wheel.as_uri())
+    lock.to_path(tmp_path / "made.lock")
+    assert has_tool(build(text=(tmp_path / "made.lock").read_text(), name="pixi.lock"))
 
 
 def test_variables_of_the_file_and_of_packages_are_set(build, channel):

@@ -16,8 +16,9 @@ from tarmac.distribution import require
 from tarmac.environments.conda.files import read_conda_file
 from tarmac.environments.conda.problems import problem_of
 from tarmac.environments.installer import install_into, requirement_files
+from tarmac.environments.requirements import Requirements
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import expanded, write_json, write_text
+from tarmac.files import expanded, without_password, write_json, write_text
 
 if TYPE_CHECKING:
     from tarmac.environments.conda.files import CondaFile
@@ -57,14 +58,16 @@ class CondaRecipe:
             TarmacError: It could not be built.
         """
         shutil.rmtree(path, ignore_errors=True)
-        installed = asyncio.run(_install(self.file, self.platform, path))
-        if self.file.pip is not None:
+        installed, pip = asyncio.run(_install(self.file, self.platform, path))
+        if pip is not None:
             if not (path / "bin" / "python").exists():
                 raise RequestError(
                     f"environment: {self.file.path}: pip's packages need python among the others"
                 )
-            with requirement_files(self.file.pip) as words:
-                install_into(path, words)
+            # A lock lists what its packages need, too.
+            alone = ["--no-deps"] if self.file.form == "lock" else []
+            with requirement_files(pip) as words:
+                install_into(path, [*alone, *words])
         # Where conda itself keeps them.
         write_json(path / "conda-meta" / "state", {"env_vars": dict(self.file.variables)})
         write_text(path / "requirements.txt", "".join(f"{line}\n" for line in installed))
@@ -97,16 +100,18 @@ def read_conda(path: Path) -> CondaRecipe:
     return CondaRecipe(key=key, file=file, platform=platform)
 
 
-async def _install(file: CondaFile, platform: str, path: Path) -> list[str]:
-    """Install what a file says; return what was, a line each."""
+async def _install(
+    file: CondaFile, platform: str, path: Path
+) -> tuple[list[str], Requirements | None]:
+    """Install a file's packages of conda's; return these, a line each, and what is left to pip."""
     import rattler  # noqa: PLC0415 - of an extra
 
-    gateway = rattler.Gateway()
+    gateway, pip = rattler.Gateway(), file.pip
     try:
         if file.form == "yml":
             records = await _solve(file, platform, gateway)
         elif file.form == "lock":
-            records = _locked(file, platform)
+            records, pip = _locked(file, platform)
         else:
             records = _listed(file)
         await rattler.install(records, target_prefix=path, show_progress=False)
@@ -116,8 +121,9 @@ async def _install(file: CondaFile, platform: str, path: Path) -> list[str]:
         if problem.missing:
             hint = await _near(problem.missing, gateway, file, platform) or hint
         kind = RequestError if problem.is_request else TarmacError
-        raise kind(f"environment: {file.path}: {problem.words}", hint=hint) from error
-    return [f"{r.name.normalized}={r.version}={r.build}" for r in records]
+        words = without_password(problem.words)
+        raise kind(f"environment: {file.path}: {words}", hint=hint) from error
+    return [f"{r.name.normalized}={r.version}={r.build}" for r in records], pip
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -166,14 +172,19 @@ def _placed(path: str, file: CondaFile) -> str:
     return Path(os.path.normpath(file.path.parent / expanded(path))).absolute().as_uri()
 
 
-def _locked(file: CondaFile, platform: str) -> list[Any]:
+def _locked(file: CondaFile, platform: str) -> tuple[list[Any], Requirements | None]:
+    """Return what a lock has for a platform: packages of conda's, and of pip's."""
     import rattler  # noqa: PLC0415 - of an extra
 
     lock = rattler.LockFile.from_path(file.path)
     for _, environment in sorted(lock.environments(), key=lambda pair: pair[0] != "default"):
         records = environment.conda_repodata_records().get(platform)
         if records:
-            return records
+            lines = tuple(
+                f"{package.name} @ {package.location}"
+                for package in environment.pypi_packages().get(platform, ())
+            )
+            return records, Requirements(lines) if lines else None
         has = sorted(str(found) for found in environment.platforms())
         raise RequestError(
             f"environment: {file.path}: it has nothing for {platform}",
