@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,11 @@ def test_one_that_exists_is_found_by_its_name_and_by_its_directory(home):
         (CondaSpec(prefix="~/miniconda3/envs/both"), "home/miniconda3/envs/both"),
     ):
         assert existing_prefix(spec, home) == home / place
+
+
+def test_a_directory_is_absolute_wherever_it_starts_from(home, monkeypatch):
+    monkeypatch.chdir(home)
+    assert existing_prefix(CondaSpec(prefix="./other/third"), Path()) == home / "other/third"
 
 
 @pytest.mark.parametrize(

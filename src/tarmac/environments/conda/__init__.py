@@ -1,4 +1,4 @@
-"""Environments of conda's packages: built by their content, or existing ones, and activated."""
+"""Environments of conda's packages: how they are built, where existing ones are, what they set."""
 
 from tarmac.environments.conda.activation import activated
 from tarmac.environments.conda.existing import CondaSpec, existing_prefix

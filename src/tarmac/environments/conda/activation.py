@@ -24,7 +24,7 @@ _OF_SHELLS = ("_", "PWD", "OLDPWD", "SHLVL")
 
 def _variables_of(prefix: Path) -> dict[str, str]:
     """Return the variables that an environment's packages and its own settings have by name."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     files = sorted(prefix.glob("etc/conda/env_vars.d/*.json"))
     for file in (*files, prefix / "conda-meta" / "state"):
         try:
@@ -34,8 +34,8 @@ def _variables_of(prefix: Path) -> dict[str, str]:
         if file.name == "state" and isinstance(content, dict):
             content = content.get("env_vars")
         if isinstance(content, dict):
-            found |= {str(name): str(value) for name, value in content.items()}
-    return found
+            variables |= {str(name): str(value) for name, value in content.items()}
+    return variables
 
 
 def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,7 +87,7 @@ def _run(scripts: list[Path], variables: Mapping[str, str]) -> dict[str, str]:
             f"environment: {scripts[0].parent}: its scripts do not end in {_LIMIT_S} s"
         ) from error
     if done.returncode != 0:
-        told = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise TarmacError(f"environment: {scripts[0].parent}: a script fails: {told[-1]}")
+        printed = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise TarmacError(f"environment: {scripts[0].parent}: a script fails: {printed[-1]}")
     pairs = (os.fsdecode(entry).partition("=") for entry in done.stdout.split(b"\0") if entry)
     return {name: value for name, _, value in pairs}

@@ -47,28 +47,28 @@ def existing_prefix(spec: CondaSpec, base: Path) -> Path:
         RequestError: There is none.
     """
     if spec.prefix is not None:
-        path = Path(os.path.normpath(base / expanded(spec.prefix)))
+        path = Path(os.path.normpath(base / expanded(spec.prefix))).absolute()
         if not (path / "conda-meta").is_dir():
             raise RequestError(
                 f"environment: {path} is no environment of conda's: it has no conda-meta"
             )
         return path
     known = _known_prefixes(os.environ)
-    found = [path for path in known if path.name == spec.name]
-    if not found:
+    of_name = [path for path in known if path.name == spec.name]
+    if not of_name:
         names = sorted({path.name for path in known})
         close = difflib.get_close_matches(spec.name or "", names, n=3) or names[:5]
         raise RequestError(
             f"environment: conda has no environment {spec.name!r} here",
             hint=f"It has {', '.join(close)}" if close else "Name its directory: prefix: PATH",
         )
-    if len(found) > 1:
+    if len(of_name) > 1:
         raise RequestError(
             f"environment: several environments are called {spec.name!r}: "
-            f"{', '.join(map(str, found))}",
+            f"{', '.join(map(str, of_name))}",
             hint="Name its directory: prefix: PATH",
         )
-    return found[0]
+    return of_name[0]
 
 
 def _known_prefixes(variables: Mapping[str, str]) -> Sequence[Path]:
@@ -77,11 +77,11 @@ def _known_prefixes(variables: Mapping[str, str]) -> Sequence[Path]:
     if program := variables.get("CONDA_EXE"):
         places.append(Path(program).parents[1])
     places += [above / name for above in (home, Path("/opt")) for name in _ROOTS]
-    found = [path for place in places for path in sorted((place / "envs").glob("*"))]
+    prefixes = [path for place in places for path in sorted((place / "envs").glob("*"))]
     try:
         listed = (home / ".conda" / "environments.txt").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         listed = []
-    found += [Path(line) for line in listed if line.strip()]
-    there = {path.resolve(): path for path in found if (path / "conda-meta").is_dir()}
+    prefixes += [Path(line) for line in listed if line.strip()]
+    there = {path.resolve(): path for path in prefixes if (path / "conda-meta").is_dir()}
     return [*there.values()]

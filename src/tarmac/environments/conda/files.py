@@ -99,18 +99,20 @@ def _read_environment(document: Document, path: Path, text: str) -> CondaFile:
             f"{path} is no environment of conda's, expected channels and dependencies"
         )
     try:
-        found = _Environment.model_validate(document.value)
+        content = _Environment.model_validate(document.value)
     except ValidationError as error:
         raise refuse(document, [*problems_of(error, document, _Environment)]) from error
-    lines = [line for entry in found.dependencies if isinstance(entry, _Pip) for line in entry.pip]
+    lines = [
+        line for entry in content.dependencies if isinstance(entry, _Pip) for line in entry.pip
+    ]
     return CondaFile(
         path=path,
         form="yml",
         text=text,
-        channels=tuple(_channels(found.channels)),
-        specs=tuple(entry for entry in found.dependencies if isinstance(entry, str)),
+        channels=tuple(_channels(content.channels)),
+        specs=tuple(entry for entry in content.dependencies if isinstance(entry, str)),
         pip=read_requirements(lines, path.parent) if lines else None,
-        variables=found.variables,
+        variables=content.variables,
     )
 
 

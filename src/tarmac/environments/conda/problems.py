@@ -52,15 +52,15 @@ def problem_of(text: str, channels: Sequence[str]) -> Problem:
     where = " and ".join(channels)
     if _SOLVER not in text:
         return _of_others(text)
-    told = text.partition(_SOLVER)[2]
-    if found := _MISSING.search(told):
-        name, version = found.groups()
+    reason = text.partition(_SOLVER)[2]
+    if match := _MISSING.search(reason):
+        name, version = match.groups()
         if version == "*":
             return Problem(f"no package {name} in {where}", missing=name)
         return Problem(
             f"no {name} {version} in {where}", f"Ask for another version of {name}.", name
         )
-    return _of_requirements(_requirements(told), where) or Problem(" ".join(told.split()))
+    return _of_requirements(_requirements(reason), where) or Problem(" ".join(reason.split()))
 
 
 def _of_requirements(needs: Sequence[tuple[str, str, str]], where: str) -> Problem | None:
@@ -87,10 +87,10 @@ def _requirements(tree: str) -> list[tuple[str, str, str]]:
     needs, above = [], ""
     for line in tree.splitlines():
         words = _BRANCH.sub("", line, count=1) if line[:1] in "│├└ " else line
-        if found := _REQUIRING.search(words):
-            above = f"{found[1]} {found[2]}"
-        elif above and (found := _REQUIRED.match(words)):
-            needs.append((above, found[1], found[2]))
+        if match := _REQUIRING.search(words):
+            above = f"{match[1]} {match[2]}"
+        elif above and (match := _REQUIRED.match(words)):
+            needs.append((above, match[1], match[2]))
             above = ""
     return needs
 
@@ -98,9 +98,9 @@ def _requirements(tree: str) -> list[tuple[str, str, str]]:
 def _of_others(text: str) -> Problem:
     lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
     reason = re.sub(r" \(os error \d+\)", "", lines[-1]) if lines else "no reason is given"
-    if found := _URL.search(text):
+    if match := _URL.search(text):
         return Problem(
-            f"{found[1]} cannot be reached: {reason}",
+            f"{match[1]} cannot be reached: {reason}",
             "A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
             is_request=False,
         )
