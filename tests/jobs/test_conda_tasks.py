@@ -25,6 +25,22 @@ def test_one_of_file_name_and_prefix_says_which(given):
         parse_job(job(given), "job.yaml")
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("{kind: conda, fil: a.yml}", "did you mean 'file'?"),
+        ("{kind: conda, other: a}", "valid: kind, file, name, prefix"),
+        ("{requirements: [six], pyton: '3'}", "did you mean 'python'?"),
+        ("{path: ., extra: [a]}", "did you mean 'extras'?"),
+        ("{image: a, pul: always}", "did you mean 'pull'?"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_those_of_its_kind(given, hint):
+    with pytest.raises(RequestError, match="unknown key") as raised:
+        parse_job(job(given), "job.yaml")
+    assert hint in f"{raised.value.message}\n{raised.value.hint}"
+
+
 def test_a_mapping_of_no_kind_is_told_what_there_is():
     with pytest.raises(RequestError, match="image, requirements, path or kind: conda"):
         parse_job(job("{file: environment.yml}"), "job.yaml")

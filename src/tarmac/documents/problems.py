@@ -112,7 +112,7 @@ def _problem(
     path = show_path(location)
     if found["type"] == "extra_forbidden":
         name = str(location[-1]) if location else ""
-        valid = _fields_at(model, location[start:-1]) if model is not None else []
+        valid = _fields_at(model, location[start:-1], found["loc"]) if model is not None else []
         near = difflib.get_close_matches(name, valid, n=1) if len(name) <= _MAX_TEXT else []
         hint = f"  did you mean {near[0]!r}?" if near else f"  valid: {', '.join(valid)}"
         return Problem(place, path, "unknown key", hint if valid else "")
@@ -185,8 +185,16 @@ def _real_path(
     return tuple(path)
 
 
-def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the keys that the model at a path takes; none where the path leads elsewhere."""
+def _fields_at(
+    model: type[BaseModel], path: Sequence[str | int], tags: Sequence[str | int]
+) -> list[str]:
+    """Return the keys that the model at a path takes; none where the path leads elsewhere.
+
+    Args:
+        model: Of the document.
+        path: In the document.
+        tags: Pydantic's location, which names the branches of unions too.
+    """
     current: Any = model
     if issubclass(model, RootModel):
         current = model.model_fields["root"].annotation
@@ -195,18 +203,21 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
             continue
         if get_origin(current) is dict:
             # Its keys are anybody's.
-            current = _model_in(get_args(current)[1])
+            current = _model_in(get_args(current)[1], tags)
             continue
         fields = getattr(current, "model_fields", {})
         field = next((f for n, f in fields.items() if (f.alias or n) == part), None)
         annotation = field.annotation if field is not None else None
-        current = annotation if get_origin(annotation) is dict else _model_in(annotation)
+        current = annotation if get_origin(annotation) is dict else _model_in(annotation, tags)
     fields = getattr(current, "model_fields", {})
     return [field.alias or name for name, field in fields.items()]
 
 
-def _model_in(annotation: Any) -> Any:
+def _model_in(annotation: Any, tags: Sequence[str | int]) -> Any:
+    """Return the model of an annotation; of a union's the one whose kind is among the tags."""
     if hasattr(annotation, "model_fields"):
         return annotation
-    inner = (_model_in(part) for part in getattr(annotation, "__args__", ()))
-    return next((found for found in inner if found is not None), None)
+    parts = (_model_in(part, tags) for part in getattr(annotation, "__args__", ()))
+    models = [model for model in parts if model is not None]
+    tagged = (m for m in models if any(f.default in tags for f in m.model_fields.values()))
+    return next(tagged, models[0] if models else None)
