@@ -78,6 +78,25 @@ def test_versions_are_asked_for_in_condas_forms(build, form):
     assert (build(form) / "lib/version.txt").read_text() == "1.0"
 
 
+@pytest.mark.parametrize(
+    ("line", "is_there"),
+    [
+        ("native  # [linux]", True),
+        ("native # [ linux64 ]", True),
+        ("native  # [unix]", True),
+        ("native  # [not win]", True),
+        ("native  # because of [it]", True),
+        ("native  # [py36]", True),
+        ("native  # [osx]", False),
+        ("native  # [not linux]", False),
+        ("no-such-thing  # [win]", False),
+    ],
+)
+def test_lines_for_other_platforms_are_passed_over(build, channel, line, is_there):
+    path = build(text=f"channels: [{channel}]\ndependencies:\n  - base-lib\n  - {line}\n")
+    assert (path / "share/native").exists() == is_there
+
+
 def test_one_that_was_cut_short_is_built_again(build):
     path = build("tool")
     (path / "requirements.txt").unlink()
@@ -114,6 +133,7 @@ def test_what_is_wrong_is_told_in_a_line(build, tmp_path, packages, words, hint)
         ("dependency: [x]", "environment.yml:1:1: dependencies: is missing"),
         ("dependencies: [[x]]", "environment.yml:1:16"),
         ("dependencies: [", "environment.yml:1:"),
+        ("platforms: [win-64]\ndependencies: [x]", "yml:1:1: platforms: is for win-64, and this"),
         ("- a\n", "is no environment of conda's"),
         ("@EXPLICIT\n", "no URL of a package follows @EXPLICIT"),
         ("channels: [./nowhere]\ndependencies: [x]", "No such file"),

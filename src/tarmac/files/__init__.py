@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         temporary_directory,
         temporary_path,
     )
-    from tarmac.files.locations import SCHEMES, Location, expanded, without_password
+    from tarmac.files.locations import SCHEMES, Location, expanded, placed, without_password
     from tarmac.files.locks import (
         OwnerLock,
         is_owned,
@@ -150,6 +150,7 @@ __all__ = [
     "parse_json",
     "parse_line",
     "passes_over",
+    "placed",
     "put_object",
     "read_errors",
     "read_holder",
@@ -261,6 +262,7 @@ _MODULES = {
     "write_text": "atomic",
     "TRUSTED_USERS": "ownership",
     "expanded": "locations",
+    "placed": "locations",
     "first_own": "ownership",
     "foreign_owner": "ownership",
     "foreign_python_owner": "ownership",

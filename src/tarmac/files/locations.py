@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-__all__ = ["SCHEMES", "Location", "expanded", "without_password"]
+__all__ = ["SCHEMES", "Location", "expanded", "placed", "without_password"]
 
 SCHEMES = ("s3", "gs", "az")
 
@@ -102,6 +102,11 @@ def expanded(path: str | Path) -> Path:
         PosixPath('~no-such-user/key')
     """
     return Path(os.path.expanduser(path))  # noqa: PTH111 - that one raises
+
+
+def placed(path: str, base: Path) -> Path:
+    """Return a path that starts from a directory, ``~`` replaced, without ``..``, from the root."""
+    return Path(os.path.normpath(base / expanded(path))).absolute()
 
 
 def without_password(text: str) -> str:

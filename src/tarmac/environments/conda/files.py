@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from tarmac.documents import parse_document, problems_of, read_text, refuse
+from tarmac.documents import Problem, parse_document, problems_of, read_text, refuse
 from tarmac.environments.requirements import read_requirements
 from tarmac.errors import RequestError
 
@@ -25,6 +25,22 @@ _EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
 # conda-lock's, pixi's and rattler's; see https://rattler.prefix.dev/py-rattler/lock-file.
 _LOCKS = ("package", "packages")
 
+# What a line's comment may say of the platforms that it is for, and which it names; conda-lock's:
+# https://conda.github.io/conda-lock/src_environment_yml/#platform-selectors
+_SELECTOR = re.compile(r"^(?P<line>.*\S)\s+#\s*\[\s*(?P<but>not\s+)?(?P<name>\w+)\s*\]\s*$")
+_SELECTED = {
+    "linux": r"linux-.*",
+    "linux64": "linux-64",
+    "aarch64": "linux-aarch64",
+    "ppc64le": "linux-ppc64le",
+    "osx": r"osx-.*",
+    "osx64": "osx-64",
+    "arm64": "osx-arm64",
+    "unix": r"(linux|osx)-.*",
+    "win": r"win-.*",
+    "win64": "win-64",
+}
+
 # Where none is named, as micromamba and pixi have it; conda's own asks for a licence.
 _DEFAULT_CHANNEL = "conda-forge"
 
@@ -37,6 +53,7 @@ class CondaFile:
         path: The file.
         form: Whether its packages have to be solved (``yml``), are URLs (``explicit``) or locked.
         text: The whole file.
+        platform: For which it was read: ``linux-64``.
         channels: Where packages are searched, the first first.
         specs: Of packages, as conda takes them: ``numpy >=2``.
         pip: What pip installs afterwards.
@@ -46,6 +63,7 @@ class CondaFile:
     path: Path
     form: Literal["yml", "explicit", "lock"]
     text: str
+    platform: str
     channels: tuple[str, ...] = ()
     specs: tuple[str, ...] = ()
     pip: Requirements | None = None
@@ -76,24 +94,43 @@ class _Environment(_Strict):
     category: str | None = None
 
 
-def read_conda_file(path: Path) -> CondaFile:
+def read_conda_file(path: Path, platform: str) -> CondaFile:
     """Read a file that says what is in an environment.
 
+    Args:
+        path: The file.
+        platform: As conda names it, ``linux-64``: lines with a comment such as ``# [win]`` count
+            on those that this names.
+
     Raises:
-        RequestError: It cannot be read, or is of no form; the message has its line and column.
+        RequestError: It cannot be read, is of no form, or is for other platforms; the message has
+            its line and column.
     """
     text = read_text(path)
     if _EXPLICIT.search(text):
-        return CondaFile(path=path, form="explicit", text=text)
-    document = parse_document(text, str(path))
+        return CondaFile(path=path, form="explicit", text=text, platform=platform)
+    document = parse_document(_selected(text, platform), str(path))
     content = document.value
     keys = content if isinstance(content, dict) else {}
     if "version" in keys and any(name in keys for name in _LOCKS):
-        return CondaFile(path=path, form="lock", text=text)
-    return _read_environment(document, path, text)
+        return CondaFile(path=path, form="lock", text=text, platform=platform)
+    return _read_environment(document, path, text, platform)
 
 
-def _read_environment(document: Document, path: Path, text: str) -> CondaFile:
+def _selected(text: str, platform: str) -> str:
+    """Return the lines that are for a platform, and empty ones in the place of others."""
+    lines = []
+    for line in text.splitlines():
+        match = _SELECTOR.match(line)
+        named = _SELECTED.get(match["name"]) if match else None
+        if match and named and bool(re.fullmatch(named, platform)) == bool(match["but"]):
+            lines.append("")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _read_environment(document: Document, path: Path, text: str, platform: str) -> CondaFile:
     if not isinstance(document.value, dict):
         raise RequestError(
             f"{path} is no environment of conda's, expected channels and dependencies"
@@ -102,6 +139,10 @@ def _read_environment(document: Document, path: Path, text: str) -> CondaFile:
         content = _Environment.model_validate(document.value)
     except ValidationError as error:
         raise refuse(document, [*problems_of(error, document, _Environment)]) from error
+    if content.platforms and platform not in content.platforms:
+        problem = f"is for {', '.join(content.platforms)}, and this machine is {platform}"
+        place = document.place_of(("platforms",))
+        raise refuse(document, [Problem(place, "platforms", problem)])
     lines = [
         line for entry in content.dependencies if isinstance(entry, _Pip) for line in entry.pip
     ]
@@ -109,6 +150,7 @@ def _read_environment(document: Document, path: Path, text: str) -> CondaFile:
         path=path,
         form="yml",
         text=text,
+        platform=platform,
         channels=tuple(_channels(content.channels)),
         specs=tuple(entry for entry in content.dependencies if isinstance(entry, str)),
         pip=read_requirements(lines, path.parent) if lines else None,

@@ -6,32 +6,24 @@ import asyncio
 import dataclasses
 import difflib
 import hashlib
-import os
-import re
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.distribution import require
 from tarmac.environments.conda.files import read_conda_file
 from tarmac.environments.conda.problems import problem_of
+from tarmac.environments.conda.records import channels_of, listed, locked
 from tarmac.environments.installer import install_into, requirement_files
-from tarmac.environments.requirements import Requirements
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import expanded, without_password, write_json, write_text
+from tarmac.files import without_password, write_json, write_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tarmac.environments.conda.files import CondaFile
+    from tarmac.environments.requirements import Requirements
 
 __all__ = ["CondaRecipe", "read_conda"]
-
-# A line of an explicit list, CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#DIGEST, as conda writes it.
-_URL = re.compile(
-    r"^\s*(\S+)/([^/\s]+)/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(\.conda|\.tar\.bz2)"
-    r"(?:#(?:sha256:)?([0-9a-f]{32}|[0-9a-f]{64}))?\s*$",
-    re.MULTILINE,
-)
-_MD5_DIGITS = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,12 +34,10 @@ class CondaRecipe:
         key: Another one wherever anything that is to be installed differs, or what packages may be
             chosen by: the driver's CUDA, the processor, the C library.
         file: What it holds.
-        platform: As conda names it: ``linux-64``.
     """
 
     key: str
     file: CondaFile
-    platform: str
 
     def install(self, path: Path) -> None:
         """Build it anew; its ``requirements.txt`` is there once it is whole.
@@ -58,7 +48,7 @@ class CondaRecipe:
             TarmacError: It could not be built.
         """
         shutil.rmtree(path, ignore_errors=True)
-        installed, pip = asyncio.run(_install(self.file, self.platform, path))
+        installed, pip = asyncio.run(_install(self.file, path))
         if pip is not None:
             if not (path / "bin" / "python").exists():
                 raise RequestError(
@@ -86,40 +76,37 @@ def read_conda(path: Path) -> CondaRecipe:
     require("rattler")
     import rattler  # noqa: PLC0415 - of an extra
 
-    file = read_conda_file(path)
-    platform = str(rattler.Subdir.current())
+    file = read_conda_file(path, str(rattler.Subdir.current()))
     content = (
         file.text,
         # What relative channels mean.
         str(path.parent) if any(name.startswith(".") for name in file.channels) else "",
         file.pip.content() if file.pip is not None else "",
-        platform,
+        file.platform,
         sorted(str(package.into_generic()) for package in rattler.VirtualPackage.detect()),
     )
     key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
-    return CondaRecipe(key=key, file=file, platform=platform)
+    return CondaRecipe(key=key, file=file)
 
 
-async def _install(
-    file: CondaFile, platform: str, path: Path
-) -> tuple[list[str], Requirements | None]:
+async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements | None]:
     """Install a file's packages of conda's; return these, a line each, and what is left to pip."""
     import rattler  # noqa: PLC0415 - of an extra
 
     gateway, pip = rattler.Gateway(), file.pip
     try:
         if file.form == "yml":
-            records = await _solve(file, platform, gateway)
+            records = await _solve(file, gateway)
         elif file.form == "lock":
-            records, pip = _locked(file, platform)
+            records, pip = locked(file)
         else:
-            records = _listed(file)
+            records = listed(file)
         await rattler.install(records, target_prefix=path, show_progress=False)
     except _errors() as error:
         problem = problem_of(str(error), file.channels)
         hint = problem.hint
         if problem.missing:
-            hint = await _near(problem.missing, gateway, file, platform) or hint
+            hint = await _near(problem.missing, gateway, file) or hint
         kind = RequestError if problem.is_request else TarmacError
         words = without_password(problem.words)
         raise kind(f"environment: {file.path}: {words}", hint=hint) from error
@@ -133,21 +120,21 @@ def _errors() -> tuple[type[Exception], ...]:
     return tuple(kind for kind in kinds if issubclass(kind, Exception))
 
 
-async def _solve(file: CondaFile, platform: str, gateway: Any) -> list[Any]:
+async def _solve(file: CondaFile, gateway: Any) -> list[Any]:
     import rattler  # noqa: PLC0415 - of an extra
 
     return await rattler.solve(
-        _channels(file),
+        channels_of(file),
         list(file.specs),
         gateway=gateway,
-        platforms=[platform, "noarch"],  # type: ignore[list-item]  # rattler names them itself
+        platforms=[file.platform, "noarch"],  # type: ignore[list-item]  # rattler names them itself
         virtual_packages=rattler.VirtualPackage.detect(),
     )
 
 
-async def _near(name: str, gateway: Any, file: CondaFile, platform: str) -> str | None:
+async def _near(name: str, gateway: Any, file: CondaFile) -> str | None:
     """Return which versions of a package there are, or which packages are called nearly so."""
-    channels, platforms = _channels(file), [platform, "noarch"]
+    channels, platforms = channels_of(file), [file.platform, "noarch"]
     names = [found.normalized for found in await gateway.names(channels, platforms)]
     if name not in names:
         close = difflib.get_close_matches(name, names, n=3)
@@ -156,64 +143,3 @@ async def _near(name: str, gateway: Any, file: CondaFile, platform: str) -> str 
     versions = {record.version for records in by_channel for record in records}
     newest = [str(version) for version in sorted(versions, reverse=True)[:5]]
     return f"There is {', '.join(newest)}"
-
-
-def _channels(file: CondaFile) -> list[Any]:
-    """Return where packages are searched; a path starts from the file's directory."""
-    import rattler  # noqa: PLC0415 - of an extra
-
-    return [
-        rattler.Channel(_placed(name, file) if name.startswith((".", "/", "~")) else name)
-        for name in file.channels
-    ]
-
-
-def _placed(path: str, file: CondaFile) -> str:
-    return Path(os.path.normpath(file.path.parent / expanded(path))).absolute().as_uri()
-
-
-def _locked(file: CondaFile, platform: str) -> tuple[list[Any], Requirements | None]:
-    """Return what a lock has for a platform: packages of conda's, and of pip's."""
-    import rattler  # noqa: PLC0415 - of an extra
-
-    lock = rattler.LockFile.from_path(file.path)
-    for _, environment in sorted(lock.environments(), key=lambda pair: pair[0] != "default"):
-        records = environment.conda_repodata_records().get(platform)
-        if records:
-            lines = tuple(
-                f"{package.name} @ {package.location}"
-                for package in environment.pypi_packages().get(platform, ())
-            )
-            return records, Requirements(lines) if lines else None
-        has = sorted(str(found) for found in environment.platforms())
-        raise RequestError(
-            f"environment: {file.path}: it has nothing for {platform}",
-            hint=f"It has {', '.join(has)}" if has else None,
-        )
-    raise RequestError(f"environment: {file.path}: it has no environment")
-
-
-def _listed(file: CondaFile) -> list[Any]:
-    """Return what the URLs of an explicit list name."""
-    import rattler  # noqa: PLC0415 - of an extra
-
-    records = []
-    for match in _URL.finditer(file.text):
-        place, subdir, name, version, build, ending, digest = match.groups()
-        record = rattler.PackageRecord(
-            name=name,
-            version=version,
-            build=rattler.BuildString(build),
-            build_number=0,
-            subdir=subdir,
-            md5=bytes.fromhex(digest) if digest and len(digest) == _MD5_DIGITS else None,
-            sha256=bytes.fromhex(digest) if digest and len(digest) != _MD5_DIGITS else None,
-        )
-        if "://" not in place:
-            place = _placed(place, file)
-        packed = f"{name}-{version}-{build}{ending}"
-        url = f"{place}/{subdir}/{packed}"
-        records.append(rattler.RepoDataRecord(record, packed, url, place))
-    if not records:
-        raise RequestError(f"environment: {file.path}: no URL of a package follows @EXPLICIT")
-    return records
