@@ -18,7 +18,14 @@ def job(environment, **more):
 
 
 @pytest.mark.parametrize(
-    "given", ["{kind: conda}", "{kind: conda, file: a.yml, name: b}", "{kind: conda, file: ''}"]
+    "given",
+    [
+        "{kind: conda}",
+        "{kind: conda, name: a, prefix: b}",
+        "{kind: conda, file: ''}",
+        "{kind: conda, name: a, tool: conda}",
+        "{kind: conda, file: a.yml, tool: pip}",
+    ],
 )
 def test_one_of_file_name_and_prefix_says_which(given):
     with pytest.raises(RequestError, match=r"job\.yaml:1:\d+: environment"):
@@ -52,6 +59,8 @@ def test_a_mapping_of_no_kind_is_told_what_there_is():
         ("{kind: conda, file: environment.yml}", "conda environment.yml"),
         ("{kind: conda, name: tf}", "conda tf"),
         ("{kind: conda, prefix: /opt/tf}", "conda /opt/tf"),
+        ("{kind: conda, prefix: /opt/tf, file: a.yml}", "conda /opt/tf"),
+        ("{kind: conda, file: a.yml, tool: mamba}", "conda a.yml by mamba"),
         ("{path: ../mine}", "project ../mine"),
     ],
 )

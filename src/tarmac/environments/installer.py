@@ -109,16 +109,16 @@ def install_venv(
     own = dict(variables or {})
     if uv is not None:
         own |= _without_cache(uv)
-        _run([uv, "venv", "--quiet", "--python", python, str(path)], own)
+        run_installer([uv, "venv", "--quiet", "--python", python, str(path)], own)
         install = [uv, "pip", "install", "--quiet", "--python", target]
     else:
-        _run([python, *_ALONE, "-m", "venv", str(path)], {})
+        run_installer([python, *_ALONE, "-m", "venv", str(path)], {})
         pip = ("pip", "install", "--quiet", "--disable-pip-version-check")
         install = [target, *_ALONE, "-m", *pip]
     # Builds look for tools that an earlier step has installed.
     search = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     for step in steps:
-        _run([*install, *step], {**own, "PATH": search})
+        run_installer([*install, *step], {**own, "PATH": search})
 
 
 def find_project_python(directory: Path, wanted: str | None) -> str:
@@ -211,18 +211,18 @@ def install_project(
         names = [part for name in extras for part in ("--extra", name)]
         names += [part for name in groups for part in ("--group", name)]
         sync = [uv, "sync", "--quiet", "--frozen", "--project", str(directory)]
-        _run([*sync, "--python", python, *names], own)
+        run_installer([*sync, "--python", python, *names], own)
         return
     file = directory / "pyproject.toml"
-    _run([uv, "venv", "--quiet", "--python", python, str(path)], own)
+    run_installer([uv, "venv", "--quiet", "--python", python, str(path)], own)
     install = [uv, "pip", "install", "--quiet", "--python", str(path / "bin" / "python")]
     words = [part for name in groups for part in ("--group", f"{file}:{name}")]
     if "build-system" in tomllib.loads(file.read_text(encoding="utf-8")):
         linked = f"{directory}[{','.join(extras)}]" if extras else str(directory)
-        _run([*install, *words, "--editable", linked], own)
+        run_installer([*install, *words, "--editable", linked], own)
         return
     words += [part for name in extras for part in ("--extra", name)]
-    _run([*install, "--requirements", str(file), *words], own)
+    run_installer([*install, "--requirements", str(file), *words], own)
 
 
 def install_into(path: Path, words: Sequence[str]) -> None:
@@ -237,10 +237,10 @@ def install_into(path: Path, words: Sequence[str]) -> None:
     """
     uv, python = shutil.which("uv"), str(path / "bin" / "python")
     if uv is None:
-        _run([python, *_ALONE, "-m", "pip", "install", "--quiet", *words], {})
+        run_installer([python, *_ALONE, "-m", "pip", "install", "--quiet", *words], {})
         return
     install = [uv, "pip", "install", "--quiet", "--python", python, "--break-system-packages"]
-    _run([*install, *words], _without_cache(uv))
+    run_installer([*install, *words], _without_cache(uv))
 
 
 @contextlib.contextmanager
@@ -277,7 +277,16 @@ def _own_variables() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")}
 
 
-def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
+def run_installer(command: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Run an installer to its end.
+
+    Args:
+        command: The installer's.
+        variables: For it, over those of this process.
+
+    Raises:
+        TarmacError: It fails or does not end; its own words are in the message.
+    """
     try:
         done = subprocess.run(
             command,

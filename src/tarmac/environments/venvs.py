@@ -25,7 +25,7 @@ from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
 from tarmac.files import (
-    expanded,
+    placed,
     read_errors,
     refuse_foreign_build,
     storage_errors,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tarmac.environments.conda.recipe import CondaRecipe
+    from tarmac.environments.conda.tools import ToolRecipe
     from tarmac.environments.projects import ProjectRecipe
     from tarmac.environments.requirements import Requirements
 
@@ -117,7 +118,7 @@ class Recipe:
 
 def read_recipe(
     spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, *, kind: str = ""
-) -> Recipe | ProjectRecipe | CondaRecipe:
+) -> Recipe | ProjectRecipe | CondaRecipe | ToolRecipe:
     """Look up all that an environment depends on.
 
     Args:
@@ -131,11 +132,16 @@ def read_recipe(
     """
     if isinstance(spec, CondaSpec):
         # Its readers of files take long to import, which each staging of a task would wait for.
+        file = placed(spec.file or "", base)
+        if spec.tool is not None:
+            from tarmac.environments.conda.tools import read_for_tool  # noqa: PLC0415
+
+            return read_for_tool(file, spec.tool)
         from tarmac.environments.conda.recipe import read_conda  # noqa: PLC0415
 
-        return read_conda(_placed(spec.file or "", base))
+        return read_conda(file)
     if isinstance(spec, ProjectSpec):
-        place = _placed(spec.path, base)
+        place = placed(spec.path, base)
         if place.suffix != ".py":
             return read_project(spec, place, kind)
         spec = _of_script(spec, place)
@@ -153,10 +159,6 @@ def read_recipe(
     )
     key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
     return Recipe(key=key, python=python, before=before, then=then, build_env=spec.build_env)
-
-
-def _placed(path: str, base: Path) -> Path:
-    return Path(os.path.normpath(base / expanded(path))).absolute()
 
 
 def _of_script(spec: ProjectSpec, path: Path) -> VenvSpec:

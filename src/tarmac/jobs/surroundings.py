@@ -101,21 +101,34 @@ class Conda(BuiltEnvironment):
 
     Attributes:
         file: ``environment.yml``, an explicit list, or a lock of conda-lock's or pixi's, by which
-            one is built; or else one that exists, by
-        name: its name,
-        prefix: or its directory.
+            one is built; beside a name or a prefix, what that one must have.
+        name: Of one that exists.
+        prefix: The directory of one that exists.
+        tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
+            must be on the ``PATH`` of the machine where the task runs.
     """
 
     kind: Literal["conda"] = "conda"
     file: str | None = Field(default=None, min_length=1)
     name: Text | None = Field(default=None, min_length=1)
     prefix: str | None = Field(default=None, min_length=1)
+    tool: Literal["conda", "mamba", "micromamba"] | None = None
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Conda:
-        if sum(value is not None for value in (self.file, self.name, self.prefix)) != 1:
+    def _built_or_there(self) -> Conda:
+        if self.name is not None and self.prefix is not None:
+            raise ValueError("expected name or prefix, not both")
+        exists = self.name is not None or self.prefix is not None
+        if self.file is None and not exists:
             raise ValueError("expected one of file, name and prefix")
+        if self.tool is not None and exists:
+            raise ValueError("tool builds what a file says; name and prefix are of one that exists")
         return self
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is built, rather than there."""
+        return self.name is None and self.prefix is None
 
 
 class Secret(Part):

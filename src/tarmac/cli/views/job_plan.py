@@ -207,7 +207,8 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
         kind += f" {task.environment.path}"
     if task.environment.kind == "conda":
         conda = task.environment
-        kind += f" {conda.file or conda.name or conda.prefix}"
+        kind += f" {conda.name or conda.prefix or conda.file}"
+        kind += f" by {conda.tool}" if conda.tool else ""
     memory = f", {resources.memory / 2**30:.2g} GiB" if resources.memory else ""
     limit = f", at most {task.timeout_s:g} s" if task.timeout_s is not None else ""
     again = f", retried {task.retries.count} times" if task.retries.count else ""

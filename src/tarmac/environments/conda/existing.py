@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.files import expanded
+from tarmac.files import placed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,14 +26,17 @@ class CondaSpec:
 
     Attributes:
         file: ``environment.yml``, an explicit list, or a lock of conda-lock's or pixi's, by which
-            one is built; or else one that exists, by
-        name: its name,
-        prefix: or its directory.
+            one is built; beside a name or a prefix, what that one must have.
+        name: Of one that exists.
+        prefix: The directory of one that exists.
+        tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
+            must be on the ``PATH`` of the machine where the task runs.
     """
 
     file: str | None = None
     name: str | None = None
     prefix: str | None = None
+    tool: str | None = None
 
 
 def existing_prefix(spec: CondaSpec, base: Path) -> Path:
@@ -41,13 +44,24 @@ def existing_prefix(spec: CondaSpec, base: Path) -> Path:
 
     Args:
         spec: With a name or a prefix.
-        base: What a relative prefix starts from.
+        base: What a relative prefix, and a relative file, start from.
 
     Raises:
-        RequestError: There is none.
+        RequestError: There is none, or it lacks what the file says.
+        MissingExtraError: There is a file, and rattler is not installed.
     """
+    prefix = _find(spec, base)
+    if spec.file is not None:
+        # It takes long to import, which each staging of a task would wait for.
+        from tarmac.environments.conda.comparing import refuse_difference  # noqa: PLC0415
+
+        refuse_difference(prefix, placed(spec.file, base))
+    return prefix
+
+
+def _find(spec: CondaSpec, base: Path) -> Path:
     if spec.prefix is not None:
-        path = Path(os.path.normpath(base / expanded(spec.prefix))).absolute()
+        path = placed(spec.prefix, base)
         if not (path / "conda-meta").is_dir():
             raise RequestError(
                 f"environment: {path} is no environment of conda's: it has no conda-meta"

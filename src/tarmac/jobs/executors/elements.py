@@ -165,7 +165,7 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
         environment = task.environment
         if options.get("environments") != "here":
             continue
-        if isinstance(environment, Conda):
+        if isinstance(environment, Conda) and environment.is_built:
             raise RequestError(
                 f"task {task.name!r}: an environment of conda's is built on the nodes, not here",
                 hint="Leave environments out, or name one on a disk that all nodes see: "

@@ -97,8 +97,8 @@ class StageIn:
         return {}
 
     def _of_conda(self, environment: Conda) -> Mapping[str, str]:
-        spec = CondaSpec(environment.file, environment.name, environment.prefix)
-        if spec.file is None:
+        spec = CondaSpec(environment.file, environment.name, environment.prefix, environment.tool)
+        if not environment.is_built:
             return activated(existing_prefix(spec, self.base), os.environ)
         # Its files know their place: each node builds one at its own.
         root = None if self.archives is None else node_directory() / "venvs"

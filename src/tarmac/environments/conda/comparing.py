@@ -1,0 +1,104 @@
+"""Whether an environment that exists has what a file says."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from tarmac.distribution import require
+from tarmac.environments.conda.files import read_conda_file
+from tarmac.environments.conda.records import listed, locked
+from tarmac.errors import RequestError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tarmac.environments.conda.files import CondaFile
+
+__all__ = ["refuse_difference"]
+
+# What brings an environment to its file, by the file's form.
+_UPDATES = {
+    "yml": "conda env update --prefix {prefix} --file {file}",
+    "explicit": "conda install --prefix {prefix} --file {file}",
+}
+
+
+def refuse_difference(prefix: Path, path: Path) -> None:
+    """Raise a RequestError where an environment lacks what a file says, or has it otherwise.
+
+    What it has beyond that is not looked at.
+
+    Args:
+        prefix: Of the environment.
+        path: Of the file.
+    """
+    require("rattler")
+    import rattler  # noqa: PLC0415 - of an extra
+
+    file = read_conda_file(path, str(rattler.Subdir.current()))
+    # The library's own stubs lack the class.
+    read: Any = rattler.PrefixRecord.from_path
+    records = [read(entry) for entry in prefix.glob("conda-meta/*.json")]
+    here = {record.name.normalized: record for record in records}
+    differences = [*_of_specs(file, here), *_of_pip(file, prefix)]
+    if not differences:
+        return
+    more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
+    update = _UPDATES.get(file.form, "").format(prefix=quoted(prefix), file=quoted(path))
+    raise RequestError(
+        f"environment: {prefix} differs from {path}: {differences[0]}{more}",
+        hint=f"Bring it there: {update}" if update else None,
+    )
+
+
+def _of_specs(file: CondaFile, here: dict[str, Any]) -> Iterator[str]:
+    import rattler  # noqa: PLC0415 - of an extra
+
+    if file.form == "yml":
+        # From whichever channel it once came.
+        wanted = [(spec, rattler.MatchSpec(spec.rpartition("::")[2])) for spec in file.specs]
+    else:
+        records = listed(file) if file.form == "explicit" else locked(file)[0]
+        exact = [f"{r.name.normalized}=={r.version}={r.build}" for r in records]
+        wanted = [(text, rattler.MatchSpec(text)) for text in exact]
+    for text, spec in wanted:
+        name = spec.name.normalized
+        if name not in here:
+            yield f"it has no {name}"
+        elif not spec.matches(here[name]):
+            yield f"it has {name} {here[name].version}, not {text}"
+
+
+def _of_pip(file: CondaFile, prefix: Path) -> Iterator[str]:
+    places = [str(path) for path in prefix.glob("lib/python*/site-packages")]
+    versions = {
+        _normal(found.metadata["Name"]): found.version
+        for found in importlib.metadata.distributions(path=places)
+    }
+    for wanted in _requirements(file.pip.lines if file.pip else ()):
+        version = versions.get(_normal(wanted.name))
+        if version is None:
+            yield f"it has no {wanted.name}"
+        elif not wanted.specifier.contains(version, prereleases=True):
+            yield f"it has {wanted.name} {version}, not {wanted}"
+
+
+def _requirements(lines: Iterable[str]) -> Iterator[Requirement]:
+    """Yield those that name a package, and count here."""
+    for line in lines:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            # An option, or a path.
+            continue
+        if requirement.marker is None or requirement.marker.evaluate():
+            yield requirement
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,106 @@
+"""Environments that conda, mamba or micromamba build."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from tarmac.environments.conda.files import read_conda_file
+from tarmac.environments.installer import run_installer
+from tarmac.errors import RequestError, TarmacError
+from tarmac.files import parse_json, write_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tarmac.environments.conda.files import CondaFile
+
+__all__ = ["ToolRecipe", "read_for_tool"]
+
+_ANSWER_S = 60
+
+# Neither of them has one flag by which all their commands ask nothing.
+_ASKS_NOTHING = {"CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToolRecipe:
+    """How an environment is built; see `tarmac.environments.venvs.Recipe`.
+
+    Attributes:
+        key: As a `CondaRecipe` has it; and another one for each tool.
+        file: What it holds.
+        program: The tool's path.
+    """
+
+    key: str
+    file: CondaFile
+    program: str
+
+    def install(self, path: Path) -> None:
+        """Build it anew; its ``requirements.txt`` is there once it is whole.
+
+        Raises:
+            TarmacError: It could not be built; the tool's own words are in the message.
+        """
+        shutil.rmtree(path, ignore_errors=True)
+        # Of conda only `env create` reads an environment.yml, and only `create` the other forms.
+        verb = ("env", "create") if self.file.form == "yml" else ("create",)
+        place = ("--file", str(self.file.path), "--prefix", str(path))
+        run_installer([self.program, *verb, "--quiet", *place], _ASKS_NOTHING)
+        names = sorted(file.stem for file in path.glob("conda-meta/*.json"))
+        write_text(path / "requirements.txt", "".join(f"{name}\n" for name in names))
+
+
+def read_for_tool(path: Path, tool: str) -> ToolRecipe:
+    """Look up all that an environment depends on.
+
+    Args:
+        path: The file that says what is in it.
+        tool: ``conda``, ``mamba`` or ``micromamba``.
+
+    Raises:
+        RequestError: The file or the tool is not here, or the file is of no form.
+        TarmacError: The tool does not say what machine this is.
+    """
+    program = shutil.which(tool)
+    if program is None:
+        raise RequestError(
+            f"environment: {tool} is not on the PATH",
+            hint="Leave tool out: Tarmac builds environments of conda's by itself.",
+        )
+    machine = _machine(program)
+    file = read_conda_file(path, str(machine.get("platform")))
+    content = (
+        tool,
+        file.text,
+        file.pip.content() if file.pip is not None else "",
+        machine.get("platform"),
+        # conda's, and the others'.
+        machine.get("virtual_pkgs"),
+        machine.get("virtual packages"),
+        str(path.parent) if any(name.startswith(".") for name in file.channels) else "",
+    )
+    key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    return ToolRecipe(key=key, file=file, program=program)
+
+
+def _machine(program: str) -> dict[str, Any]:
+    command = [program, "info", "--json"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_ANSWER_S,
+            check=True,
+        )
+        content = parse_json(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise TarmacError(f"environment: {' '.join(command)}: no answer: {error}") from error
+    if not isinstance(content, dict):
+        raise TarmacError(f"environment: {' '.join(command)}: no answer that can be read")
+    return content
