@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import platform
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import tarmac
-from conda_channel import index, make_package
-from tarmac.environments import CondaSpec, activated, build_venv, list_venvs
+from conda_channel import index, make_package, write_lock
+from tarmac.environments import CondaSpec, ProjectSpec, activated, build_venv, list_venvs
 from tarmac.environments.conda.problems import problem_of
 from tarmac.errors import TarmacError
 
@@ -178,21 +179,7 @@ def test_packages_come_from_a_server(build, url):
 
 
 def test_a_lock_is_installed_as_it_stands(build, channel, tmp_path):
-    import rattler
-
-    record = rattler.PackageRecord(
-        name="base-lib", version="1.0", build=rattler.BuildString("0"), build_number=0,
-        subdir="noarch",
-    )  # fmt: skip
-    packed = "base-lib-1.0-0.tar.bz2"
-    url = f"{channel.as_uri()}/noarch/{packed}"
-    here = rattler.LockPlatform(str(rattler.Subdir.current()))
-    lock = rattler.LockFile([here])
-    lock.set_channels("default", [rattler.LockChannel(channel.as_uri())])
-    lock.add_conda_package(
-        "default", here, rattler.RepoDataRecord(record, packed, url, channel.as_uri())
-    )
-    lock.to_path(tmp_path / "pixi.lock")
+    write_lock(tmp_path / "pixi.lock", channel, "base-lib=1.0")
     path = build(text=(tmp_path / "pixi.lock").read_text(), name="pixi.lock")
     assert (path / "lib/version.txt").read_text() == "1.0"
 
@@ -222,22 +209,40 @@ def test_pips_part_of_a_file_is_installed(build, with_python, make_wheel):
 
 
 def test_pips_part_of_a_lock_is_installed(build, with_python, make_wheel, tmp_path):
-    import rattler
-
     wheel = make_wheel("print('hello')\n")
-    here = rattler.LockPlatform(str(rattler.Subdir.current()))
-    lock = rattler.LockFile([here])
-    packed, place = "python-3.0-0.tar.bz2", with_python.as_uri()
-    record = rattler.PackageRecord(
-        name="python", version="3.0", build=rattler.BuildString("0"), build_number=0,
-        subdir="noarch",
-    )  # fmt: skip
-    found = rattler.RepoDataRecord(record, packed, f"{place}/noarch/{packed}", place)
-    lock.set_channels("default", [rattler.LockChannel(place)])
-    lock.add_conda_package("default", here, found)
-    lock.add_pypi_package("default", here, "tool", "1.0", wheel.as_uri())
-    lock.to_path(tmp_path / "made.lock")
+    write_lock(tmp_path / "made.lock", with_python, "python=3.0", pip={"tool": wheel.as_uri()})
     assert has_tool(build(text=(tmp_path / "made.lock").read_text(), name="pixi.lock"))
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Return the directory of a project whose lock a test writes."""
+    path = tmp_path / "my project"
+    path.mkdir()
+    (path / "pyproject.toml").write_text(
+        '[project]\nname = "tool"\nversion = "1.0"\n'
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_a_project_has_what_its_lock_of_pixis_says_and_itself(
+    build, with_python, project, make_wheel, is_directory
+):
+    wheel = make_wheel("print('hello')\n")
+    shutil.copy(wheel, project)
+    (project / "backend.py").write_text(
+        "import shutil\n"
+        "def build_editable(directory, *_):\n"
+        f"    shutil.copy({str(wheel)!r}, directory)\n"
+        f"    return {wheel.name!r}\n"
+    )
+    location = "./" if is_directory else f"./{wheel.name}"
+    write_lock(project / "pixi.lock", with_python, "python=3.0", pip={"tool": location})
+    assert has_tool(build_venv(ProjectSpec("."), project, project.parent / "venvs"))
+    with pytest.raises(TarmacError, match=r"pixi\.lock: its environment 'default' is taken"):
+        build_venv(ProjectSpec(".", groups=("test",)), project, project.parent / "venvs")
 
 
 def test_variables_of_the_file_and_of_packages_are_set(build, channel):
@@ -256,15 +261,20 @@ def test_variables_of_the_file_and_of_packages_are_set(build, channel):
     }
 
 
-def test_a_task_runs_where_its_environment_is_active(channel, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "environment", ["{kind: conda, file: environment.yml}", "{path: my project}"]
+)
+def test_a_task_runs_where_its_environment_is_active(
+    channel, tmp_path, monkeypatch, project, environment
+):
+    write_lock(project / "pixi.lock", channel, "base-lib=2.1", "tool=1.0")
     monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / "packages"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "environment.yml").write_text(
         f"channels: [{channel}]\ndependencies: [tool]\nvariables: {{COLOUR: blue}}\n"
     )
     (tmp_path / "job.yaml").write_text(
-        "name: x\nenvironment: {kind: conda, file: environment.yml}\n"
-        "command: 'tool && echo $COLOUR $CONDA_PREFIX'\n"
+        f"name: x\nenvironment: {environment}\ncommand: 'tool && echo $COLOUR $CONDA_PREFIX'\n"
     )
     run = tarmac.run(tmp_path / "job.yaml", output=tmp_path / "runs")
     (stdout,) = Path(run.path).glob("tasks/*/stdout")

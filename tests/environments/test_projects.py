@@ -164,6 +164,35 @@ def test_a_script_gets_what_it_lists(tmp_path, make_wheel):
     assert imported(path, "tool", "tarmac") == [True, False]
 
 
+@uv
+def test_a_script_keeps_its_settings_of_uv(tmp_path, make_wheel):
+    wheel = make_wheel("kind = 'script'\n")
+    settings = ["# [tool.uv]", "# no-index = true", f"# find-links = ['{wheel.parent}']"]
+    (tmp_path / "my train.py").write_text(script("# dependencies = ['tool']", *settings))
+    path = build_venv(ProjectSpec("my train.py"), tmp_path, tmp_path / "venvs")
+    assert imported(path, "tool", "tarmac") == [True, False]
+    assert build_venv(ProjectSpec("my train.py"), tmp_path, tmp_path / "venvs") == path
+
+
+@uv
+def test_a_lock_beside_a_script_says_what_it_gets(tmp_path, make_wheel):
+    wheel = make_wheel("kind = 'script'\n")
+    file = tmp_path / "train.py"
+    file.write_text(
+        script("# requires-python = '>=3.9'", f"# dependencies = ['tool @ {wheel.as_uri()}']")
+    )
+    unlocked = build_venv(ProjectSpec("train.py"), tmp_path, tmp_path / "venvs")
+    subprocess.run(["uv", "lock", "--quiet", "--offline", "--script", file], check=True)
+    locked = build_venv(ProjectSpec("train.py"), tmp_path, tmp_path / "venvs")
+    assert locked != unlocked
+    assert imported(locked, "tool") == [True]
+    # Of a file that was changed, it stays what is installed.
+    file.write_text(script("# requires-python = '>=3.9'", "# dependencies = ['another']"))
+    assert imported(build_venv(ProjectSpec("train.py"), tmp_path, tmp_path / "venvs"), "tool") == [
+        True
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "needs"),
     [
@@ -172,6 +201,7 @@ def test_a_script_gets_what_it_lists(tmp_path, make_wheel):
         (script("# dependencies = []"), ScriptNeeds(())),
         (script("#", "# dependencies = [", "#   'six',", "# ]"), ScriptNeeds(("six",))),
         (script("# requires-python = '>=3.12'"), ScriptNeeds((), ">=3.12")),
+        (script("# [tool.uv]", "# no-index = true"), ScriptNeeds((), is_for_uv=True)),
         # The last end that fits is the block's.
         ("# /// script\n# a = '''\n# ///\n# '''\n# ///\n", ScriptNeeds(())),
     ],
@@ -190,7 +220,6 @@ def test_what_a_script_lists_is_read(tmp_path, text, needs):
         (["# dependencies = ['six ==']"], "Expected"),
         (["# requires-python = 'new'"], "Invalid specifier"),
         (["# requires-python = 3"], "expected a text"),
-        (["# [tool.uv]", "# exclude-newer = '2026-01-01'"], "settings of uv"),
         (["# x = 1", "# ///", "", "# /// script", "# y = 1"], "second block"),
     ],
 )

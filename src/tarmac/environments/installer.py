@@ -225,6 +225,26 @@ def install_project(
     run_installer([*install, "--requirements", str(file), *words], own)
 
 
+def install_script(path: Path, python: str, script: Path, *, is_locked: bool) -> None:
+    """Make a virtual environment of what a script says in its comment, by uv.
+
+    Args:
+        path: Where.
+        python: The interpreter.
+        script: The Python file.
+        is_locked: Whether to install what the lock beside it says.
+
+    Raises:
+        RequestError: There is no uv.
+        TarmacError: It could not be built; uv's own words are in the message.
+    """
+    uv = _project_uv()
+    shutil.rmtree(path, ignore_errors=True)
+    sync = [uv, "sync", "--quiet", "--script", str(script), "--active", "--python", python]
+    own = _without_cache(uv) | {"VIRTUAL_ENV": str(path)}
+    run_installer([*sync, *(["--frozen"] if is_locked else [])], own)
+
+
 def install_into(path: Path, words: Sequence[str]) -> None:
     """Install packages into an environment of conda's, by uv where it is here, else by its pip.
 

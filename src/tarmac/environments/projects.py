@@ -12,14 +12,27 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from tarmac.environments.installer import find_project_python, install_project, python_version
+from tarmac.environments.installer import (
+    find_project_python,
+    install_project,
+    install_script,
+    python_version,
+)
 from tarmac.errors import RequestError
 from tarmac.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ProjectRecipe", "ProjectSpec", "ScriptNeeds", "read_project", "read_script"]
+__all__ = [
+    "ProjectRecipe",
+    "ProjectSpec",
+    "ScriptNeeds",
+    "ScriptRecipe",
+    "read_project",
+    "read_script",
+    "script_recipe",
+]
 
 # The form and the expression of https://packaging.python.org/en/latest/specifications/inline-script-metadata/
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
@@ -156,18 +169,74 @@ class ScriptNeeds:
     Attributes:
         dependencies: Requirements, as pip takes them.
         requires_python: Versions, ``>=3.12``; empty for any.
+        is_for_uv: Whether uv alone knows all of it: it has settings of uv's, or a lock beside it.
     """
 
     dependencies: tuple[str, ...]
     requires_python: str = ""
+    is_for_uv: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScriptRecipe:
+    """How uv builds a script's environment; see `tarmac.environments.venvs.Recipe`.
+
+    Attributes:
+        key: Another one wherever anything that is to be installed differs.
+        python: The interpreter.
+        script: The Python file.
+        is_locked: Whether the lock beside it says what is installed.
+    """
+
+    key: str
+    python: str
+    script: Path
+    is_locked: bool
+
+    def install(self, path: Path) -> None:
+        """Build it anew; its ``requirements.txt`` is there once it is whole.
+
+        Raises:
+            TarmacError: It could not be built; uv's own words are in the message.
+        """
+        install_script(path, self.python, self.script, is_locked=self.is_locked)
+        write_text(path / "requirements.txt", f"--script {self.script}\n")
+
+
+def script_recipe(script: Path, python: str, kind: str) -> ScriptRecipe:
+    """Look up all that the environment depends on which uv builds for a script.
+
+    Args:
+        script: The Python file, which has a block.
+        python: The interpreter.
+        kind: As for `tarmac.environments.venvs.read_recipe`.
+
+    Raises:
+        RequestError: There is no uv.
+    """
+    lock = _lock_of(script)
+    blocks = [match[0] for match in _BLOCK.finditer(script.read_text(encoding="utf-8"))]
+    content = (
+        python_version(python),
+        (kind, str(Path(python).resolve())) if kind else "",
+        # What its paths start from.
+        str(script.parent),
+        blocks,
+        lock.read_bytes() if lock.is_file() else b"",
+    )
+    key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
+    return ScriptRecipe(key=key, python=python, script=script, is_locked=lock.is_file())
+
+
+def _lock_of(script: Path) -> Path:
+    return script.with_name(f"{script.name}.lock")
 
 
 def read_script(path: Path) -> ScriptNeeds | None:
     """Return what a script's block ``# /// script`` says; None where it has none.
 
     Raises:
-        RequestError: It cannot be read, or is not of the form of PEP 723; or it has settings of uv
-            that change what is installed.
+        RequestError: It cannot be read, or is not of the form of PEP 723.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -188,12 +257,8 @@ def read_script(path: Path) -> ScriptNeeds | None:
     )
     try:
         block = tomllib.loads(content)
-        if "uv" in _table(block, "tool"):
-            raise RequestError(
-                f"{where}: its settings of uv are not known here",
-                hint="Start the script by uv itself: command: [uv, run, FILE]",
-            )
-        return _needs_of(block)
+        is_for_uv = "uv" in _table(block, "tool") or _lock_of(path).is_file()
+        return dataclasses.replace(_needs_of(block), is_for_uv=is_for_uv)
     except (TypeError, ValueError, InvalidRequirement, InvalidSpecifier) as error:
         raise RequestError(f"{where}: {error}") from error
 

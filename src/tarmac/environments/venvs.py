@@ -20,7 +20,7 @@ from tarmac.environments.installer import (
     python_version,
     requirement_files,
 )
-from tarmac.environments.projects import ProjectSpec, read_project, read_script
+from tarmac.environments.projects import ProjectSpec, read_project, read_script, script_recipe
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tarmac.environments.conda.recipe import CondaRecipe
     from tarmac.environments.conda.tools import ToolRecipe
-    from tarmac.environments.projects import ProjectRecipe
+    from tarmac.environments.projects import ProjectRecipe, ScriptNeeds, ScriptRecipe
     from tarmac.environments.requirements import Requirements
 
 __all__ = [
@@ -118,7 +118,7 @@ class Recipe:
 
 def read_recipe(
     spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, *, kind: str = ""
-) -> Recipe | ProjectRecipe | CondaRecipe | ToolRecipe:
+) -> Recipe | ProjectRecipe | ScriptRecipe | CondaRecipe | ToolRecipe:
     """Look up all that an environment depends on.
 
     Args:
@@ -130,6 +130,8 @@ def read_recipe(
     Raises:
         RequestError: The interpreter, a requirements file or the project is not here.
     """
+    if isinstance(spec, ProjectSpec) and (lock := pixi_lock(spec, base)) is not None:
+        spec = CondaSpec(file=str(lock))
     if isinstance(spec, CondaSpec):
         # Its readers of files take long to import, which each staging of a task would wait for.
         file = placed(spec.file or "", base)
@@ -144,7 +146,11 @@ def read_recipe(
         place = placed(spec.path, base)
         if place.suffix != ".py":
             return read_project(spec, place, kind)
-        spec = _of_script(spec, place)
+        needs = _needs_of(spec, place)
+        wanted = spec.python or find_fitting_python(needs.requires_python, place.parent)
+        if needs.is_for_uv:
+            return script_recipe(place, find_python(wanted), kind)
+        spec = VenvSpec(requirements=needs.dependencies, python=wanted)
     python = find_python(spec.python)
     before = read_requirements(spec.before, base)
     then = read_requirements(spec.requirements, base)
@@ -161,7 +167,7 @@ def read_recipe(
     return Recipe(key=key, python=python, before=before, then=then, build_env=spec.build_env)
 
 
-def _of_script(spec: ProjectSpec, path: Path) -> VenvSpec:
+def _needs_of(spec: ProjectSpec, path: Path) -> ScriptNeeds:
     if spec.extras or spec.groups:
         raise RequestError(f"environment: {path} is a script, which has no extras and no groups")
     needs = read_script(path)
@@ -171,8 +177,31 @@ def _of_script(spec: ProjectSpec, path: Path) -> VenvSpec:
             hint="It says so in a comment, # /// script: "
             "https://packaging.python.org/en/latest/specifications/inline-script-metadata/",
         )
-    python = spec.python or find_fitting_python(needs.requires_python, path.parent)
-    return VenvSpec(requirements=needs.dependencies, python=python)
+    return needs
+
+
+def pixi_lock(spec: ProjectSpec, base: Path) -> Path | None:
+    """Return the lock of pixi's that says what a project's environment holds; None without one.
+
+    Where a project has one of uv's as well, that counts.
+
+    Args:
+        spec: Of the project.
+        base: What its path starts from.
+
+    Raises:
+        RequestError: There is one, and extras or groups or an interpreter are asked for.
+    """
+    directory = placed(spec.path, base)
+    lock = directory / "pixi.lock"
+    if (directory / "uv.lock").is_file() or not lock.is_file():
+        return None
+    if spec.extras or spec.groups or spec.python:
+        raise RequestError(
+            f"environment: {lock}: its environment 'default' is taken, as it is",
+            hint="Leave extras, groups and python out.",
+        )
+    return lock
 
 
 def build_venv(

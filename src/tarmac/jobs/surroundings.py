@@ -80,7 +80,9 @@ class Venv(BuiltEnvironment):
 
 
 class Project(BuiltEnvironment):
-    """The environment of a project, by its ``uv.lock`` or its ``pyproject.toml``; or of a script.
+    """The environment of a project, by its ``uv.lock``, ``pixi.lock`` or ``pyproject.toml``.
+
+    Or of a script.
 
     Attributes:
         path: The project's directory, or a Python file with a block ``# /// script``.

@@ -43,10 +43,8 @@ def locked(file: CondaFile) -> tuple[list[Any], Requirements | None]:
     for _, environment in sorted(lock.environments(), key=lambda pair: pair[0] != "default"):
         records = environment.conda_repodata_records().get(file.platform)
         if records:
-            lines = tuple(
-                f"{package.name} @ {package.location}"
-                for package in environment.pypi_packages().get(file.platform, ())
-            )
+            packages = environment.pypi_packages().get(file.platform, ())
+            lines = tuple(_requirement(package, file) for package in packages)
             return records, Requirements(lines) if lines else None
         has = sorted(str(found) for found in environment.platforms())
         raise RequestError(
@@ -54,6 +52,14 @@ def locked(file: CondaFile) -> tuple[list[Any], Requirements | None]:
             hint=f"It has {', '.join(has)}" if has else None,
         )
     raise RequestError(f"environment: {file.path}: it has no environment")
+
+
+def _requirement(package: Any, file: CondaFile) -> str:
+    """Return a package of a lock's as pip takes it; a directory is linked to, as projects are."""
+    if "://" in package.location:
+        return f"{package.name} @ {package.location}"
+    path = placed(package.location, file.path.parent)
+    return f"-e {path.as_uri()}" if path.is_dir() else f"{package.name} @ {path.as_uri()}"
 
 
 def listed(file: CondaFile) -> list[Any]:

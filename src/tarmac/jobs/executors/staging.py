@@ -87,6 +87,8 @@ class StageIn:
                 venv = build_venv(spec, self.base)
             else:
                 venv = shipped_venv(spec, self.base, self.archives, node_directory() / "venvs")
+            if (venv / "conda-meta").is_dir():
+                return activated(venv, os.environ)
             path = os.environ.get("PATH", "")
             return {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{path}"}
         if isinstance(environment, Container) and environment.login is not None:
