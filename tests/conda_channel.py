@@ -72,6 +72,17 @@ def make_package(
     return packed
 
 
+def make_tool(channel: Path) -> None:
+    """Make a channel of a program that tells what its activation script has set."""
+    script = 'export TOOL_HOME="$CONDA_PREFIX/share"\n'
+    files = {
+        "bin/tool": '#!/bin/sh\necho "tool at $TOOL_HOME"\n',
+        "etc/conda/activate.d/tool.sh": script,
+    }
+    make_package(channel, "tool", files=files)
+    index(channel)
+
+
 def index(channel: Path) -> None:
     """Write a channel's index anew."""
     from rattler.index import index_fs

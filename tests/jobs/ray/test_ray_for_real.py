@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from conda_channel import make_tool
 from tarmac.jobs import Began
 from tarmac.processes.handles import has_ended
 
@@ -45,3 +48,18 @@ def test_a_run_on_a_real_ray_retries_fails_and_is_cancelled(runs, tmp_path):
     swept = [path for name, path in directories.items() if name.startswith("sweep")]
     assert [(path / "stdout").read_text() for path in swept] == ["on Ray\n"] * 2
     assert all(has_ended(int(pid)) for pid in runs.lines("pids"))
+
+
+def test_an_environment_of_condas_is_built_where_its_tasks_run(runs, tmp_path):
+    pytest.importorskip("rattler", reason="needs pip install 'tarmac-gpu[conda]'")
+    make_tool(tmp_path / "channel")
+    (tmp_path / "environment.yml").write_text(
+        f"channels: [{tmp_path}/channel]\ndependencies: [tool]\n"
+    )
+    environment = {"kind": "conda", "file": str(tmp_path / "environment.yml")}
+    job = {"name": "x", "command": ["tool"], "environment": environment}
+    progress = runs(json.dumps(job))
+    (end,) = progress.ends.values()
+    assert end.outcome == "succeeded", end.reason
+    (began,) = progress.of(Began)
+    assert (began.attempt.directory / "stdout").read_text().startswith("tool at /")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from conda_channel import make_tool, write_lock
+from tarmac.environments import node_directory
 from tarmac.errors import RequestError
 from tarmac.jobs import Silent, create_run, parse_job, prepare, task_directory, work_on
 
@@ -102,6 +104,26 @@ def test_tasks_of_one_environment_build_it_once_and_have_it_on_their_nodes(
     assert len(places) == 1
     assert not Path(places.pop().strip()).is_relative_to(tmp_path / "store")
     assert [path.suffix for path in (tmp_path / "store").iterdir()] == [".tar"]
+
+
+def test_an_environment_of_condas_is_built_where_its_tasks_run(run, tmp_path, monkeypatch):
+    pytest.importorskip("rattler", reason="needs pip install 'tarmac-gpu[conda]'")
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / "packages"))
+    make_tool(tmp_path / "channel")
+    (tmp_path / "environment.yml").write_text("channels: [./channel]\ndependencies: [tool]\n")
+    (tmp_path / "project").mkdir()
+    write_lock(tmp_path / "project/pixi.lock", tmp_path / "channel", "tool=1.0")
+    ends, printed = run(
+        """
+        name: x
+        tasks:
+        - {name: file, command: tool, environment: {kind: conda, file: environment.yml}}
+        - {name: project, command: tool, environment: {path: project}}
+        """
+    )
+    assert [end.reason for end in ends.values() if end.outcome != "succeeded"] == []
+    for place in printed.values():
+        assert Path(place.removeprefix("tool at ").strip()).is_relative_to(node_directory())
 
 
 def test_a_container_runs_on_a_node(run, busybox_image):
