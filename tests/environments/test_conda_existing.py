@@ -17,6 +17,8 @@ from tarmac.errors import RequestError, TarmacError
         ("echo noise; echo more >&2; export A='one\ntwo'", "one\ntwo"),
         ("export A=1", "1"),
         ("A=not-exported", None),
+        ("export A=1; false", "1"),
+        ("[ -n '' ] && export A=1", None),
     ],
 )
 def test_what_a_script_exports_is_set_whatever_it_prints(tmp_path, script, expected):
@@ -29,8 +31,8 @@ def test_what_a_script_exports_is_set_whatever_it_prints(tmp_path, script, expec
 def test_a_script_that_fails_is_told_with_its_words(tmp_path):
     folder = tmp_path / "etc/conda/activate.d"
     folder.mkdir(parents=True)
-    (folder / "x.sh").write_text("echo no licence >&2\nfalse\n")
-    with pytest.raises(TarmacError, match=r"activate\.d: a script fails: no licence"):
+    (folder / "x.sh").write_text("echo no licence >&2\nexit 3\n")
+    with pytest.raises(TarmacError, match=r"activate\.d: a script ends the shell: no licence"):
         activated(tmp_path, {"PATH": os.environ["PATH"]})
 
 
@@ -51,9 +53,10 @@ def home(tmp_path, monkeypatch):
         "x/both",
     ):
         (tmp_path / place / "conda-meta").mkdir(parents=True)
+    (tmp_path / "home/miniconda3/conda-meta").mkdir()
     (tmp_path / "home/.conda").mkdir()
     (tmp_path / "home/.conda/environments.txt").write_text(
-        f"{tmp_path}/other/third\n{tmp_path}/x/both\n{tmp_path}/gone\n"
+        f"{tmp_path}/other/third\n{tmp_path}/x/both\n{tmp_path}/gone\n{tmp_path}/home/miniconda3\n"
     )
     for name in ("MAMBA_ROOT_PREFIX", "CONDA_ROOT", "CONDA_EXE"):
         monkeypatch.delenv(name, raising=False)
@@ -65,6 +68,7 @@ def test_one_that_exists_is_found_by_its_name_and_by_its_directory(home):
     for spec, place in (
         (CondaSpec(name="first"), "home/miniconda3/envs/first"),
         (CondaSpec(name="third"), "other/third"),
+        (CondaSpec(name="base"), "home/miniconda3"),
         (CondaSpec(prefix="other/third"), "other/third"),
         (CondaSpec(prefix="~/miniconda3/envs/both"), "home/miniconda3/envs/both"),
     ):

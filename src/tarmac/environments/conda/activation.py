@@ -48,7 +48,8 @@ def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
         environment: The variables before.
 
     Raises:
-        TarmacError: A script fails or does not end.
+        TarmacError: A script ends the shell, or does not end. How its last command ended does not
+            matter, as with conda.
     """
     own = {
         **_variables_of(prefix),
@@ -72,7 +73,7 @@ def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
 def _run(scripts: list[Path], variables: Mapping[str, str]) -> dict[str, str]:
     shell = shutil.which("bash") or "/bin/sh"
     # What scripts print is not what they set.
-    program = 'exec 3>&1 >&2; for script; do . "$script" || exit; done; exec env -0 >&3'
+    program = 'exec 3>&1 >&2; for script; do . "$script"; done; exec env -0 >&3'
     try:
         done = subprocess.run(
             [shell, "-c", program, shell, *map(str, scripts)],
@@ -88,6 +89,8 @@ def _run(scripts: list[Path], variables: Mapping[str, str]) -> dict[str, str]:
         ) from error
     if done.returncode != 0:
         printed = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise TarmacError(f"environment: {scripts[0].parent}: a script fails: {printed[-1]}")
+        raise TarmacError(
+            f"environment: {scripts[0].parent}: a script ends the shell: {printed[-1]}"
+        )
     pairs = (os.fsdecode(entry).partition("=") for entry in done.stdout.split(b"\0") if entry)
     return {name: value for name, _, value in pairs}

@@ -12,7 +12,7 @@ from tarmac.errors import RequestError
 from tarmac.files import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 __all__ = ["CondaSpec", "existing_prefix"]
 
@@ -68,9 +68,9 @@ def _find(spec: CondaSpec, base: Path) -> Path:
             )
         return path
     known = _known_prefixes(os.environ)
-    of_name = [path for path in known if path.name == spec.name]
+    of_name = [path for path, name in known.items() if name == spec.name]
     if not of_name:
-        names = sorted({path.name for path in known})
+        names = sorted({*known.values()})
         close = difflib.get_close_matches(spec.name or "", names, n=3) or names[:5]
         raise RequestError(
             f"environment: conda has no environment {spec.name!r} here",
@@ -85,17 +85,24 @@ def _find(spec: CondaSpec, base: Path) -> Path:
     return of_name[0]
 
 
-def _known_prefixes(variables: Mapping[str, str]) -> Sequence[Path]:
+def _known_prefixes(variables: Mapping[str, str]) -> Mapping[Path, str]:
+    """Return the environments that are known here, by their directories, with their names."""
     home = Path(variables.get("HOME") or "/")
-    places = [Path(variables[n]) for n in ("MAMBA_ROOT_PREFIX", "CONDA_ROOT") if variables.get(n)]
+    roots = [Path(variables[n]) for n in ("MAMBA_ROOT_PREFIX", "CONDA_ROOT") if variables.get(n)]
     if program := variables.get("CONDA_EXE"):
-        places.append(Path(program).parents[1])
-    places += [above / name for above in (home, Path("/opt")) for name in _ROOTS]
-    prefixes = [path for place in places for path in sorted((place / "envs").glob("*"))]
+        roots.append(Path(program).parents[1])
+    roots += [above / name for above in (home, Path("/opt")) for name in _ROOTS]
+    names = dict.fromkeys(roots, "base")
+    for root in roots:
+        names |= {path: path.name for path in sorted((root / "envs").glob("*"))}
     try:
         listed = (home / ".conda" / "environments.txt").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         listed = []
-    prefixes += [Path(line) for line in listed if line.strip()]
-    there = {path.resolve(): path for path in prefixes if (path / "conda-meta").is_dir()}
-    return [*there.values()]
+    # conda lists those of its own there as well.
+    names |= {path: path.name for path in map(Path, filter(str.strip, listed)) if path not in names}
+    there: dict[Path, tuple[Path, str]] = {}
+    for path, name in names.items():
+        if (path / "conda-meta").is_dir():
+            there.setdefault(path.resolve(), (path, name))
+    return dict(there.values())
