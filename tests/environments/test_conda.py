@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import http.server
 import platform
 import shutil
@@ -74,7 +75,13 @@ def test_environments_share_the_files_of_their_packages(build):
     assert (first / "lib/version.txt").samefile(second / "lib/version.txt")
 
 
-@pytest.mark.parametrize("form", ["base-lib=1.0", "base-lib==1.0", "base-lib <2", "'base-lib=1'"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("base-lib=1.0", "base-lib==1.0", "base-lib <2", "'base-lib=1'", "base-lib=1.*"),
+        *("base-lib=1.0=0", "base-lib 1.0 0", "base-lib ==1.*", "base-lib 0.9|1.0"),
+    ],
+)
 def test_versions_are_asked_for_in_condas_forms(build, form):
     assert (build(form) / "lib/version.txt").read_text() == "1.0"
 
@@ -116,16 +123,18 @@ def test_one_that_was_cut_short_is_built_again(build):
             "Ask for other versions of one of them.",
         ),
         (["of-a-gpu"], "of-a-gpu 1.0 needs a driver with CUDA >=99", "a newer driver"),
-        (["'tool = = 3'"], "unable to parse version spec", None),
+        (["tool", "'tool = = 3'"], "2:22: 'tool = = 3': unable to parse version spec", None),
         (["tool", "{pip: [six]}"], "pip's packages need python among the others", None),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(build, tmp_path, packages, words, hint):
-    with pytest.raises(TarmacError, match=rf"environment: .*environment\.yml: {words}") as raised:
+    with pytest.raises(TarmacError, match=rf"environment: .*environment\.yml:\s?{words}") as raised:
         build(*packages)
     assert "\n" not in raised.value.message
     assert (hint or "") in (raised.value.hint or "")
-    assert not [*(tmp_path / "venvs").glob("*/requirements.txt")]
+    assert not [
+        path for path in (tmp_path / "venvs").iterdir() if path.is_dir() and not path.suffix
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +145,13 @@ def test_what_is_wrong_is_told_in_a_line(build, tmp_path, packages, words, hint)
         ("dependencies: [", "environment.yml:1:"),
         ("platforms: [win-64]\ndependencies: [x]", "yml:1:1: platforms: is for win-64, and this"),
         ("- a\n", "is no environment of conda's"),
+        ("dependencies: [{hello: 1}]", "environment.yml:1:17: dependencies[0].hello: unknown key"),
+        ("dependencies: []\nvariables: {A=B: 1}", "environment.yml:2:13: variables"),
         ("@EXPLICIT\n", "no URL of a package follows @EXPLICIT"),
+        ("@EXPLICIT\nhello=1.0\n", "environment.yml:2: no URL of a package"),
+        ("@EXPLICIT\n\nh://a/noarch/b-1-0.conda#12\n", "environment.yml:3: no URL of a package"),
+        ("@EXPLICIT\nh://a/osx-arm64/b-1-0.conda\n", "yml:2: b is for osx-arm64, not for linux-64"),
+        ("@EXPLICIT\n/a/noarch/b-1-0.conda\n/a/noarch/b-2-0.conda\n", "yml:3: b is there twice"),
         ("channels: [./nowhere]\ndependencies: [x]", "No such file"),
         ("channels: [http://127.0.0.1:9/c]\ndependencies: [x]", "cannot be reached: Connection"),
     ],
@@ -155,6 +170,54 @@ def test_an_explicit_list_installs_what_it_lists_and_nothing_else(build, channel
     path = build(text="# a comment\n@EXPLICIT\n" + "\n".join(urls) + "\n")
     assert (path / "lib/version.txt").read_text() == "1.0"
     assert (path / "bin/tool").exists()
+
+
+def test_keys_without_a_value_say_nothing(build):
+    text = "channels:\ndependencies:\nvariables:\n"
+    assert (build(text=text) / "conda-meta").exists()
+
+
+def md5_of(channel, name):
+    return hashlib.md5((channel / "noarch" / name).read_bytes()).hexdigest()
+
+
+def test_a_list_of_another_channel_or_digest_gets_what_it_names(build, channel, tmp_path):
+    """Packages of one name, version and build, which differ."""
+    other = tmp_path / "other"
+    packed = make_package(other, "base-lib", "1.0", files={"lib/version.txt": "of the other"})
+    urls = [f"{place}/noarch/{packed}#{md5_of(place, packed)}" for place in (channel, other)]
+    texts = [f"@EXPLICIT\n{url}\n" for url in urls]
+    versions = [(build(text=text) / "lib/version.txt").read_text() for text in texts]
+    assert versions == ["1.0", "of the other"]
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(401, "Log in as part of the channel's URL"), (404, "URL is right")]
+)
+def test_what_a_server_answers_is_told(build, status, hint):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(status)
+
+        do_HEAD = do_GET  # noqa: N815 - the server's name
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        text = f"channels: [http://127.0.0.1:{server.server_port}/c]\ndependencies: [x]\n"
+        with pytest.raises(TarmacError, match=f"answers {status} ") as raised:
+            build(text=text)
+        server.shutdown()
+    assert hint in raised.value.hint
+
+
+def test_a_path_that_is_too_long_for_packages_is_told():
+    text = "failed to link: target prefix cannot be longer than the placeholder prefix (...)"
+    problem = problem_of(text, [])
+    assert "more than 255 bytes" in problem.words
+    assert "XDG_CACHE_HOME" in problem.hint
 
 
 @pytest.fixture
@@ -247,12 +310,12 @@ def test_a_project_has_what_its_lock_of_pixis_says_and_itself(
 
 def test_variables_of_the_file_and_of_packages_are_set(build, channel):
     path = build(
-        text=f"channels: [{channel}]\ndependencies: [tool]\nvariables: {{COLOUR: blue, N: 3}}\n"
+        text=f"channels: [{channel}]\ndependencies: [tool]\nvariables: {{COLOUR: blue, N: 1.10}}\n"
     )
     found = activated(path, {"PATH": "/usr/bin:/bin"})
     assert found == {
         "COLOUR": "blue",
-        "N": "3",
+        "N": "1.10",
         "CONDA_PREFIX": str(path),
         "CONDA_DEFAULT_ENV": path.name,
         "CONDA_SHLVL": "1",

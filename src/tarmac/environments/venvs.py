@@ -235,7 +235,12 @@ def build_venv(
             turn.enter_context(taking_turns(root / f"{path.name}.lock"))
             note_user(path)
         if not (path / "requirements.txt").exists():
-            recipe.install(path)
+            try:
+                recipe.install(path)
+            except BaseException:
+                # A part of one would take space that no command shows.
+                shutil.rmtree(path, ignore_errors=True)
+                raise
     return path
 
 

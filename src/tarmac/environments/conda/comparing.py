@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import re
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from tarmac.distribution import require
 from tarmac.environments.conda.files import read_conda_file
-from tarmac.environments.conda.records import listed, locked
+from tarmac.environments.conda.records import listed, locked, match_spec
 from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def _of_specs(file: CondaFile, here: dict[str, Any]) -> Iterator[str]:
 
     if file.form == "yml":
         # From whichever channel it once came.
-        wanted = [(spec, rattler.MatchSpec(spec.rpartition("::")[2])) for spec in file.specs]
+        names = tuple(spec.rpartition("::")[2] for spec in file.specs)
+        specs = dataclasses.replace(file, specs=names)
+        wanted = [(text, match_spec(specs, number)) for number, text in enumerate(file.specs)]
     else:
         records = listed(file) if file.form == "explicit" else locked(file)[0]
         exact = [f"{r.name.normalized}=={r.version}={r.build}" for r in records]

@@ -6,7 +6,15 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+)
 
 from tarmac.documents import Problem, parse_document, problems_of, read_text, refuse
 from tarmac.environments.requirements import read_requirements
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tarmac.documents import Document
+    from tarmac.documents import Document, Place
     from tarmac.environments.requirements import Requirements
 
 __all__ = ["CondaFile", "read_conda_file"]
@@ -56,6 +64,7 @@ class CondaFile:
         platform: For which it was read: ``linux-64``.
         channels: Where packages are searched, the first first.
         specs: Of packages, as conda takes them: ``numpy >=2``.
+        places: Where each of them is in the file.
         pip: What pip installs afterwards.
         variables: That are set where it is active.
     """
@@ -66,31 +75,52 @@ class CondaFile:
     platform: str
     channels: tuple[str, ...] = ()
     specs: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
     pip: Requirements | None = None
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether it may name files by where it is itself."""
+        return self.form != "yml" or any(name.startswith(".") for name in self.channels)
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _list(value: Any) -> Any:
+    return () if value is None else value
+
+
+_Texts = Annotated[tuple[str, ...], BeforeValidator(_list)]
+
+
 class _Pip(_Strict):
-    pip: tuple[str, ...]
+    pip: _Texts = ()
 
 
-def _text(value: Any) -> Any:
-    return str(value) if isinstance(value, (int, float)) else value
+def _kind(value: Any) -> str:
+    return "pip" if isinstance(value, (dict, _Pip)) else "text"
+
+
+_Dependency = Annotated[
+    Annotated[str, Tag("text")] | Annotated[_Pip, Tag("pip")], Discriminator(_kind)
+]
 
 
 class _Environment(_Strict):
     """The form of conda's own files; its documentation tells it, "Managing environments"."""
 
-    name: Annotated[str | None, BeforeValidator(_text)] = None
+    name: str | None = None
     prefix: str | None = None
-    channels: tuple[str, ...] = ()
-    platforms: tuple[str, ...] = ()
-    dependencies: tuple[str | _Pip, ...]
-    variables: dict[str, Annotated[str, BeforeValidator(_text)]] = {}
+    channels: _Texts = ()
+    platforms: _Texts = ()
+    dependencies: Annotated[tuple[_Dependency, ...], BeforeValidator(_list)]
+    variables: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[^=]+$")], str],
+        BeforeValidator(lambda value: {} if value is None else value),
+    ] = {}
     category: str | None = None
 
 
@@ -136,7 +166,7 @@ def _read_environment(document: Document, path: Path, text: str, platform: str) 
             f"{path} is no environment of conda's, expected channels and dependencies"
         )
     try:
-        content = _Environment.model_validate(document.value)
+        content = _Environment.model_validate(_written(document))
     except ValidationError as error:
         raise refuse(document, [*problems_of(error, document, _Environment)]) from error
     if content.platforms and platform not in content.platforms:
@@ -146,16 +176,29 @@ def _read_environment(document: Document, path: Path, text: str, platform: str) 
     lines = [
         line for entry in content.dependencies if isinstance(entry, _Pip) for line in entry.pip
     ]
+    packages = {n: entry for n, entry in enumerate(content.dependencies) if isinstance(entry, str)}
     return CondaFile(
         path=path,
         form="yml",
         text=text,
         platform=platform,
         channels=tuple(_channels(content.channels)),
-        specs=tuple(entry for entry in content.dependencies if isinstance(entry, str)),
+        specs=tuple(packages.values()),
+        places=tuple(document.place_of(("dependencies", number)) for number in packages),
         pip=read_requirements(lines, path.parent) if lines else None,
         variables=content.variables,
     )
+
+
+def _written(document: Document) -> dict[str, Any]:
+    """Return what a file says, with the texts of what a program gets to see: ``1.10``."""
+    content = dict(document.value)
+    for path in filter(None, document.texts):
+        if path == ("name",):
+            content["name"] = document.texts[path]
+        elif path[0] == "variables" and len(path) == 2:
+            content["variables"] = content["variables"] | {path[1]: document.texts[path]}
+    return content
 
 
 def _channels(names: tuple[str, ...]) -> list[str]:

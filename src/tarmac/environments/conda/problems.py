@@ -18,6 +18,11 @@ _REQUIRING = re.compile(r"([\w.-]+) (\S+) would require")
 _REQUIRED = re.compile(r"(__?[\w-]+|[\w.-]+) ([^,]+), (?:which|for which)")
 _BRANCH = re.compile(r"[│├└─ ]+")
 _URL = re.compile(r"url \(([^)]+)\)")
+_ANSWER = re.compile(r"HTTP status \w+ error \((\d+)([^)]*)\)")
+_LOGINS = ("401", "403")
+_TOO_LONG = "target prefix cannot be longer"
+# Of the placeholder that conda-build leaves in packages, in whose place the directory comes.
+_LONGEST_PREFIX = 255
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +103,18 @@ def _requirements(tree: str) -> list[tuple[str, str, str]]:
 def _of_others(text: str) -> Problem:
     lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
     reason = re.sub(r" \(os error \d+\)", "", lines[-1]) if lines else "no reason is given"
+    if _TOO_LONG in text:
+        return Problem(
+            f"its directory has a path of more than {_LONGEST_PREFIX} bytes, or of more than its "
+            "packages allow",
+            "Set XDG_CACHE_HOME to a shorter directory.",
+        )
+    if (match := _URL.search(text)) and (answer := _ANSWER.search(text)):
+        status = f"{answer[1]}{answer[2]}"
+        hint = "Look whether the channel's name or URL is right."
+        if answer[1] in _LOGINS:
+            hint = "Log in as part of the channel's URL: https://USER:PASSWORD@HOST/CHANNEL"
+        return Problem(f"{match[1]} answers {status}", hint)
     if match := _URL.search(text):
         return Problem(
             f"{match[1]} cannot be reached: {reason}",

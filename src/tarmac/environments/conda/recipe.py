@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import difflib
 import hashlib
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from tarmac.distribution import require
 from tarmac.environments.conda.files import read_conda_file
 from tarmac.environments.conda.problems import problem_of
-from tarmac.environments.conda.records import channels_of, listed, locked
+from tarmac.environments.conda.records import channels_of, listed, locked, match_spec
 from tarmac.environments.installer import install_into, requirement_files
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import without_password, write_json, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tarmac.environments.conda.files import CondaFile
@@ -79,8 +81,8 @@ def read_conda(path: Path) -> CondaRecipe:
     file = read_conda_file(path, str(rattler.Subdir.current()))
     content = (
         file.text,
-        # What relative channels mean.
-        str(path.parent) if any(name.startswith(".") for name in file.channels) else "",
+        # What relative paths mean.
+        str(path.parent) if file.has_paths else "",
         file.pip.content() if file.pip is not None else "",
         file.platform,
         sorted(str(package.into_generic()) for package in rattler.VirtualPackage.detect()),
@@ -101,7 +103,8 @@ async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements
             records, pip = locked(file)
         else:
             records = listed(file)
-        await rattler.install(records, target_prefix=path, show_progress=False)
+        with _packages(records, path) as cache:
+            await rattler.install(records, target_prefix=path, cache_dir=cache, show_progress=False)
     except _errors() as error:
         problem = problem_of(str(error), file.channels)
         hint = problem.hint
@@ -111,6 +114,24 @@ async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements
         words = without_password(problem.words)
         raise kind(f"environment: {file.path}: {words}", hint=hint) from error
     return [f"{r.name.normalized}={r.version}={r.build}" for r in records], pip
+
+
+@contextlib.contextmanager
+def _packages(records: Sequence[Any], path: Path) -> Iterator[Path | None]:
+    """Give the directory where packages are unpacked; None for rattler's own, which all share.
+
+    rattler finds a package there by its name, version, build and SHA-256. One that is known by its
+    MD5 alone, or by nothing, could be another one of the same name.
+    """
+    if all(record.sha256 for record in records):
+        yield None
+        return
+    own = path.with_name(f"{path.name}.packages")
+    shutil.rmtree(own, ignore_errors=True)
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -123,9 +144,13 @@ def _errors() -> tuple[type[Exception], ...]:
 async def _solve(file: CondaFile, gateway: Any) -> list[Any]:
     import rattler  # noqa: PLC0415 - of an extra
 
+    specs = [match_spec(file, number) for number in range(len(file.specs))]
+    if file.pip is not None and shutil.which("uv") is None:
+        # As conda has it, which brings pip with each Python.
+        specs.append(rattler.MatchSpec("pip"))
     return await rattler.solve(
         channels_of(file),
-        list(file.specs),
+        specs,
         gateway=gateway,
         platforms=[file.platform, "noarch"],  # type: ignore[list-item]  # rattler names them itself
         virtual_packages=rattler.VirtualPackage.detect(),

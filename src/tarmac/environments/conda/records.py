@@ -16,9 +16,8 @@ __all__ = ["channels_of", "listed", "locked"]
 
 # A line of an explicit list, CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#DIGEST, as conda writes it.
 _URL = re.compile(
-    r"^\s*(\S+)/([^/\s]+)/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(\.conda|\.tar\.bz2)"
-    r"(?:#(?:sha256:)?([0-9a-f]{32}|[0-9a-f]{64}))?\s*$",
-    re.MULTILINE,
+    r"(\S+)/([^/\s]+)/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(\.conda|\.tar\.bz2)"
+    r"(?:#(?:sha256:)?([0-9a-f]{32}|[0-9a-f]{64}))?(?:\s+#.*)?"
 )
 _MD5_DIGITS = 32
 
@@ -36,39 +35,95 @@ def _address(channel: str, file: CondaFile) -> str:
 
 
 def locked(file: CondaFile) -> tuple[list[Any], Requirements | None]:
-    """Return what a lock has for its platform: packages of conda's, and of pip's."""
+    """Return what a lock has for its platform: packages of conda's, and of pip's.
+
+    Raises:
+        RequestError: It has no environment ``default``, or nothing for the platform.
+    """
     import rattler  # noqa: PLC0415 - of an extra
 
-    lock = rattler.LockFile.from_path(file.path)
-    for _, environment in sorted(lock.environments(), key=lambda pair: pair[0] != "default"):
-        records = environment.conda_repodata_records().get(file.platform)
-        if records:
-            packages = environment.pypi_packages().get(file.platform, ())
-            lines = tuple(_requirement(package, file) for package in packages)
-            return records, Requirements(lines) if lines else None
+    environments = dict(rattler.LockFile.from_path(file.path).environments())
+    environment = environments.get("default")
+    if environment is None and len(environments) == 1:
+        (environment,) = environments.values()
+    if environment is None:
+        has = sorted(environments)
+        raise RequestError(
+            f"environment: {file.path}: it has no environment 'default'",
+            hint=f"It has {', '.join(has)}" if has else None,
+        )
+    records = environment.conda_repodata_records().get(file.platform)
+    if not records:
         has = sorted(str(found) for found in environment.platforms())
         raise RequestError(
             f"environment: {file.path}: it has nothing for {file.platform}",
             hint=f"It has {', '.join(has)}" if has else None,
         )
-    raise RequestError(f"environment: {file.path}: it has no environment")
+    packages = environment.pypi_packages().get(file.platform, ())
+    lines = tuple(_requirement(package, file) for package in packages)
+    return records, Requirements(lines) if lines else None
 
 
 def _requirement(package: Any, file: CondaFile) -> str:
     """Return a package of a lock's as pip takes it; a directory is linked to, as projects are."""
-    if "://" in package.location:
-        return f"{package.name} @ {package.location}"
-    path = placed(package.location, file.path.parent)
-    return f"-e {path.as_uri()}" if path.is_dir() else f"{package.name} @ {path.as_uri()}"
+    location = package.location
+    if "://" not in location:
+        path = placed(location, file.path.parent)
+        if path.is_dir():
+            return f"-e {path.as_uri()}"
+        location = path.as_uri()
+    try:
+        digest = package.hashes.sha256
+    except AttributeError:
+        # What the library makes of none.
+        digest = None
+    checked = f"#sha256={digest.hex()}" if digest and "#" not in location else ""
+    return f"{package.name} @ {location}{checked}"
+
+
+def match_spec(file: CondaFile, number: int) -> Any:
+    """Return one of a file's specs, in whichever of conda's forms it is written.
+
+    Raises:
+        RequestError: It is of none; the message has its line and column.
+    """
+    import rattler  # noqa: PLC0415 - of an extra
+    from rattler.exceptions import InvalidMatchSpecError  # noqa: PLC0415 - of an extra
+
+    try:
+        return rattler.MatchSpec(file.specs[number], strict=False)
+    except InvalidMatchSpecError as error:
+        place = file.places[number]
+        where = f"environment: {file.path}:{place.line}:{place.column}"
+        raise RequestError(f"{where}: {file.specs[number]!r}: {error}") from error
 
 
 def listed(file: CondaFile) -> list[Any]:
-    """Return what the URLs of an explicit list name."""
+    """Return what the URLs of an explicit list name.
+
+    Raises:
+        RequestError: A line is none of a package, of one that is there already, or of one for
+            another platform.
+    """
     import rattler  # noqa: PLC0415 - of an extra
 
-    records = []
-    for match in _URL.finditer(file.text):
+    records: dict[str, Any] = {}
+    for number, line in enumerate(map(str.strip, file.text.splitlines()), start=1):
+        if not line or line.startswith("#") or line == "@EXPLICIT":
+            continue
+        where = f"environment: {file.path}:{number}"
+        match = _URL.fullmatch(line)
+        if match is None:
+            raise RequestError(
+                f"{where}: no URL of a package",
+                hint="As conda list --explicit --md5 writes it: "
+                "https://CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#DIGEST",
+            )
         place, subdir, name, version, build, ending, digest = match.groups()
+        if subdir not in ("noarch", file.platform):
+            raise RequestError(f"{where}: {name} is for {subdir}, not for {file.platform}")
+        if name in records:
+            raise RequestError(f"{where}: {name} is there twice")
         record = rattler.PackageRecord(
             name=name,
             version=version,
@@ -81,8 +136,7 @@ def listed(file: CondaFile) -> list[Any]:
         if "://" not in place:
             place = placed(place, file.path.parent).as_uri()
         packed = f"{name}-{version}-{build}{ending}"
-        url = f"{place}/{subdir}/{packed}"
-        records.append(rattler.RepoDataRecord(record, packed, url, place))
+        records[name] = rattler.RepoDataRecord(record, packed, f"{place}/{subdir}/{packed}", place)
     if not records:
         raise RequestError(f"environment: {file.path}: no URL of a package follows @EXPLICIT")
-    return records
+    return [*records.values()]

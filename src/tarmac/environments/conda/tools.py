@@ -82,7 +82,8 @@ def read_for_tool(path: Path, tool: str) -> ToolRecipe:
         # conda's, and the others'.
         machine.get("virtual_pkgs"),
         machine.get("virtual packages"),
-        str(path.parent) if any(name.startswith(".") for name in file.channels) else "",
+        # What relative paths mean.
+        str(path.parent) if file.has_paths else "",
     )
     key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
     return ToolRecipe(key=key, file=file, program=program)
