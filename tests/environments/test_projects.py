@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tarmac.environments import ProjectSpec, build_venv
+from tarmac.environments import ProjectSpec, VenvSpec, build_venv
 from tarmac.environments.projects import ScriptNeeds, read_script
 from tarmac.errors import RequestError
 
@@ -92,6 +92,50 @@ def test_extras_and_groups_are_installed_where_they_are_named(
     for path, more in built.items():
         assert imported(path, "mine", "tool") == [is_package, bool(more)]
     assert (project / "uv.lock").exists() == is_locked
+
+
+@uv
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_the_default_group_is_installed_with_a_lock_and_without(project, tmp_path, is_locked):
+    file = project / "pyproject.toml"
+    file.write_text(file.read_text().replace("late =", "dev ="))
+    lock(project)
+    if not is_locked:
+        (project / "uv.lock").unlink()
+    path = build_venv(ProjectSpec("my project/pyproject.toml"), tmp_path, tmp_path / "venvs")
+    assert imported(path, "tool") == [True]
+
+
+@uv
+def test_settings_of_uv_are_the_projects_and_not_of_where_tarmac_starts(
+    project, tmp_path, make_wheel, monkeypatch
+):
+    wheel = make_wheel("kind = 'found'\n")
+    (project / "uv.lock").unlink()
+    text = (project / "pyproject.toml").read_text()
+    settings = f'[tool.uv]\nno-index = true\nfind-links = ["{wheel.parent}"]\n'
+    dependent = text.replace("dependencies = []", 'dependencies = ["tool"]', 1)
+    (project / "pyproject.toml").write_text(dependent + settings)
+    elsewhere, root = tmp_path / "elsewhere", tmp_path / "venvs"
+    elsewhere.mkdir()
+    (elsewhere / "pyproject.toml").write_text(
+        '[project]\nname = "x"\nversion = "1"\n[tool.uv]\nconstraint-dependencies = ["tool==9"]\n'
+    )
+    monkeypatch.chdir(elsewhere)
+    assert imported(build_venv(ProjectSpec("my project"), tmp_path, root), "tool") == [True]
+    venv = build_venv(VenvSpec((f"tool @ {wheel.as_uri()}",)), tmp_path, root)
+    assert imported(venv, "tool") == [True]
+
+
+@uv
+def test_a_member_of_a_workspace_has_what_the_workspaces_lock_says(project, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.uv.workspace]\nmembers = ["my*"]\n')
+    (project / "uv.lock").unlink()
+    unlocked = build_venv(ProjectSpec("my project"), tmp_path, tmp_path / "venvs")
+    lock(tmp_path)
+    locked = build_venv(ProjectSpec("my project"), tmp_path, tmp_path / "venvs")
+    assert locked != unlocked
+    assert imported(locked, "mine") == [True]
 
 
 @uv

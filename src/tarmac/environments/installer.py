@@ -109,16 +109,16 @@ def install_venv(
     own = dict(variables or {})
     if uv is not None:
         own |= _without_cache(uv)
-        run_installer([uv, "venv", "--quiet", "--python", python, str(path)], own)
+        run_installer([uv, "venv", "--quiet", "--python", python, str(path)], path.parent, own)
         install = [uv, "pip", "install", "--quiet", "--python", target]
     else:
-        run_installer([python, *_ALONE, "-m", "venv", str(path)], {})
+        run_installer([python, *_ALONE, "-m", "venv", str(path)], path.parent)
         pip = ("pip", "install", "--quiet", "--disable-pip-version-check")
         install = [target, *_ALONE, "-m", *pip]
     # Builds look for tools that an earlier step has installed.
     search = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     for step in steps:
-        run_installer([*install, *step], {**own, "PATH": search})
+        run_installer([*install, *step], path.parent, {**own, "PATH": search})
 
 
 def find_project_python(directory: Path, wanted: str | None) -> str:
@@ -211,18 +211,18 @@ def install_project(
         names = [part for name in extras for part in ("--extra", name)]
         names += [part for name in groups for part in ("--group", name)]
         sync = [uv, "sync", "--quiet", "--frozen", "--project", str(directory)]
-        run_installer([*sync, "--python", python, *names], own)
+        run_installer([*sync, "--python", python, *names], directory, own)
         return
     file = directory / "pyproject.toml"
-    run_installer([uv, "venv", "--quiet", "--python", python, str(path)], own)
+    run_installer([uv, "venv", "--quiet", "--python", python, str(path)], directory, own)
     install = [uv, "pip", "install", "--quiet", "--python", str(path / "bin" / "python")]
     words = [part for name in groups for part in ("--group", f"{file}:{name}")]
     if "build-system" in tomllib.loads(file.read_text(encoding="utf-8")):
         linked = f"{directory}[{','.join(extras)}]" if extras else str(directory)
-        run_installer([*install, *words, "--editable", linked], own)
+        run_installer([*install, *words, "--editable", linked], directory, own)
         return
     words += [part for name in extras for part in ("--extra", name)]
-    run_installer([*install, "--requirements", str(file), *words], own)
+    run_installer([*install, "--requirements", str(file), *words], directory, own)
 
 
 def install_script(path: Path, python: str, script: Path, *, is_locked: bool) -> None:
@@ -242,7 +242,7 @@ def install_script(path: Path, python: str, script: Path, *, is_locked: bool) ->
     shutil.rmtree(path, ignore_errors=True)
     sync = [uv, "sync", "--quiet", "--script", str(script), "--active", "--python", python]
     own = _without_cache(uv) | {"VIRTUAL_ENV": str(path)}
-    run_installer([*sync, *(["--frozen"] if is_locked else [])], own)
+    run_installer([*sync, *(["--frozen"] if is_locked else [])], path.parent, own)
 
 
 def install_into(path: Path, words: Sequence[str]) -> None:
@@ -257,10 +257,10 @@ def install_into(path: Path, words: Sequence[str]) -> None:
     """
     uv, python = shutil.which("uv"), str(path / "bin" / "python")
     if uv is None:
-        run_installer([python, *_ALONE, "-m", "pip", "install", "--quiet", *words], {})
+        run_installer([python, *_ALONE, "-m", "pip", "install", "--quiet", *words], path.parent)
         return
     install = [uv, "pip", "install", "--quiet", "--python", python, "--break-system-packages"]
-    run_installer([*install, *words], _without_cache(uv))
+    run_installer([*install, *words], path.parent, _without_cache(uv))
 
 
 @contextlib.contextmanager
@@ -297,11 +297,15 @@ def _own_variables() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONHOME")}
 
 
-def run_installer(command: Sequence[str], variables: Mapping[str, str]) -> None:
+def run_installer(
+    command: Sequence[str], directory: Path, variables: Mapping[str, str] | None = None
+) -> None:
     """Run an installer to its end.
 
     Args:
         command: The installer's.
+        directory: Where it starts: uv takes settings from the project that it starts in, which
+            is to be that of the environment, or none.
         variables: For it, over those of this process.
 
     Raises:
@@ -315,7 +319,8 @@ def run_installer(command: Sequence[str], variables: Mapping[str, str]) -> None:
             text=True,
             errors="replace",
             timeout=_BUILD_S,
-            env={**_own_variables(), **variables},
+            env={**_own_variables(), **(variables or {})},
+            cwd=directory,
             check=False,
         )
     except subprocess.TimeoutExpired as error:

@@ -115,23 +115,52 @@ def read_project(spec: ProjectSpec, directory: Path, kind: str) -> ProjectRecipe
     _check_names("extra", spec.extras, _table(project, "project").get("optional-dependencies"))
     _check_names("group", spec.groups, project.get("dependency-groups"))
     python = find_project_python(directory, spec.python)
-    files = [directory / name for name in ("pyproject.toml", _LOCK, *_OTHERS)]
+    lock = _lock_for(directory)
+    # From a lock uv installs the default ones by itself.
+    defaults = () if lock is not None else _default_groups(project)
+    groups = tuple(dict.fromkeys((*defaults, *spec.groups)))
+    files = [directory / name for name in ("pyproject.toml", *_OTHERS)]
     content = (
         python_version(python),
         (kind, str(Path(python).resolve())) if kind else "",
         str(directory),
         [path.read_bytes() if path.is_file() else b"" for path in files],
+        lock.read_bytes() if lock is not None else b"",
         spec.extras,
-        spec.groups,
+        groups,
     )
     return ProjectRecipe(
         key=hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest(),
         python=python,
         directory=directory,
         extras=spec.extras,
-        groups=spec.groups,
-        is_locked=files[1].is_file(),
+        groups=groups,
+        is_locked=lock is not None,
     )
+
+
+def _lock_for(directory: Path) -> Path | None:
+    """Return the lock of a project, or of the workspace that it is a member of."""
+    if (directory / _LOCK).is_file():
+        return directory / _LOCK
+    for above in directory.parents:
+        if not (above / _LOCK).is_file():
+            continue
+        workspace = _table(_settings_of_uv(_read_toml(above / "pyproject.toml")), "workspace")
+        if any(directory in above.glob(pattern) for pattern in workspace.get("members", [])):
+            is_out = any(directory in above.glob(name) for name in workspace.get("exclude", []))
+            return None if is_out else above / _LOCK
+    return None
+
+
+def _settings_of_uv(project: dict[str, Any]) -> dict[str, Any]:
+    return _table(_table(project, "tool"), "uv")
+
+
+def _default_groups(project: dict[str, Any]) -> list[str]:
+    groups = [*_table(project, "dependency-groups")]
+    chosen = _settings_of_uv(project).get("default-groups", ["dev"])
+    return groups if chosen == "all" else [name for name in groups if name in chosen]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

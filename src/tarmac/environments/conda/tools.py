@@ -50,7 +50,7 @@ class ToolRecipe:
         # Of conda only `env create` reads an environment.yml, and only `create` the other forms.
         verb = ("env", "create") if self.file.form == "yml" else ("create",)
         place = ("--file", str(self.file.path), "--prefix", str(path))
-        run_installer([self.program, *verb, "--quiet", *place], _ASKS_NOTHING)
+        run_installer([self.program, *verb, "--quiet", *place], path.parent, _ASKS_NOTHING)
         names = sorted(file.stem for file in path.glob("conda-meta/*.json"))
         write_text(path / "requirements.txt", "".join(f"{name}\n" for name in names))
 
