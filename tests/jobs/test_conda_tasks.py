@@ -8,7 +8,7 @@ import pytest
 
 from tarmac import RequestError
 from tarmac.cli.views.job_plan import task_lines
-from tarmac.jobs import parse_job, plan_tasks
+from tarmac.jobs import parse_job, plan_tasks, prepare, problems_beforehand
 from tarmac.jobs.executors import elements
 
 
@@ -75,3 +75,50 @@ def test_one_that_is_to_be_built_here_for_a_cluster_is_refused():
     with pytest.raises(RequestError, match="built on the nodes, not here") as raised:
         elements.build_environments(tasks, Path(), engine="slurm")
     assert "prefix" in raised.value.hint
+
+
+def refused(text, base, executor="local"):
+    with pytest.raises(RequestError) as raised:
+        prepare(parse_job(text, "job.yaml"), base, {}, executor=executor)
+    return raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ("{kind: conda, file: none.yml}", "none.yml: cannot be read: No such file"),
+        ("{kind: conda, file: bad.yml}", "bad.yml:1:1: dependencies: is missing"),
+        ("{kind: conda, prefix: none}", "it has no conda-meta"),
+        ("{path: none}", "none/pyproject.toml: No such file"),
+        ("{path: none.py}", "none.py: No such file"),
+        ("{path: mine, extras: [x]}", "the project has no extra 'x'"),
+        ("{requirements: [-r none.txt]}", "none.txt: No such file"),
+    ],
+)
+def test_what_an_environment_is_made_from_is_looked_at_before_anything_starts(
+    tmp_path, environment, words
+):
+    (tmp_path / "bad.yml").write_text("dependency: [a]\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/pyproject.toml").write_text("[project]\nname = 'mine'\n")
+    message = refused(job(environment), tmp_path)
+    assert message.startswith("task 'x': ")
+    assert words in message
+
+
+def test_files_that_a_cluster_may_have_are_not_missed_here(tmp_path):
+    (tmp_path / "bad.yml").write_text("dependency: [a]\n")
+    for environment in ("{kind: conda, file: /nowhere/a.yml}", "{kind: conda, prefix: /nowhere}"):
+        tasks = plan_tasks(parse_job(job(environment), "job.yaml"), tmp_path)
+        assert problems_beforehand([*tasks], tmp_path, {}, executor="slurm") == []
+    tasks = [*plan_tasks(parse_job(job("{kind: conda, file: bad.yml}"), "job.yaml"), tmp_path)]
+    (problem,) = problems_beforehand(tasks, tmp_path, {}, executor="slurm")
+    assert "dependencies: is missing" in problem
+
+
+def test_what_another_task_may_make_is_not_missed(tmp_path):
+    text = (
+        "{name: x, tasks: [{name: a, command: 'true'}, {name: b, command: 'true', needs: [a], "
+        "environment: {kind: conda, file: made.yml}}]}"
+    )
+    assert len(prepare(parse_job(text, "job.yaml"), tmp_path, {})) == 2

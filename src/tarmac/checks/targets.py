@@ -87,6 +87,10 @@ def python_target(path: str | Path) -> Target:
     return Target(str(path), (program,))
 
 
+# No environment is called so.
+_FILES = (".yml", ".yaml", ".txt", ".lock")
+
+
 def conda_target(name: str) -> Target:
     """Return an environment of conda's as a target, built where a file says what is in it.
 
@@ -97,7 +101,7 @@ def conda_target(name: str) -> Target:
         RequestError: There is none, or it has no Python from 3.7 on.
         TarmacError: It could not be built.
     """
-    if Path(name).is_file():
+    if Path(name).is_file() or Path(name).suffix in _FILES:
         prefix = build_venv(CondaSpec(file=name), Path())
     elif "/" in name:
         prefix = existing_prefix(CondaSpec(prefix=name), Path())

@@ -8,6 +8,7 @@ Example:
     PosixPath('/home/me/.cache/tarmac/venvs/5f1d3c2b7a908e46')
 """
 
+from tarmac.environments.beforehand import refuse_unreadable
 from tarmac.environments.conda import CondaSpec, activated, existing_prefix
 from tarmac.environments.engines import (
     ClusterEngine,
@@ -39,6 +40,7 @@ __all__ = [
     "pull_once",
     "pull_with_login",
     "read_script",
+    "refuse_unreadable",
     "remove_venv",
     "shipped_venv",
     "venvs_directory",

@@ -30,6 +30,7 @@ __all__ = [
     "ScriptNeeds",
     "ScriptRecipe",
     "read_project",
+    "read_pyproject",
     "read_script",
     "script_recipe",
 ]
@@ -104,16 +105,15 @@ def read_project(spec: ProjectSpec, directory: Path, kind: str) -> ProjectRecipe
 
     Args:
         spec: Of a project, not of a script.
-        directory: Where it is.
+        directory: Where it is, or its ``pyproject.toml``.
         kind: As for `tarmac.environments.venvs.read_recipe`.
 
     Raises:
         RequestError: There is no project, no uv or no fitting interpreter; or it lacks an extra or
             a group.
     """
-    project = _read_toml(directory / "pyproject.toml")
-    _check_names("extra", spec.extras, _table(project, "project").get("optional-dependencies"))
-    _check_names("group", spec.groups, project.get("dependency-groups"))
+    project = read_pyproject(spec, directory)
+    directory = _pyproject_of(directory).parent
     python = find_project_python(directory, spec.python)
     lock = _lock_for(directory)
     # From a lock uv installs the default ones by itself.
@@ -137,6 +137,26 @@ def read_project(spec: ProjectSpec, directory: Path, kind: str) -> ProjectRecipe
         groups=groups,
         is_locked=lock is not None,
     )
+
+
+def _pyproject_of(place: Path) -> Path:
+    return place if place.name == "pyproject.toml" else place / "pyproject.toml"
+
+
+def read_pyproject(spec: ProjectSpec, directory: Path) -> dict[str, Any]:
+    """Return what a project's ``pyproject.toml`` says.
+
+    Args:
+        spec: Of the project.
+        directory: Where it is, or its ``pyproject.toml``.
+
+    Raises:
+        RequestError: It cannot be read, or has no such extra or group.
+    """
+    project = _read_toml(_pyproject_of(directory))
+    _check_names("extra", spec.extras, _table(project, "project").get("optional-dependencies"))
+    _check_names("group", spec.groups, project.get("dependency-groups"))
+    return project
 
 
 def _lock_for(directory: Path) -> Path | None:

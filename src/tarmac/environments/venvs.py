@@ -145,8 +145,7 @@ def read_recipe(
     if isinstance(spec, ProjectSpec):
         place = placed(spec.path, base)
         if place.suffix != ".py":
-            directory = place.parent if place.name == "pyproject.toml" else place
-            return read_project(spec, directory, kind)
+            return read_project(spec, place, kind)
         needs = _needs_of(spec, place)
         wanted = spec.python or find_fitting_python(needs.requires_python, place.parent)
         if needs.is_for_uv:

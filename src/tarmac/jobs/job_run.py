@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.environments import engine_program
+from tarmac.environments import engine_program, refuse_unreadable
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import new_directory, storage_errors, validated
 from tarmac.jobs.executors import Site, find_executor
+from tarmac.jobs.executors.staging import environment_spec
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
-from tarmac.jobs.model import Container, Job
+from tarmac.jobs.model import Conda, Container, Job, Project, Venv
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
@@ -156,6 +157,24 @@ def _checks(
         yield partial(refuse_unknown_stores, task.outputs)
         if not task.needs:
             yield partial(refuse_missing_inputs, task.inputs, base)
+    yield partial(_refuse_environments, tasks, base, is_here=executor == "local")
+
+
+def _refuse_environments(tasks: Sequence[Task], base: Path, *, is_here: bool) -> None:
+    seen = set()
+    for task in tasks:
+        environment = task.environment
+        # What a task needs may make the files of its environment.
+        if task.needs or not isinstance(environment, (Conda, Project, Venv)):
+            continue
+        content = environment.model_dump_json()
+        if content in seen:
+            continue
+        seen.add(content)
+        try:
+            refuse_unreadable(environment_spec(environment), base, is_here=is_here)
+        except RequestError as error:
+            raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
 
 
 def _refuse_missing_workloads(tasks: Sequence[Task], base: Path, *, executor: str) -> None:

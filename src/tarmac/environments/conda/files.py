@@ -124,13 +124,13 @@ class _Environment(_Strict):
     category: str | None = None
 
 
-def read_conda_file(path: Path, platform: str) -> CondaFile:
+def read_conda_file(path: Path, platform: str = "") -> CondaFile:
     """Read a file that says what is in an environment.
 
     Args:
         path: The file.
         platform: As conda names it, ``linux-64``: lines with a comment such as ``# [win]`` count
-            on those that this names.
+            on those that this names. By default none counts, and ``platforms`` may be any.
 
     Raises:
         RequestError: It cannot be read, is of no form, or is for other platforms; the message has
@@ -169,7 +169,7 @@ def _read_environment(document: Document, path: Path, text: str, platform: str) 
         content = _Environment.model_validate(_written(document))
     except ValidationError as error:
         raise refuse(document, [*problems_of(error, document, _Environment)]) from error
-    if content.platforms and platform not in content.platforms:
+    if platform and content.platforms and platform not in content.platforms:
         problem = f"is for {', '.join(content.platforms)}, and this machine is {platform}"
         place = document.place_of(("platforms",))
         raise refuse(document, [Problem(place, "platforms", problem)])

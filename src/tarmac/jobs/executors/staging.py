@@ -99,7 +99,7 @@ class StageIn:
         return {}
 
     def _of_conda(self, environment: Conda) -> Mapping[str, str]:
-        spec = CondaSpec(environment.file, environment.name, environment.prefix, environment.tool)
+        spec = _conda_spec(environment)
         if not environment.is_built:
             return activated(existing_prefix(spec, self.base), os.environ)
         # Its files know their place: each node builds one at its own.
@@ -190,6 +190,17 @@ def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
         before=environment.before,
         build_env=environment.build_env,
     )
+
+
+def environment_spec(environment: Venv | Project | Conda) -> VenvSpec | ProjectSpec | CondaSpec:
+    """Return what a task's environment is built from, or where it is."""
+    if isinstance(environment, Conda):
+        return _conda_spec(environment)
+    return venv_spec(environment)
+
+
+def _conda_spec(environment: Conda) -> CondaSpec:
+    return CondaSpec(environment.file, environment.name, environment.prefix, environment.tool)
 
 
 def perform(request: StageIn | StageOut) -> Answer:
