@@ -302,7 +302,8 @@ class LocalExecutor:
             process.enforce(now, task.timeout_s, limit_bytes, self._grace_s)
             return
         self._selector.unregister(process.pidfd)
-        seconds = now - process.started
+        # It may have started since now was read.
+        seconds = max(0.0, now - process.started)
         code = process.finish(task.resources.memory)
         if code == _KILLED and not process.stopped_for:
             self._launcher.look_for_memory(active.attempt, process, seconds)
