@@ -179,7 +179,11 @@ def _stores(tasks: Sequence[Task]) -> dict[str, str]:
 
 
 def _setup(tasks: Sequence[Task], *, has_stores: bool) -> str:
-    wants = {"train": any(task.trains for task in tasks), "objects": has_stores}
+    wants = {
+        "train": any(task.trains for task in tasks),
+        "objects": has_stores,
+        "conda": any(isinstance(task.environment, Conda) for task in tasks),
+    }
     extras = ",".join(extra for extra, is_wanted in wants.items() if is_wanted)
     wanted = f"{DISTRIBUTION}{f'[{extras}]' if extras else ''}=={installed_version()}"
     return (
