@@ -6,6 +6,7 @@ import functools
 import hashlib
 import http.server
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -220,10 +221,28 @@ def test_a_path_that_is_too_long_for_packages_is_told():
     assert "XDG_CACHE_HOME" in problem.hint
 
 
+@pytest.mark.parametrize("secret", ["me:s3cret@", "s3cret-token"])
+def test_a_login_of_a_channel_stays_in_its_file(build, channel, tmp_path, url, secret):
+    place = url.replace("://", f"://{secret}") if "@" in secret else f"{url}/t/{secret}/c"
+    path = build(text=f"channels: ['{place}']\ndependencies: [tool]\n")
+    with pytest.raises(TarmacError) as raised:
+        build(text=f"channels: ['{place}']\ndependencies: [tol]\n")
+    assert "s3cret" not in f"{raised.value.message}{raised.value.hint}"
+    records = [*path.glob("conda-meta/*.json")]
+    assert records
+    assert not [file for file in records if "s3cret" in file.read_text()]
+
+
 @pytest.fixture
 def url(channel):
     """Serve the channel, and return its URL."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=channel)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def translate_path(self, path):
+            # As anaconda.org has private channels.
+            return super().translate_path(re.sub(r"^/t/[^/]+/c/", "/", path))
+
+    handler = functools.partial(Handler, directory=channel)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever).start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -25,6 +25,8 @@ _WEB = ("http", "https")
 
 # The end of a user's part is the last @ before the path: passwords may hold one.
 _USER = re.compile(r"(\w://)[^/\s]*@")
+# https://docs.anaconda.com/anacondaorg/user-guide/work-with-accounts/#using-tokens
+_TOKEN = re.compile(r"(\w://[^\s/]+/)t/[^\s/]+/")
 _QUERY = re.compile(r"(\w://[^\s?#]*)[?#]\S*")
 
 
@@ -112,8 +114,10 @@ def placed(path: str, base: Path) -> Path:
 def without_password(text: str) -> str:
     """Return a text without what URLs in it may hold of secrets: users, passwords, queries.
 
+    And tokens for private channels of conda's, ``/t/TOKEN/``.
+
     Example:
         >>> without_password("https://me:word@host/data?signature=1 is gone")
         'https://host/data is gone'
     """
-    return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
+    return _QUERY.sub(r"\1", _TOKEN.sub(r"\1", _USER.sub(r"\1", text)))

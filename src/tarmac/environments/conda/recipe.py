@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import difflib
 import hashlib
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from tarmac.environments.conda.problems import problem_of
 from tarmac.environments.conda.records import channels_of, listed, locked, match_spec
 from tarmac.environments.installer import install_into, requirement_files
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import without_password, write_json, write_text
+from tarmac.files import parse_json, without_password, write_json, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from tarmac.environments.requirements import Requirements
 
 __all__ = ["CondaRecipe", "read_conda"]
+
+
+_LOGIN = re.compile(r'"(?:url|channel)":\s*"\w+://(?:[^"/]*@|[^"/]+/t/)')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,9 +64,24 @@ class CondaRecipe:
             alone = ["--no-deps"] if self.file.form == "lock" else []
             with requirement_files(pip) as words:
                 install_into(path, [*alone, *words])
+        _hide_logins(path)
         # Where conda itself keeps them.
         write_json(path / "conda-meta" / "state", {"env_vars": dict(self.file.variables)})
         write_text(path / "requirements.txt", "".join(f"{line}\n" for line in installed))
+
+
+def _hide_logins(path: Path) -> None:
+    """Take logins and tokens out of what rattler notes of each package: where it came from."""
+    for file in path.glob("conda-meta/*.json"):
+        text = file.read_text(encoding="utf-8")
+        # Few have any, and files of large packages are large.
+        if not _LOGIN.search(text):
+            continue
+        content = parse_json(text)
+        for key in ("url", "channel"):
+            if isinstance(content.get(key), str):
+                content[key] = without_password(content[key])
+        write_json(file, content)
 
 
 def read_conda(path: Path) -> CondaRecipe:
