@@ -26,7 +26,7 @@ from doc_pages import (
 OPTIONS = options().keys()
 OTHER_PROGRAMS = {
     *("--gpus", "--ipc", "--ulimit", "--privileged", "--cpus", "--filter", "--force"),  # Docker's
-    *("--explicit", "--frozen", "--md5"),  # conda's and uv's
+    *("--explicit", "--frozen", "--md5", "--script"),  # conda's and uv's
     *("--array", "--exclude", "--gres", "--licenses"),  # Slurm's
     *("--from-literal", "--type", "--failed", "--seeds"),  # kubectl's, systemctl's, of bench/
 }

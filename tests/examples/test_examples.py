@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conda_channel import index, make_package
 from forked import forked_interpreter, run_python
 from tarmac import checks
 from tarmac.checks.frameworks import find_framework
+from tarmac.environments import VenvSpec, build_venv
 from tarmac.jobs import Venv, plan_tasks, read_job
 from tarmac.training import settings_of
 from tarmac.workloads import find_workload
@@ -38,10 +40,10 @@ def examples(tmp_path):
     return Path(shutil.copytree(EXAMPLES, tmp_path / "examples"))
 
 
-def printed(examples, name, dataset, *options):
+def printed(examples, name, dataset, *options, file="job.yaml"):
     """Run an example, and return what its training printed."""
     done = tarmac(
-        *("run", f"{name}/job.yaml", "--set", f"env.DATASET={dataset}", "--json"),
+        *("run", f"{name}/{file}", "--set", f"env.DATASET={dataset}", "--json"),
         *("--output", str(examples / "runs"), *options),
         cwd=examples,
     )
@@ -119,6 +121,57 @@ def test_the_pytorch_example_runs(examples):
     text = printed(examples, "pytorch-mnist", "digits")
     assert re.search(r"PyTorch \S+ on (cpu|cuda)", text)
     assert text.splitlines()[-1] == f"test accuracy {accuracy_in(text):.4f}"
+    assert accuracy_in(text) >= 0.94
+
+
+def stand_in_channel(channel, packages):
+    """Make a channel of an environment's packages, which lead to an installed framework.
+
+    Args:
+        channel: Its directory.
+        packages: Where the framework is installed: a ``site-packages``.
+    """
+    real = Path(sys.executable).resolve()
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    settings = f"home = {real.parent}\nversion = {version}\n"
+    path = f"lib/python{version}/site-packages/{{}}.pth"
+    make_package(
+        channel,
+        "python",
+        "3.12.1",
+        files={"pyvenv.cfg": settings, path.format("found"): f"{packages}\n"},
+        links={"bin/python": str(real)},
+    )
+    for name, newest in (("pytorch", "2.9.0"), ("tensorflow", "2.19.0"), ("numpy", "2.3.0")):
+        make_package(channel, name, newest)
+    index(channel)
+
+
+def printed_by_conda(examples, framework, packages, monkeypatch):
+    """Run an example of conda's, with a channel on this machine in the place of conda-forge."""
+    pytest.importorskip("rattler", reason="needs pip install 'tarmac-gpu[conda]'")
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(examples / "packages"))
+    stand_in_channel(examples / "channel", packages)
+    file = examples / "conda" / f"{framework}-environment.yml"
+    text = file.read_text()
+    assert "channels: [conda-forge]\n" in text
+    file.write_text(text.replace("conda-forge]", "../channel]"))
+    return printed(examples, "conda", "digits", file=f"{framework}.yaml")
+
+
+def test_the_example_of_pytorch_in_an_environment_of_condas_runs(examples, monkeypatch):
+    packages = Path(np.__file__).parents[1]
+    text = printed_by_conda(examples, "pytorch", packages, monkeypatch)
+    assert accuracy_in(text) >= 0.94
+
+
+@pytest.mark.frameworks
+@pytest.mark.timeout(3600)
+def test_the_example_of_tensorflow_in_an_environment_of_condas_runs(examples, monkeypatch):
+    pins = (EXAMPLES / "tensorflow-mnist" / "requirements.txt").read_text().splitlines()
+    venv = build_venv(VenvSpec(tuple(pins)), examples)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    text = printed_by_conda(examples, "tensorflow", packages, monkeypatch)
     assert accuracy_in(text) >= 0.94
 
 

@@ -43,6 +43,7 @@ def test_a_location_has_a_scheme_a_host_and_a_path(text, scheme, host, path):
         ("https://me:wo@rd@host/a", "https://host/a"),
         ("https://token@host/a?sig=word#x", "https://host/a"),
         ("from https://me:word@a/x to https://me:word@b/y", "from https://a/x to https://b/y"),
+        ("no package in https://a/t/tk-12/c, and b", "no package in https://a/c, and b"),
         ("data/me@home?", "data/me@home?"),
         ("torch==2.13.0", "torch==2.13.0"),
     ],

@@ -50,7 +50,7 @@ ONLY_PARSED = {
     r"env\.REPLICAS=2$": "builds an environment of TensorFlow; tests/examples does, in their group",
     r"^tarmac export latest --to onnx$": "takes seconds; its page exports to another file",
     r"^tarmac train my-digits$": "a package of the reader's; tests/workloads has one",
-    r"^tarmac run examples/(chainer|jax)-mnist": "builds an environment; tests/examples does",
+    r"^tarmac run examples/((chainer|jax)-mnist|conda)": "needs packages; tests/examples does",
     r"^tarmac hkube work tasks/": "only a runner types it, with a file that it has just written",
 }
 
