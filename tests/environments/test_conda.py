@@ -147,6 +147,7 @@ def test_what_is_wrong_is_told_in_a_line(build, tmp_path, packages, words, hint)
         ("platforms: [win-64]\ndependencies: [x]", "yml:1:1: platforms: is for win-64, and this"),
         ("- a\n", "is no environment of conda's"),
         ("dependencies: [{hello: 1}]", "environment.yml:1:17: dependencies[0].hello: unknown key"),
+        ("dependencies: []\nvariables: [1]\n", "environment.yml:2:1: variables: expected keys"),
         ("dependencies: []\nvariables: {A=B: 1}", "environment.yml:2:13: variables"),
         ("@EXPLICIT\n", "no URL of a package follows @EXPLICIT"),
         ("@EXPLICIT\nhello=1.0\n", "environment.yml:2: no URL of a package"),

@@ -164,6 +164,13 @@ def test_an_interpreter_that_does_not_work_is_said(tmp_path, content, mode, said
         )
 
 
+def test_an_interpreter_is_found_from_where_tarmac_starts(tmp_path, monkeypatch):
+    (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
+    monkeypatch.chdir(tmp_path)
+    spec = VenvSpec(python="./python", requirements=())
+    assert (build_venv(spec, tmp_path, tmp_path / "venvs") / "bin/python").exists()
+
+
 def test_notes_of_processes_that_have_ended_go_when_the_next_comes(tmp_path):
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as user:
         ended = identify(user.pid)

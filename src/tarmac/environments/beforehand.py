@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from tarmac.distribution import require
 from tarmac.environments.conda import CondaSpec, existing_prefix
 from tarmac.environments.projects import ProjectSpec, read_pyproject, read_script
 from tarmac.environments.requirements import read_requirements
@@ -51,5 +52,7 @@ def _refuse_conda(spec: CondaSpec, base: Path, *, is_here: bool) -> None:
             from tarmac.environments.conda.files import read_conda_file  # noqa: PLC0415
 
             read_conda_file(path)
+        if is_here and spec.tool is None:
+            require("rattler")
     if is_here and (spec.name or spec.prefix):
         existing_prefix(dataclasses.replace(spec, file=None), base)

@@ -60,7 +60,8 @@ def find_python(wanted: str | None) -> str:
             f"environment: Python {wanted} is not here",
             hint="Install it, name an interpreter's path, or leave python out",
         )
-    return found
+    # Installers start in other directories.
+    return str(Path(found).absolute())
 
 
 def python_version(python: str) -> str:

@@ -150,7 +150,7 @@ def read_conda_file(path: Path, platform: str = "") -> CondaFile:
 def _selected(text: str, platform: str) -> str:
     """Return the lines that are for a platform, and empty ones in the place of others."""
     lines = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         match = _SELECTOR.match(line)
         named = _SELECTED.get(match["name"]) if match else None
         if match and named and bool(re.fullmatch(named, platform)) == bool(match["but"]):
@@ -196,7 +196,7 @@ def _written(document: Document) -> dict[str, Any]:
     for path in filter(None, document.texts):
         if path == ("name",):
             content["name"] = document.texts[path]
-        elif path[0] == "variables" and len(path) == 2:
+        elif path[0] == "variables" and len(path) == 2 and isinstance(path[1], str):
             content["variables"] = content["variables"] | {path[1]: document.texts[path]}
     return content
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CondaRecipe", "read_conda"]
 
-
+# Where rattler notes that a package came from a place with one.
 _LOGIN = re.compile(r'"(?:url|channel)":\s*"\w+://(?:[^"/]*@|[^"/]+/t/)')
 
 
