@@ -593,7 +593,7 @@ def test_a_deleted_job_is_told_though_the_jobs_watch_still_shows_it(on_two, run_
     act = once(lambda _: have_printed(run_job), lambda: delete_jobs(cluster, on_two.kind))
     progress = on_two(both, act)
     (end,) = progress.ends.values()
-    assert (end.outcome, end.cause, end.attempts) == ("failed", "cancelled", 1)
+    assert (end.outcome, end.cause, end.attempts) == ("failed", "cancelled", 1), progress.retries
     assert late
 
 

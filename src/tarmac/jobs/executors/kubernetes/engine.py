@@ -241,11 +241,18 @@ class KubernetesEngine:
         is_open = ending is None or ending.cause in _SAYS_NO_REASON
         if job is not None:
             # The Jobs' watch may lag the pods', which go with their Job.
-            is_ended = ending is not None and ending.cause in ("lost", "signal")
-            is_deleted = is_ended and self._cluster.get(demand_in(chunk).kind, chunk.name) is None
+            is_ended = ending is not None and ending.cause in ("lost", "signal", "start")
+            is_deleted = is_ended and self._is_going(chunk)
         else:
             is_deleted = is_open and self._was_deleted(chunk)
         return Ending("cancelled", "its Job was deleted in the cluster") if is_deleted else ending
+
+    def _is_going(self, chunk: ChunkRecord) -> bool:
+        """Whether the cluster has no Job of a chunk any more, or waits for its pods to go."""
+        found = self._cluster.get(demand_in(chunk).kind, chunk.name)
+        if found is None:
+            return True
+        return isinstance(found, dict) and "deletionTimestamp" in found["metadata"]
 
     def _was_deleted(self, chunk: ChunkRecord) -> bool:
         """Whether a Job that no watch shows is not there any more, rather than not shown yet."""
