@@ -24,7 +24,7 @@ def refuse_unreadable(
     """Raise a RequestError where what says what an environment holds is not there, or of no form.
 
     Args:
-        spec: Of the environment.
+        spec: What is to be built, or is to exist.
         base: What its paths start from.
         is_here: Whether it is built, or is to exist, on this machine; on another, files may be
             that are not here.

@@ -250,7 +250,7 @@ def install_into(path: Path, words: Sequence[str]) -> None:
     """Install packages into an environment of conda's, by uv where it is here, else by its pip.
 
     Args:
-        path: Of the environment, which has Python.
+        path: The environment's directory, which has Python.
         words: Arguments for the installer.
 
     Raises:

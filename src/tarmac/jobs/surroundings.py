@@ -104,7 +104,7 @@ class Conda(BuiltEnvironment):
     Attributes:
         file: ``environment.yml``, an explicit list, or a lock of conda-lock's or pixi's, by which
             one is built; beside a name or a prefix, what that one must have.
-        name: Of one that exists.
+        name: The name of one that exists.
         prefix: The directory of one that exists.
         tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
             must be on the ``PATH`` of the machine where the task runs.

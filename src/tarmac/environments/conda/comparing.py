@@ -35,8 +35,8 @@ def refuse_difference(prefix: Path, path: Path) -> None:
     What it has beyond that is not looked at.
 
     Args:
-        prefix: Of the environment.
-        path: Of the file.
+        prefix: The environment's directory.
+        path: The file.
     """
     require("rattler")
     import rattler  # noqa: PLC0415 - of an extra
