@@ -153,8 +153,11 @@ def test_a_record_that_nothing_can_be_read_of_disturbs_no_other_run(look, kind, 
     (run / RECORDS[kind]).write_bytes(UNREADABLE[what])
     lists = look.lists()
     assert f"bad cannot be read: {run / RECORDS[kind]} is damaged: " in lists
-    assert "is damaged" in look.tarmac("runs", "show", "bad", code=1)
-    assert "is damaged" in look.tarmac("report", "bad", code=1)
+    next_step = f"\n  Put back a copy of it; what else is left there: ls {run}\n"
+    for verb in (("runs", "show"), ("report",)):
+        message = look.tarmac(*verb, "bad", code=1)
+        assert "is damaged: " in message
+        assert next_step in message
     assert "is damaged" in look.page("/runs/bad/")
     if kind != "study":
         # Optuna takes a second for a good one.

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from tarmac.files.private import make_private
     from tarmac.files.programs import job_lines, job_name
     from tarmac.files.readings import Readings
-    from tarmac.files.records import Moment, read_versioned, validated
+    from tarmac.files.records import Moment, damaged_record, read_versioned, validated
     from tarmac.files.web import UnreachableError, download
 
 __all__ = [
@@ -118,6 +118,7 @@ __all__ = [
     "abandoned",
     "append_lines",
     "atomic_writer",
+    "damaged_record",
     "delete_object",
     "download",
     "drop_torn_line",
@@ -217,6 +218,7 @@ _MODULES = {
     "sync_directory": "atomic",
     "delete_object": "objects",
     "download": "web",
+    "damaged_record": "records",
     "drop_torn_line": "journal",
     "journal_text": "journal",
     "parse_line": "journal",

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, ValidationError
 
 from tarmac.distribution import upgrade_hint
-from tarmac.errors import RequestError, TarmacError
+from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files.atomic import StorageError, read_errors, read_regular
 from tarmac.files.parsing import parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Moment", "read_versioned", "validated"]
+__all__ = ["Moment", "damaged_record", "read_versioned", "validated"]
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -66,13 +66,11 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
         content = parse_json(text)
         _check_depth(content)
     except ValueError as error:
-        raise TarmacError(f"{path} is damaged: {error}") from error
+        raise damaged_record(path, str(error)) from error
     found = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise TarmacError(
-            f"{path} is damaged: schema_version is {reprlib.repr(found)}, "
-            f"expected a number from 1 to {version}"
-        )
+        reason = f"schema_version is {reprlib.repr(found)}, expected a number from 1 to {version}"
+        raise damaged_record(path, reason)
     if found > version:
         raise RequestError(
             f"{path} was written by a newer Tarmac (schema {reprlib.repr(found)}, this one reads "
@@ -112,4 +110,17 @@ def validated(path: Path, model: type[_Model], content: object, within: str = ""
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, (*filter(None, [within]), *first["loc"])))
-        raise TarmacError(f"{path} is damaged: {place}: {first['msg']}") from error
+        raise damaged_record(path, f"{place}: {first['msg']}") from error
+
+
+def damaged_record(path: Path, reason: str) -> TarmacError:
+    """Return the error of a record that cannot be read; nothing else holds what it held.
+
+    Args:
+        path: The file.
+        reason: What is wrong with it.
+    """
+    return TarmacError(
+        f"{path} is damaged: {reason}",
+        hint=f"Put back a copy of it; what else is left there: ls {quoted(path.parent)}",
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from tarmac.errors import TarmacError
-from tarmac.files import Moment, Shape, read_versioned
+from tarmac.files import Moment, Shape, damaged_record, read_versioned
 from tarmac.runs.judging import JudgedBy
 
 if TYPE_CHECKING:
@@ -292,5 +292,5 @@ def read_record(path: Path) -> RunRecord:
     record = read_versioned(path, RunRecord, SCHEMA_VERSION, "run")
     missing = sorted(RunRecord.model_fields.keys() - record.model_fields_set)
     if missing and record.schema_version == SCHEMA_VERSION:
-        raise TarmacError(f"{path} is damaged: {missing[0]}: Field required")
+        raise damaged_record(path, f"{missing[0]}: Field required")
     return record

@@ -24,6 +24,7 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
     StorageError,
     abandoned,
+    damaged_record,
     lock_descriptor,
     read_errors,
     read_versioned,
@@ -289,7 +290,7 @@ def _load(record: OwnRecord, directory: Path) -> Dataset:
                     f"{counted(kept.num_samples, 'sample')}"
                 )
         if "inputs" not in columns:
-            raise TarmacError(f"{directory / _RECORD} is damaged: {part} has no inputs")
+            raise damaged_record(directory / _RECORD, f"{part} has no inputs")
         splits[part] = Split(**columns)
     classes = record.classes or ()
     # Numbers that name themselves say nothing more.

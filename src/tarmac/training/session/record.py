@@ -18,6 +18,7 @@ from tarmac import runs
 from tarmac.data import columns_of
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError, quoted, reason_of
+from tarmac.files import damaged_record
 from tarmac.machine import name_devices
 from tarmac.masking import remember_environment, without_known
 from tarmac.runs import Parallel, Run
@@ -204,7 +205,7 @@ def options_of(run: Run) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(Options) if field.name not in _UNRECORDED]
     for name in names:
         if name not in configuration:
-            raise TarmacError(f"{run.path / 'run.json'} is damaged: it does not say {name}")
+            raise damaged_record(run.path / "run.json", f"it does not say {name}")
     options = {name: configuration[name] for name in names}
     # Records before schema 6 do not say it: the last samples were held out.
     return options | {"validation_split": options["validation_split"] or "last"}
