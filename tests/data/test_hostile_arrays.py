@@ -34,6 +34,7 @@ def arrays(path):
         "{'descr': '|O', 'fortran_order': False, 'shape': (2,), }",
         "{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (3, 2), }",
         "((((",
+        "{'descr': '<f8', (",
         "",
     ],
 )
@@ -41,7 +42,18 @@ def test_an_array_with_a_hostile_head_is_refused(tmp_path, head):
     content = b"\x93NUMPY\x01\0" + struct.pack("<H", len(head) + 1) + head.encode() + b"\n"
     path = tmp_path / "a.npz"
     path.write_bytes(npz(content + bytes(100)))
-    with pytest.raises(TarmacError, match="inputs"):
+    with pytest.raises(TarmacError, match="inputs") as raised:
+        arrays(path)
+    assert "EOF" not in str(raised.value)
+
+
+def test_an_archive_whose_members_lie_before_its_beginning_is_damaged(tmp_path):
+    path = tmp_path / "a.npz"
+    content = bytearray(npz(b"text", "inputs"))
+    # Where the central directory begins, in the 22 bytes that end an archive.
+    content[-6:-2] = struct.pack("<I", 2**31)
+    path.write_bytes(content)
+    with pytest.raises(TarmacError, match=r"a\.npz: inputs cannot be read: Invalid argument"):
         arrays(path)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import tokenize
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,18 +25,21 @@ def numpy_errors(what: str) -> Iterator[None]:
     """Turn what NumPy's readers raise for a damaged or hostile file into a TarmacError.
 
     They raise nearly anything: ValueError, EOFError, BadZipFile, TokenError and SyntaxError of a
-    header, MemoryError of the shape that it gives. An OSError passes.
+    header, MemoryError of the shape that it gives. An OSError passes, but for a wrong offset's.
 
     Args:
         what: What the message begins with: the file, and that it cannot be read.
     """
     try:
         yield
-    except (TarmacError, OSError):
+    except TarmacError:
         raise
+    except tokenize.TokenError as error:
+        raise TarmacError(f"{what}: its header does not end") from error
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise TarmacError(f"{what}: {reason}") from error
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
+        raise TarmacError(f"{what}: {short_reason(error) or type(error).__name__}") from error
 
 
 def read_member(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> NDArray[Any]:
