@@ -8,6 +8,7 @@ import http.server
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -104,6 +105,20 @@ def test_versions_are_asked_for_in_condas_forms(build, form):
 def test_lines_for_other_platforms_are_passed_over(build, channel, line, is_there):
     path = build(text=f"channels: [{channel}]\ndependencies:\n  - base-lib\n  - {line}\n")
     assert (path / "share/native").exists() == is_there
+
+
+@pytest.mark.parametrize("form", ["environment.yml", "list.txt"])
+def test_a_channel_that_never_answers_is_not_waited_for(build, monkeypatch, form):
+    monkeypatch.setattr("tarmac.environments.conda.answers._TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://a:secret@127.0.0.1:{silent.getsockname()[1]}/c"
+        text = f"channels: ['{url}']\ndependencies: [x]\n"
+        if form == "list.txt":
+            text = f"@EXPLICIT\n{url}/noarch/x-1-0.conda\n"
+        with pytest.raises(TarmacError, match=r"does not answer in 0\.2 s") as raised:
+            build(text=text, name=form)
+    assert raised.value.message.startswith("environment: ")
+    assert "secret" not in str(raised.value)
 
 
 def test_one_that_was_cut_short_is_built_again(build):

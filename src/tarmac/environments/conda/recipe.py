@@ -12,6 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from tarmac.distribution import require
+from tarmac.environments.conda.answers import refuse_silent
 from tarmac.environments.conda.files import read_conda_file
 from tarmac.environments.conda.problems import problem_of
 from tarmac.environments.conda.records import channels_of, listed, locked, match_spec
@@ -114,14 +115,16 @@ async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements
     """Install a file's packages of conda's; return these, a line each, and what is left to pip."""
     import rattler  # noqa: PLC0415 - of an extra
 
-    gateway, pip = rattler.Gateway(), file.pip
+    gateway, pip, where = rattler.Gateway(), file.pip, f"environment: {file.path}"
     try:
         if file.form == "yml":
+            bases = [channel.base_url for channel in channels_of(file)]
+            urls = [f"{base.rstrip('/')}/noarch/repodata.json.zst" for base in bases]
+            await refuse_silent(urls, where)
             records = await _solve(file, gateway)
-        elif file.form == "lock":
-            records, pip = locked(file)
         else:
-            records = listed(file)
+            records, pip = locked(file) if file.form == "lock" else (listed(file), pip)
+            await refuse_silent((record.url for record in records), where)
         with _packages(records, path) as cache:
             await rattler.install(records, target_prefix=path, cache_dir=cache, show_progress=False)
     except _errors() as error:
@@ -131,7 +134,7 @@ async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements
             hint = await _near(problem.missing, gateway, file) or hint
         kind = RequestError if problem.is_request else TarmacError
         words = without_password(problem.words)
-        raise kind(f"environment: {file.path}: {words}", hint=hint) from error
+        raise kind(f"{where}: {words}", hint=hint) from error
     return [f"{r.name.normalized}={r.version}={r.build}" for r in records], pip
 
 

@@ -1,0 +1,55 @@
+"""Whether channels answer at all, before rattler waits for them without a limit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tarmac.errors import TarmacError
+from tarmac.files import without_password
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["refuse_silent"]
+
+_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
+
+
+async def refuse_silent(urls: Iterable[str], where: str) -> None:
+    """Ask each server once, through the proxies that the surroundings name.
+
+    Any answer is one, also that there is no such file. Of connections that are refused, and names
+    that are not known, rattler tells at once.
+
+    Args:
+        urls: Those of paths and of further files of a server are passed over.
+        where: Begins the message: what names them.
+
+    Raises:
+        TarmacError: A server does not answer in time.
+    """
+    servers: dict[str, str] = {}
+    for url in urls:
+        if (parts := urlsplit(url)).scheme in ("http", "https"):
+            servers.setdefault(parts.netloc, url)
+    await asyncio.gather(*(_ask(url, where) for url in servers.values()))
+
+
+async def _ask(url: str, where: str) -> None:
+    import httpx  # noqa: PLC0415 - a tenth of a second, for all who build nothing
+
+    timeout = httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+    try:
+        async with httpx.AsyncClient(timeout=timeout) as client:
+            await client.head(url)
+    except (httpx.ConnectTimeout, httpx.ReadTimeout) as error:
+        is_connected = isinstance(error, httpx.ReadTimeout)
+        limit_s = _TIMEOUT_S if is_connected else _CONNECT_TIMEOUT_S
+        raise TarmacError(
+            f"{where}: {without_password(url)} does not answer in {limit_s} s",
+            hint="A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
+        ) from error
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return
