@@ -91,7 +91,11 @@ def index(channel: Path) -> None:
 
 
 def write_lock(
-    path: Path, channel: Path, *packages: str, pip: dict[str, str] | None = None
+    path: Path,
+    channel: Path,
+    *packages: str,
+    pip: dict[str, str] | None = None,
+    named: dict[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Write a lock as pixi does.
 
@@ -100,19 +104,21 @@ def write_lock(
         channel: Where its packages are.
         packages: Of the channel, ``NAME=VERSION``, without a platform.
         pip: What pip installs: places, by name.
+        named: The packages of further environments, by their names.
     """
     import rattler
 
     here, place = rattler.LockPlatform(str(rattler.Subdir.current())), channel.as_uri()
     lock = rattler.LockFile([here])
-    lock.set_channels("default", [rattler.LockChannel(place)])
-    for package in packages:
-        name, version = package.split("=")
-        build = rattler.BuildString("0")
-        record = rattler.PackageRecord(name, version, build, 0, "noarch")
-        packed = f"{name}-{version}-0.tar.bz2"
-        found = rattler.RepoDataRecord(record, packed, f"{place}/noarch/{packed}", place)
-        lock.add_conda_package("default", here, found)
+    for environment, held in {"default": packages, **(named or {})}.items():
+        lock.set_channels(environment, [rattler.LockChannel(place)])
+        for package in held:
+            name, version = package.split("=")
+            build = rattler.BuildString("0")
+            record = rattler.PackageRecord(name, version, build, 0, "noarch")
+            packed = f"{name}-{version}-0.tar.bz2"
+            found = rattler.RepoDataRecord(record, packed, f"{place}/noarch/{packed}", place)
+            lock.add_conda_package(environment, here, found)
     for name, location in (pip or {}).items():
         lock.add_pypi_package("default", here, name, "1.0", location)
     lock.to_path(path)

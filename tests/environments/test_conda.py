@@ -21,6 +21,7 @@ from conda_channel import index, make_package, write_lock
 from tarmac.environments import CondaSpec, ProjectSpec, activated, build_venv, list_venvs
 from tarmac.environments.conda.problems import problem_of
 from tarmac.errors import TarmacError
+from tarmac.files import OwnerLock
 
 pytest.importorskip("rattler", reason="needs pip install 'tarmac-gpu[conda]'")
 
@@ -69,6 +70,20 @@ def test_an_environment_has_its_packages_and_what_they_need_and_is_built_once(bu
     inode = (path / "lib/version.txt").stat().st_ino
     assert build("tool", "native") == path
     assert (path / "lib/version.txt").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("name", ["0123456789abcdef", "0123456789abcdef.packages"])
+def test_what_a_killed_builder_left_is_removed_by_the_next_one(build, tmp_path, name):
+    left = tmp_path / "venvs" / name
+    (left / "lib").mkdir(parents=True)
+    lock = OwnerLock(tmp_path / "venvs" / "0123456789abcdef.lock")
+    assert lock.acquire()
+    kept = build("base-lib")
+    assert left.exists()
+    lock.release()
+    build("tool")
+    assert not left.exists()
+    assert (kept / "lib/version.txt").exists()
 
 
 def test_environments_share_the_files_of_their_packages(build):
@@ -282,6 +297,41 @@ def test_a_lock_is_installed_as_it_stands(build, channel, tmp_path):
     assert (path / "lib/version.txt").read_text() == "1.0"
 
 
+def test_of_conda_locks_categories_main_and_dev_are_installed(build, channel, tmp_path):
+    entries = ""
+    for name, version, category in (
+        ("base-lib", "2.1", "main"),
+        ("tool", "1.0", "dev"),
+        ("needs-old", "1.0", "plots"),
+    ):
+        path = channel / f"noarch/{name}-{version}-0.tar.bz2"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        entries += (
+            f"- {{name: {name}, version: '{version}', manager: conda, platform: linux-64,\n"
+            f"   dependencies: {{}}, url: '{path.as_uri()}', hash: {{sha256: {digest}}},\n"
+            f"   category: {category}, optional: {'false' if category == 'main' else 'true'}}}\n"
+        )
+    build(
+        text="version: 1\nmetadata:\n  content_hash: {linux-64: x}\n"
+        "  channels: [{url: conda-forge, used_env_vars: []}]\n  platforms: [linux-64]\n"
+        f"  sources: [environment.yml]\npackage:\n{entries}",
+        name="conda-lock.yml",
+    )
+    ((_, packages),) = list_venvs(tmp_path / "venvs")
+    assert sorted(packages.splitlines()) == ["base-lib=2.1=0", "tool=1.0=0"]
+
+
+@pytest.mark.parametrize("place", ["a file", "/proc/nowhere"])
+def test_a_cache_that_cannot_be_written_is_told_with_what_to_set(
+    build, tmp_path, monkeypatch, place
+):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / place))
+    with pytest.raises(TarmacError, match="create directory") as raised:
+        build("base-lib")
+    assert "RATTLER_CACHE_DIR" in raised.value.hint
+
+
 @pytest.fixture(scope="module")
 def with_python(channel):
     """Return the channel with a Python that is this one, in a place of its own."""
@@ -302,7 +352,10 @@ def has_tool(path):
 
 def test_pips_part_of_a_file_is_installed(build, with_python, make_wheel):
     wheel = make_wheel("print('hello')\n")
-    assert has_tool(build("python", f"{{pip: ['{wheel}']}}"))
+    path = build("python", f"{{pip: ['{wheel}']}}")
+    assert has_tool(path)
+    ((_, packages),) = list_venvs(path.parent)
+    assert packages == f"python=3.0=0\npip: {wheel}"
     assert not has_tool(build("python"))
 
 
@@ -337,22 +390,34 @@ def test_a_project_has_what_its_lock_of_pixis_says_and_itself(
         f"    return {wheel.name!r}\n"
     )
     location = "./" if is_directory else f"./{wheel.name}"
-    write_lock(project / "pixi.lock", with_python, "python=3.0", pip={"tool": location})
+    write_lock(
+        project / "pixi.lock",
+        with_python,
+        "python=3.0",
+        pip={"tool": location},
+        named={"test": ("base-lib=2.1",)},
+    )
     assert has_tool(build_venv(ProjectSpec("."), project, project.parent / "venvs"))
+    named = build_venv(ProjectSpec(".", environment="test"), project, project.parent / "venvs")
+    assert (named / "lib/version.txt").read_text() == "2.1"
+    with pytest.raises(TarmacError, match=r"no environment 'tset'") as raised:
+        build_venv(ProjectSpec(".", environment="tset"), project, project.parent / "venvs")
+    assert raised.value.hint == "It has default, test"
     with pytest.raises(TarmacError, match=r"pixi\.lock: its environment 'default' is taken"):
         build_venv(ProjectSpec(".", groups=("test",)), project, project.parent / "venvs")
 
 
 def test_variables_of_the_file_and_of_packages_are_set(build, channel):
     path = build(
-        text=f"channels: [{channel}]\ndependencies: [tool]\nvariables: {{COLOUR: blue, N: 1.10}}\n"
+        text=f"name: mine\nchannels: [{channel}]\ndependencies: [tool]\n"
+        "variables: {COLOUR: blue, N: 1.10}\n"
     )
     found = activated(path, {"PATH": "/usr/bin:/bin"})
     assert found == {
         "COLOUR": "blue",
         "N": "1.10",
         "CONDA_PREFIX": str(path),
-        "CONDA_DEFAULT_ENV": path.name,
+        "CONDA_DEFAULT_ENV": "mine",
         "CONDA_SHLVL": "1",
         "PATH": f"{path}/bin:/usr/bin:/bin",
         "TOOL_HOME": f"{path}/share",

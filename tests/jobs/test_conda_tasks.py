@@ -49,14 +49,15 @@ def test_an_unknown_key_is_answered_with_those_of_its_kind(given, hint):
 
 
 def test_a_mapping_of_no_kind_is_told_what_there_is():
-    with pytest.raises(RequestError, match="image, requirements, path or kind: conda"):
-        parse_job(job("{file: environment.yml}"), "job.yaml")
+    with pytest.raises(RequestError, match="image, requirements, path, file, prefix or kind"):
+        parse_job(job("{name: production}"), "job.yaml")
 
 
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
         ("{kind: conda, file: environment.yml}", "conda environment.yml"),
+        ("{file: environment.yml}", "conda environment.yml"),
         ("{kind: conda, name: tf}", "conda tf"),
         ("{kind: conda, prefix: /opt/tf}", "conda /opt/tf"),
         ("{kind: conda, prefix: /opt/tf, file: a.yml}", "conda /opt/tf"),

@@ -189,7 +189,7 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ("name: x\ncommand: echo\nenv: {1A: b}", "'1A' is no name of an environment variable"),
         (
             "name: x\ncommand: echo\nenvironment: {images: y}",
-            "expected system, or a mapping with image",
+            "expected system, or a mapping with image, requirements, path, file, prefix or kind",
         ),
         (
             "name: x\ncommand: echo\nsweep: {zip: {a: [1], b: [1, 2]}}",

@@ -9,7 +9,7 @@ from tarmac.distribution import require
 from tarmac.environments.conda import CondaSpec, existing_prefix
 from tarmac.environments.projects import ProjectSpec, read_pyproject, read_script
 from tarmac.environments.requirements import read_requirements
-from tarmac.environments.venvs import VenvSpec, pixi_lock
+from tarmac.environments.venvs import VenvSpec, pixi_spec
 from tarmac.files import placed
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ def refuse_unreadable(
         path = placed(spec.path, base)
         if not (is_here or path.exists()):
             return
-        if path.suffix == ".py":
-            read_script(path)
-        elif pixi_lock(spec, base) is None:
-            read_pyproject(spec, path)
+        if pixi_spec(spec, base) is None:
+            if path.suffix == ".py":
+                read_script(path)
+            else:
+                read_pyproject(spec, path)
     else:
         _refuse_conda(spec, base, is_here=is_here)
 

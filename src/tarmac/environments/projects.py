@@ -52,12 +52,14 @@ class ProjectSpec:
         groups: Groups of dependencies to install too.
         python: A version, ``3.11``, or an interpreter's path; by default the first that uv finds
             for the project.
+        environment: Which one of a ``pixi.lock``; None for ``default``.
     """
 
     path: str
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     python: str | None = None
+    environment: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

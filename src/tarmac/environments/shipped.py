@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tarmac.environments.once import made_once
 from tarmac.environments.projects import ProjectSpec
 from tarmac.environments.users import forget_users, living_users, note_user
-from tarmac.environments.venvs import VenvSpec, build_venv, pixi_lock, read_recipe
+from tarmac.environments.venvs import VenvSpec, build_venv, pixi_spec, read_recipe
 from tarmac.errors import TarmacError
 from tarmac.files import make_private, storage_errors, taking_turns, tarfile, temporary_directory
 
@@ -73,7 +73,7 @@ def shipped_venv(spec: VenvSpec | ProjectSpec, base: Path, store: Path, root: Pa
         RequestError: The interpreter, a requirements file or the project is not here.
         TarmacError: It could not be built; the installer's own words are in the message.
     """
-    if isinstance(spec, ProjectSpec) and pixi_lock(spec, base) is not None:
+    if isinstance(spec, ProjectSpec) and pixi_spec(spec, base) is not None:
         # The files of conda's packages know their place.
         return build_venv(spec, base, root)
     recipe = read_recipe(spec, base, kind=_kind())

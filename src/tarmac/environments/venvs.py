@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from tarmac.environments.requirements import read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
 from tarmac.files import (
+    is_held,
+    open_lock,
     placed,
     read_errors,
     refuse_foreign_build,
@@ -51,6 +54,9 @@ __all__ = [
     "remove_venv",
     "venvs_directory",
 ]
+
+# What is built, and what rattler unpacks for it alone; beside them are locks and notes of users.
+_BUILT = re.compile(r"(?P<key>[0-9a-f]{16})(\.packages)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +136,8 @@ def read_recipe(
     Raises:
         RequestError: The interpreter, a requirements file or the project is not here.
     """
-    if isinstance(spec, ProjectSpec) and (lock := pixi_lock(spec, base)) is not None:
-        spec = CondaSpec(file=str(lock))
+    if isinstance(spec, ProjectSpec) and (of_pixi := pixi_spec(spec, base)) is not None:
+        spec = of_pixi
     if isinstance(spec, CondaSpec):
         # Its readers of files take long to import, which each staging of a task would wait for.
         file = placed(spec.file or "", base)
@@ -141,7 +147,7 @@ def read_recipe(
             return read_for_tool(file, spec.tool)
         from tarmac.environments.conda.recipe import read_conda  # noqa: PLC0415
 
-        return read_conda(file)
+        return read_conda(file, spec.environment)
     if isinstance(spec, ProjectSpec):
         place = placed(spec.path, base)
         if place.suffix != ".py":
@@ -180,8 +186,8 @@ def _needs_of(spec: ProjectSpec, path: Path) -> ScriptNeeds:
     return needs
 
 
-def pixi_lock(spec: ProjectSpec, base: Path) -> Path | None:
-    """Return the lock of pixi's that says what a project's environment holds; None without one.
+def pixi_spec(spec: ProjectSpec, base: Path) -> CondaSpec | None:
+    """Return what a project's lock of pixi's says that its environment holds; None without one.
 
     Where a project has one of uv's as well, that counts.
 
@@ -190,18 +196,26 @@ def pixi_lock(spec: ProjectSpec, base: Path) -> Path | None:
         base: What its path starts from.
 
     Raises:
-        RequestError: There is one, and extras or groups or an interpreter are asked for.
+        RequestError: There is one, and extras or groups or an interpreter are asked for; or there
+            is none, and one of its environments is.
     """
     directory = placed(spec.path, base)
     lock = directory / "pixi.lock"
     if (directory / "uv.lock").is_file() or not lock.is_file():
+        if spec.environment is not None:
+            raise RequestError(
+                f"environment: {directory}: environments with a name are pixi.lock's, which is not "
+                "there or not what counts",
+                hint="Name extras and groups of what uv.lock or pyproject.toml say.",
+            )
         return None
     if spec.extras or spec.groups or spec.python:
         raise RequestError(
-            f"environment: {lock}: its environment 'default' is taken, as it is",
-            hint="Leave extras, groups and python out.",
+            f"environment: {lock}: its environment {spec.environment or 'default'!r} is taken, "
+            "as it is",
+            hint="Leave extras, groups and python out. Another one: environment: NAME",
         )
-    return lock
+    return CondaSpec(file=str(lock), environment=spec.environment)
 
 
 def build_venv(
@@ -235,6 +249,7 @@ def build_venv(
             turn.enter_context(taking_turns(root / f"{path.name}.lock"))
             note_user(path)
         if not (path / "requirements.txt").exists():
+            _remove_half_built(root)
             try:
                 recipe.install(path)
             except BaseException:
@@ -242,6 +257,22 @@ def build_venv(
                 shutil.rmtree(path, ignore_errors=True)
                 raise
     return path
+
+
+def _remove_half_built(root: Path) -> None:
+    """Remove what builders that were killed have left, which no command shows."""
+    for path in root.iterdir():
+        match = _BUILT.fullmatch(path.name)
+        lock = root / f"{match['key']}.lock" if match else path
+        if match is None or (path / "requirements.txt").exists() or is_held(lock):
+            continue
+        turn = open_lock(lock)
+        if turn.acquire():
+            try:
+                if not (path / "requirements.txt").exists():
+                    shutil.rmtree(path, ignore_errors=True)
+            finally:
+                turn.release()
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:

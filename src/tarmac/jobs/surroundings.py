@@ -89,6 +89,7 @@ class Project(BuiltEnvironment):
         extras: Optional dependencies of the project to install too.
         groups: Groups of its dependencies to install too.
         python: A version, ``3.11``, or an interpreter's path; by default the first that fits.
+        environment: Which one of a ``pixi.lock``; by default ``default``.
     """
 
     kind: Literal["project"] = "project"
@@ -96,6 +97,7 @@ class Project(BuiltEnvironment):
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     python: Text | None = None
+    environment: Text | None = Field(default=None, min_length=1)
 
 
 class Conda(BuiltEnvironment):
@@ -207,16 +209,26 @@ class Container(_EnvironmentPart):
     ulimits: tuple[Annotated[str, Field(pattern=r"^[a-z]+=-?\d+(:-?\d+)?$")], ...] = ()
 
 
+# Keys that tell the kind of an environment.
+_KINDS = {
+    "image": "container",
+    "requirements": "venv",
+    "path": "project",
+    "file": "conda",
+    "prefix": "conda",
+}
+
+
 def _environment(value: Any) -> Any:
     """Take ``system``, and mappings without their kind that one of their keys tells."""
     if value == "system":
         return {"kind": "system"}
     if isinstance(value, dict) and "kind" not in value:
-        for key, kind in (("image", "container"), ("requirements", "venv"), ("path", "project")):
+        for key, kind in _KINDS.items():
             if key in value:
                 return {"kind": kind, **value}
         raise ValueError(
-            "expected system, or a mapping with image, requirements, path or kind: conda; "
+            f"expected system, or a mapping with {', '.join(_KINDS)} or kind; "
             "variables belong into env"
         )
     return value

@@ -29,7 +29,7 @@ def _list(as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     for path, text in found:
-        click.echo(f"{path.name}  {', '.join(text.splitlines())}  {path}")
+        click.echo(f"{path.name}  {', '.join(text.splitlines()) or '(no packages)'}  {path}")
     if not found:
         click.echo(f"there are none in {venvs_directory()}")
 

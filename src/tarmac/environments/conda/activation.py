@@ -52,9 +52,9 @@ def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
             matter, as with conda.
     """
     own = {
+        "CONDA_DEFAULT_ENV": prefix.name,
         **_variables_of(prefix),
         "CONDA_PREFIX": str(prefix),
-        "CONDA_DEFAULT_ENV": prefix.name,
         "CONDA_SHLVL": "1",
         "PATH": f"{prefix / 'bin'}:{environment.get('PATH', os.defpath)}",
     }

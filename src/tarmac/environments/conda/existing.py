@@ -31,12 +31,14 @@ class CondaSpec:
         prefix: The directory of one that exists.
         tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
             must be on the ``PATH`` of the machine where the task runs.
+        environment: Which one of a lock with several; None for ``default``, or the only one.
     """
 
     file: str | None = None
     name: str | None = None
     prefix: str | None = None
     tool: str | None = None
+    environment: str | None = None
 
 
 def existing_prefix(spec: CondaSpec, base: Path) -> Path:

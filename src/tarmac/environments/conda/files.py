@@ -33,6 +33,9 @@ _EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
 # conda-lock's, pixi's and rattler's; see https://rattler.prefix.dev/py-rattler/lock-file.
 _LOCKS = ("package", "packages")
 
+# What conda-lock installs unless it is told otherwise; of its older files, which name one each.
+_CATEGORIES = ("main", "dev")
+
 # What a line's comment may say of the platforms that it is for, and which it names; conda-lock's:
 # https://conda.github.io/conda-lock/src_environment_yml/#platform-selectors
 _SELECTOR = re.compile(r"^(?P<line>.*\S)\s+#\s*\[\s*(?P<but>not\s+)?(?P<name>\w+)\s*\]\s*$")
@@ -67,6 +70,8 @@ class CondaFile:
         places: Where each of them is in the file.
         pip: What pip installs afterwards.
         variables: That are set where it is active.
+        optional: Packages of a lock that only extras of the project need.
+        name: That it gives the environment; empty for none.
     """
 
     path: Path
@@ -78,6 +83,8 @@ class CondaFile:
     places: tuple[Place, ...] = ()
     pip: Requirements | None = None
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    name: str = ""
 
     @property
     def has_paths(self) -> bool:
@@ -143,8 +150,18 @@ def read_conda_file(path: Path, platform: str = "") -> CondaFile:
     content = document.value
     keys = content if isinstance(content, dict) else {}
     if "version" in keys and any(name in keys for name in _LOCKS):
-        return CondaFile(path=path, form="lock", text=text, platform=platform)
+        optional = frozenset(_optional(keys.get("package")))
+        return CondaFile(path=path, form="lock", text=text, platform=platform, optional=optional)
     return _read_environment(document, path, text, platform)
+
+
+def _optional(packages: object) -> set[str]:
+    """Return the packages of conda-lock's that it installs only for extras that are asked for."""
+    categories: dict[str, set[object]] = {}
+    for package in packages if isinstance(packages, list) else ():
+        if isinstance(package, dict) and isinstance(name := package.get("name"), str):
+            categories.setdefault(name, set()).add(package.get("category", "main"))
+    return {name for name, within in categories.items() if within.isdisjoint(_CATEGORIES)}
 
 
 def _selected(text: str, platform: str) -> str:
@@ -187,6 +204,7 @@ def _read_environment(document: Document, path: Path, text: str, platform: str) 
         places=tuple(document.place_of(("dependencies", number)) for number in packages),
         pip=read_requirements(lines, path.parent) if lines else None,
         variables=content.variables,
+        name=content.name or "",
     )
 
 

@@ -20,6 +20,7 @@ _BRANCH = re.compile(r"[│├└─ ]+")
 _URL = re.compile(r"url \(([^)]+)\)")
 _ANSWER = re.compile(r"HTTP status \w+ error \((\d+)([^)]*)\)")
 _LOGINS = ("401", "403")
+_OF_A_DISK = re.compile(r"No space left|Read-only file system|Permission denied|global cache lock")
 _TOO_LONG = "target prefix cannot be longer"
 # Of the placeholder that conda-build leaves in packages, in whose place the directory comes.
 _LONGEST_PREFIX = 255
@@ -121,6 +122,12 @@ def _of_others(text: str) -> Problem:
             "A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
             is_request=False,
         )
+    advice = None
+    if _OF_A_DISK.search(text):
+        advice = (
+            "Packages are unpacked where RATTLER_CACHE_DIR says, by default in ~/.cache/rattler; "
+            "environments lie below XDG_CACHE_HOME."
+        )
     first = lines[0] if lines else reason
     words = first if first == reason or len(lines) == 1 else f"{first}: {reason}"
-    return Problem(words, is_request=False)
+    return Problem(words, advice, is_request=False)

@@ -41,10 +41,12 @@ class CondaRecipe:
         key: Another one wherever anything that is to be installed differs, or what packages may be
             chosen by: the driver's CUDA, the processor, the C library.
         file: What it holds.
+        environment: Which one of a lock with several; None for ``default``, or the only one.
     """
 
     key: str
     file: CondaFile
+    environment: str | None = None
 
     def install(self, path: Path) -> None:
         """Build it anew; its ``requirements.txt`` is there once it is whole.
@@ -55,7 +57,7 @@ class CondaRecipe:
             TarmacError: It could not be built.
         """
         shutil.rmtree(path, ignore_errors=True)
-        installed, pip = asyncio.run(_install(self.file, path))
+        installed, pip = asyncio.run(_install(self.file, path, self.environment))
         if pip is not None:
             if not (path / "bin" / "python").exists():
                 raise RequestError(
@@ -66,9 +68,12 @@ class CondaRecipe:
             with requirement_files(pip) as words:
                 install_into(path, [*alone, *words])
         _hide_logins(path)
+        named = {"CONDA_DEFAULT_ENV": self.file.name} if self.file.name else {}
         # Where conda itself keeps them.
-        write_json(path / "conda-meta" / "state", {"env_vars": dict(self.file.variables)})
-        write_text(path / "requirements.txt", "".join(f"{line}\n" for line in installed))
+        write_json(path / "conda-meta" / "state", {"env_vars": named | dict(self.file.variables)})
+        by_pip = () if pip is None else pip.lines
+        lines = [*installed, *(f"pip: {without_password(line)}" for line in by_pip)]
+        write_text(path / "requirements.txt", "".join(f"{line}\n" for line in lines))
 
 
 def _hide_logins(path: Path) -> None:
@@ -85,11 +90,12 @@ def _hide_logins(path: Path) -> None:
         write_json(file, content)
 
 
-def read_conda(path: Path) -> CondaRecipe:
+def read_conda(path: Path, environment: str | None = None) -> CondaRecipe:
     """Look up all that an environment depends on.
 
     Args:
         path: The file that says what is in it.
+        environment: Which one of a lock with several; None for ``default``, or the only one.
 
     Raises:
         RequestError: The file is not here, or of no form.
@@ -105,13 +111,16 @@ def read_conda(path: Path) -> CondaRecipe:
         str(path.parent) if file.has_paths else "",
         file.pip.content() if file.pip is not None else "",
         file.platform,
+        *([environment] if environment is not None else []),
         sorted(str(package.into_generic()) for package in rattler.VirtualPackage.detect()),
     )
     key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
-    return CondaRecipe(key=key, file=file)
+    return CondaRecipe(key=key, file=file, environment=environment)
 
 
-async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements | None]:
+async def _install(
+    file: CondaFile, path: Path, environment: str | None
+) -> tuple[list[str], Requirements | None]:
     """Install a file's packages of conda's; return these, a line each, and what is left to pip."""
     import rattler  # noqa: PLC0415 - of an extra
 
@@ -123,7 +132,8 @@ async def _install(file: CondaFile, path: Path) -> tuple[list[str], Requirements
             await refuse_silent(urls, where)
             records = await _solve(file, gateway)
         else:
-            records, pip = locked(file) if file.form == "lock" else (listed(file), pip)
+            is_lock = file.form == "lock"
+            records, pip = locked(file, environment) if is_lock else (listed(file), pip)
             await refuse_silent((record.url for record in records), where)
         with _packages(records, path) as cache:
             await rattler.install(records, target_prefix=path, cache_dir=cache, show_progress=False)

@@ -34,33 +34,42 @@ def _address(channel: str, file: CondaFile) -> str:
     return placed(channel, file.path.parent).as_uri() if is_path else channel
 
 
-def locked(file: CondaFile) -> tuple[list[Any], Requirements | None]:
+def locked(
+    file: CondaFile, environment: str | None = None
+) -> tuple[list[Any], Requirements | None]:
     """Return what a lock has for its platform: packages of conda's, and of pip's.
 
+    Args:
+        file: The lock.
+        environment: Which one of it; None for ``default``, or the only one.
+
     Raises:
-        RequestError: It has no environment ``default``, or nothing for the platform.
+        RequestError: It has no such environment, or nothing for the platform.
     """
     import rattler  # noqa: PLC0415 - of an extra
 
     environments = dict(rattler.LockFile.from_path(file.path).environments())
-    environment = environments.get("default")
-    if environment is None and len(environments) == 1:
-        (environment,) = environments.values()
-    if environment is None:
+    chosen = environments.get(environment or "default")
+    if chosen is None and environment is None and len(environments) == 1:
+        (chosen,) = environments.values()
+    if chosen is None:
         has = sorted(environments)
         raise RequestError(
-            f"environment: {file.path}: it has no environment 'default'",
+            f"environment: {file.path}: it has no environment {environment or 'default'!r}",
             hint=f"It has {', '.join(has)}" if has else None,
         )
-    records = environment.conda_repodata_records().get(file.platform)
+    records = chosen.conda_repodata_records().get(file.platform)
     if not records:
-        has = sorted(str(found) for found in environment.platforms())
+        has = sorted(str(found) for found in chosen.platforms())
         raise RequestError(
             f"environment: {file.path}: it has nothing for {file.platform}",
             hint=f"It has {', '.join(has)}" if has else None,
         )
-    packages = environment.pypi_packages().get(file.platform, ())
-    lines = tuple(_requirement(package, file) for package in packages)
+    packages = chosen.pypi_packages().get(file.platform, ())
+    lines = tuple(
+        _requirement(package, file) for package in packages if package.name not in file.optional
+    )
+    records = [record for record in records if record.name.normalized not in file.optional]
     return records, Requirements(lines) if lines else None
 
 

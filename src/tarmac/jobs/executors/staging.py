@@ -183,6 +183,7 @@ def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
             extras=environment.extras,
             groups=environment.groups,
             python=environment.python,
+            environment=environment.environment,
         )
     return VenvSpec(
         requirements=environment.requirements,
