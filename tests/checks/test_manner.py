@@ -120,6 +120,8 @@ def test_what_is_raised_is_a_failure_and_what_is_warned_of_a_note(log, found):
         "As the runtime says it: Completed, Error, OOMKilled, StartError.",
         "688:| `NVML error: GPU is lost` | [a GPU has fallen off the bus](f.md#fell-off-bus) |",
         "**A GPU has fallen off the bus** (does not work).",
+        'not seen Xid 79 ("GPU has fallen off the bus") since the power supplies were changed.',
+        "- No longer raises ModuleNotFoundError: No module named 'apex' without apex (#840)",
     ],
 )
 def test_a_text_that_only_speaks_of_a_failure_is_none(line):

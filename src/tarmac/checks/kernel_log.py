@@ -108,6 +108,8 @@ _ADDRESS = r"(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.
 _XID = re.compile(rf"NVRM: Xid \({_ADDRESS}(?: GPU-I:(\w+))?\): (\d+),(.*)")
 _PROCESS = re.compile(r"^ pid='?(\d+)'?,(?: name=([^,]*),)?")
 _LOST = re.compile(rf"NVRM: (?:GPU {_ADDRESS}: GPU has )?fallen off the bus")
+# Of a process that the driver ends for what it has logged before.
+_CAUSED = re.compile(r" caused by previous Xid (\d+)(?!\d)")
 _SXID = re.compile(rf"nvidia-nvswitch\w*: SXid \({_ADDRESS}\): (\d+), (.*)")
 _INIT = re.compile(rf"NVRM: GPU {_ADDRESS}: (RmInitAdapter failed!(?: \([^)]*\))?)")
 _BAR = re.compile(rf"NVRM: (BAR\d is 0M @ 0x0)(?: \({_ADDRESS}\))?")
@@ -180,9 +182,9 @@ def _read_xid(line: str) -> KernelEvent | None:
     if match is None:
         return None
     address, instance, number, rest = match.groups()
-    process = _PROCESS.match(rest)
+    process, caused = _PROCESS.match(rest), _CAUSED.search(rest)
     return _xid_event(
-        int(number),
+        int(caused[1] if caused else number),
         rest,
         address=_address(address),
         instance=instance,

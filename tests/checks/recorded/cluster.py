@@ -153,6 +153,24 @@ RECORDED: dict[str, list[Evidence]] = {
             "making progress in monitoring enqueued collectives."
         ),
     ],
+    "port-refused": [
+        text(
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+            "local network address. The server socket has failed to bind to [::]:98 (errno: 13 - "
+            "Permission denied)."
+        ),
+        text(
+            "RuntimeError: The server socket has failed to bind to [10.0.0.7]:29500 (errno: 99 - "
+            "Cannot assign requested address)."
+        ),
+    ],
+    "nccl-shm": [
+        text(
+            "g148:14937:69361 [0] misc/shmutils.cc:129 NCCL WARN Error while attaching to shared "
+            "memory segment /dev/shm/nccl-glnlGK (size 14156128), error: No such file or directory"
+            " (2)"
+        ),
+    ],
     "port-in-use": [
         text(
             "The server socket has failed to listen on any local network address. port: 29500, "
@@ -208,6 +226,8 @@ CLOSE: dict[str, list[Evidence]] = {
     "nccl-timeout": [
         text("ProcessGroupNCCL initialization options: size: 8, TIMEOUT(ms): 600000"),
     ],
+    "nccl-shm": [text("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")],
+    "port-refused": [text("The server socket is listening on [::]:29500.")],
     "port-in-use": [
         # A web server's.
         text("Error: listen EADDRINUSE: address already in use :::3000"),

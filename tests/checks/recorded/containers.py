@@ -24,6 +24,15 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
         text('could not select device driver "nvidia" with capabilities: [[gpu]]'),
         text(
+            "Warning  FailedCreatePodSandBox  12s (x10 over 2m11s)  kubelet  Failed to create pod "
+            "sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime "
+            'for "nvidia" is configured'
+        ),
+        text(
+            'level=error msg="RunPodSandbox failed" error="failed to get sandbox runtime: no '
+            'runtime for \\"nvidia\\" is configured"'
+        ),
+        text(
             "docker: Error response from daemon: failed to discover GPU vendor from CDI: no known "
             "GPU vendor found"
         ),

@@ -38,6 +38,12 @@ RECORDED: dict[str, list[Evidence]] = {
             )
         )
     ],
+    "driver-build": [
+        text(
+            "ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol "
+            "'rcu_read_unlock_strict'"
+        ),
+    ],
     "driver-mismatch": [
         text(
             "Failed to initialize NVML: Driver/library version mismatch\n"
@@ -172,6 +178,7 @@ CLOSE: dict[str, list[Evidence]] = {
         Evidence(inventory=machine(driver=ABSENT.model_copy(update={"modules": ("nouveau",)}))),
         Evidence(inventory=with_gpu()),
     ],
+    "driver-build": [text("nvidia: module license 'NVIDIA' taints kernel.")],
     "driver-mismatch": [
         Evidence(
             inventory=machine(

@@ -376,6 +376,14 @@ RECORDED: dict[str, list[Evidence]] = {
         text("XlaRuntimeError: INTERNAL: No valid engine configs for Matmul_MUL_GEN_INDEX_"),
         text("nvptx_compiler.cc:614] Check failed: options.is_autotuning_compilation "),
     ],
+    "vmm-unsupported": [
+        text(
+            "GetGlobalCuDriverApi().cuMemGetAllocationGranularity(\n    &granularity, prop, "
+            "CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)\nCUDA driver error: CUDA_ERROR_NOT_SUPPORTED. "
+            "operation not supported"
+        ),
+        text("cuMemAddressReserve(&address, size, 0, 0, 0): CUDA_ERROR_NOT_SUPPORTED"),
+    ],
     "oom": [
         said("torch", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
         said("torch", "RuntimeError: CUDA error: out of memory"),
@@ -572,6 +580,10 @@ RECORDED |= {
         text(
             "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: "
             "131072, Hardware limit: 101376. Reducing block sizes or `num_stages` may help."
+        ),
+        text(
+            "OutOfMemoryError: out of resource: triton_per_fused_add_div_mul_7\n"
+            "Required: 327768 Hardware limit:232448 Reducing block sizes or `num_stages` may help."
         ),
     ],
     "launch-timeout": [text("CUDA error: the launch timed out and was terminated")],
@@ -781,6 +793,7 @@ CLOSE: dict[str, list[Evidence]] = {
     ],
     "libdevice": [text("Using libdevice at /usr/local/cuda/nvvm/libdevice/libdevice.10.bc")],
     # An attempt with one choice of an autotuner, which takes another.
+    "vmm-unsupported": [text("cuMemAddressReserve() of 2 MiB: done")],
     "launch-size": [text("Triton autotuning: 12 of 40 configs need more shared memory, left out")],
     "cuda-error": [text("CUDA errors: 0, warnings: 0")],
     "library-error": [text("I1 cudnn: CUDNN_STATUS_SUCCESS after 3 plans")],

@@ -260,6 +260,15 @@ RECORDED: dict[str, list[Evidence]] = {
             "NCCL_DEBUG=WARN for details)"
         )
     ],
+    "mpi-init": [
+        text(
+            "pml_ucx.c:431  Error: ucp_ep_create(proc=509) failed: Out of memory\n"
+            "It looks like MPI_INIT failed for some reason; your parallel process is\n"
+            "likely to abort."
+        ),
+        text("*** An error occurred in MPI_Init_thread"),
+        text("  PML add procs failed\n  --> Returned Error (-1) instead of Success (0)"),
+    ],
     "mpi-start": [
         text("There are not enough slots available in the system to satisfy the 8 slots"),
         text("mpirun has detected an attempt to run as root."),

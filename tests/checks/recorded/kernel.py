@@ -137,6 +137,7 @@ RECORDED: dict[str, list[Evidence]] = {
         ),
     ],
     "xid-nvlink": [
+        log(xid(45, "pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149")),
         log(xid(74, "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 6")),
         log(xid(145, "RLW_CTRL Nonfatal XC0 i0 Link 00 (0x00000003 0x80000000)")),
     ],

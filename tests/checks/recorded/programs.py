@@ -115,6 +115,30 @@ RECORDED: dict[str, list[Evidence]] = {
     "openmp-twice": [
         text("OMP: Error #15: Initializing libiomp5.so, but found libomp.so already initialized.")
     ],
+    "cuda-headers": [
+        text("/tmp/tmp_itxw3hv/main.c:1:10: fatal error: cuda.h: No such file or directory"),
+        text("csrc/ops.cu:3:10: fatal error: cuda_runtime.h: No such file or directory"),
+        text("/usr/bin/tcc: error: include file 'cuda.h' not found"),
+    ],
+    "dtensor-mixed": [
+        text(
+            "[rank1]: RuntimeError: aten.embedding.default: got mixed torch.Tensor and DTensor, "
+            "need to convert all torch.Tensor to DTensor before calling distributed operators!"
+        ),
+    ],
+    "request-slots": [
+        text(
+            "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for "
+            "`--max-running-requests`."
+        ),
+        text("RuntimeError: Out of request slots."),
+    ],
+    "go-panic": [
+        text(
+            "stderr F panic: runtime error: invalid memory address or nil pointer dereference\n"
+            "stderr F [signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x1092953]"
+        ),
+    ],
     "package-missing": [
         text("ModuleNotFoundError: No module named 'deepspeed'"),
         text("torch._inductor.exc.TritonMissing: Cannot find a working triton installation."),
@@ -151,6 +175,11 @@ RECORDED: dict[str, list[Evidence]] = {
             "`memory_efficient_attention_forward` with inputs:"
         ),
         text("RuntimeError: No available kernel. Aborting execution."),
+        text(
+            "RuntimeError: cuDNN Frontend error: No valid engine configs for "
+            "Matmul_MUL_Reduction_SUB_EXP_Reduction_LOG_ADD_DIV_Matmul_"
+        ),
+        text("RuntimeError: [cudnn_frontend] Error: No execution plans support the graph."),
     ],
     "devices-mixed": [
         text("RuntimeError: No backend type associated with device type cpu"),
@@ -401,6 +430,10 @@ RECORDED: dict[str, list[Evidence]] = {
 
 # What comes close, and is no such failure, by code.
 CLOSE: dict[str, list[Evidence]] = {
+    "cuda-headers": [text('#include "cuda.h" (CUDA 13.0), -- found: /usr/local/cuda/include')],
+    "dtensor-mixed": [text("INFO converted 12 torch.Tensor to DTensor")],
+    "request-slots": [text("INFO max_running_requests=48, req_to_token_pool of 2048")],
+    "go-panic": [text("INFO recovered from a panic of the plugin's health check")],
     "nvcc-version": [
         text(
             "[WARNING]  DeepSpeed Op Builder: Installed CUDA version 12.1 does not match the "

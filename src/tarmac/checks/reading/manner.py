@@ -85,7 +85,7 @@ _PERSON = re.compile(
 )
 _TOLD = re.compile(
     r"(?i)(?:^|[\s(])(?:"
-    r"(?:(?:prints?|printed|shows?|showed|says?|gives|throws?|saw|seen|sees|report|cures?|removes?"
+    r"(?:(?:prints?|printed|shows?|showed|says?|gives|raises?|throws?|saw|seen|sees|report|cures?|removes?"
     r"|leads? to|led to|(?:dies|fails|ends|stops|crashes|exits|aborts|breaks)(?: \w{1,12})? with"
     r"|(?:keeps|always|sometimes|often|no longer) \w{1,12} with|any ?more with)"
     r"(?: (?:me|us|it|him|an?|the|that)){0,2})"
@@ -150,6 +150,8 @@ _ARGUMENT = re.compile(
     r"^[-+]?\s{0,80}[*(]{0,3}(?!\w{0,60}(?:Error|Exception|Failed|Response))[\w.]{0,60}\("
     r"(?=[^)]{0,400}(?<=[(\[{,=:\s])[rbfu]{0,2}([\"'])(?:(?!\1|\)).){0,400}$)"
 )
+# A text in quotes and brackets, as prose has it; an exception's name stands before no space.
+_ASIDE = re.compile(r" \(\"[^\"]{0,80}$")
 _BOLD = re.compile(r"(?<!\*)\*\*(?!\*)")
 # The text that a call is given; an exception's name stands before none of these.
 _CALLED = re.compile(r"\b[a-z_][\w.]{0,60}\((?:\w{1,30}=)?[rbfu]?[\"']")
@@ -218,7 +220,8 @@ def _is_spoken(message: str, lead: str, place: int) -> bool:
         or _SOURCE.match(message[skipped:])
         or (begins and any(form.match(rest) for form in _BEGINNINGS))
         or any(
-            form.search(rest) for form in (_LISTED, _CALLED, _PROSE, _SETTING, _TEMPLATE, _REMARK)
+            form.search(rest)
+            for form in (_LISTED, _CALLED, _PROSE, _SETTING, _TEMPLATE, _REMARK, _ASIDE)
         )
         or len(_BOLD.findall(rest)) % 2
         or _is_sentence(rest)
