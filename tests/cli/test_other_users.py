@@ -335,6 +335,17 @@ def test_another_user_who_runs_tarmac_is_protected_from_a_third(
         second_user(lambda: workload_of(run, None))
 
 
+def test_the_name_of_another_users_run_steers_no_terminal(
+    evil: Evil, nobody: int, capsys: Said
+) -> None:
+    evil.run(name="mine")
+    give(evil.run(name="a\x1b]0;spoof\x07\nerror: \u202eb").path, nobody)
+    assert runs.resolve("latest", evil.runs).name == "mine"
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.isprintable()
+    assert r"a\x1b]0;spoof\x07\nerror: \u202eb, which belongs to nobody" in said
+
+
 @pytest.mark.parametrize("verb", ["resume", "eval"])
 def test_latest_passes_over_the_runs_of_others_and_says_so(
     evil: Evil, nobody: int, capsys: Said, verb: str

@@ -278,7 +278,7 @@ def _show_warning(
         _say(str(message), before=click.style("warning: ", fg="yellow"))
         return
     text = warnings.formatwarning(message, category, filename, lineno, line)
-    click.echo(text, nl=False, file=file, err=file is None)
+    click.echo(in_lines(text), nl=False, file=file, err=file is None)
 
 
 def _with_notes(message: str, error: Exception) -> str:

@@ -14,6 +14,7 @@ import click
 
 from tarmac.cli.watched_feeds import open_feed
 from tarmac.errors import Interrupted, RequestError
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,10 +230,8 @@ def _is_silent(snapshot: Snapshot) -> bool:
     """Whether a machine does not answer, and say so: its GPUs may be idle or not."""
     silent = [host for host in snapshot.hosts if host.problem]
     for host in silent:
-        click.echo(
-            f"error: whether a GPU of {host.host.name} is idle is not known: {host.problem}",
-            err=True,
-        )
+        said = f"error: whether a GPU of {host.host.name} is idle is not known: {host.problem}"
+        click.echo(in_one_line(said), err=True)
     return bool(silent)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, quoted
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -198,7 +199,7 @@ def trust_in_this_user() -> dict[str, str]:
 @functools.cache
 def _note(text: str) -> None:
     """Say something once: a command may look for the latest several times."""
-    sys.stderr.write(f"note: {text}\n")
+    sys.stderr.write(f"note: {in_one_line(text)}\n")
 
 
 def _trusted_ids() -> set[int]:

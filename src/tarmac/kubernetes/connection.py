@@ -28,6 +28,7 @@ from tarmac.kubernetes.credentials import read_credentials, tls_of
 from tarmac.kubernetes.kubeconfig import read_login
 from tarmac.kubernetes.trouble import explain_trouble, login_words
 from tarmac.masking import without_known
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -318,7 +319,7 @@ class Connection:
 @functools.cache
 def _warn(text: str) -> None:
     """Write a warning once: each Job of a run brings the same ones."""
-    sys.stderr.write(f"warning: {text}\n")
+    sys.stderr.write(f"warning: {in_one_line(text)}\n")
 
 
 def _read_again(place: Place) -> Place:

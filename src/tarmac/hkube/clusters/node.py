@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from tarmac.errors import TarmacError
 from tarmac.hkube.clusters.errands import Errand, ending_file, read_ending, write_ending
 from tarmac.hkube.hosting import Ending, Pool, Timers, first_of
+from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,7 +124,7 @@ class _Printer:
 
     def waiting(self, work: Work, reason: str) -> None:
         """Print why it cannot begin."""
-        sys.stderr.write(f"{work.name} waits: {reason}\n")
+        sys.stderr.write(in_one_line(f"{work.name} waits: {reason}") + "\n")
         sys.stderr.flush()
 
     async def print_now_and_then(self) -> None:

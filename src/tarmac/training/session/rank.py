@@ -25,6 +25,7 @@ from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.tracking import Tracking
+from tarmac.wording import in_lines
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _one_rank_reports(store: RankStore) -> Iterator[None]:
 def _report_hang(message: str, _hung: Sequence[int], reports: bool) -> None:
     """End this process, whose main thread would wait forever; one rank prints why."""
     if reports:
-        sys.stderr.write(f"error: {message}\n")
+        sys.stderr.write(f"error: {in_lines(message)}\n")
         sys.stderr.flush()
         os._exit(FOUND_HUNG)
     time.sleep(_REPORT_WAIT_S)
