@@ -9,6 +9,7 @@ import pytest
 from optuna.trial import TrialState, create_trial
 
 from tarmac.errors import RequestError, TarmacError
+from tarmac.files import journal_text, read_lines
 from tarmac.studies import Study, find_study, list_studies
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.storage import masked, open_storage
@@ -59,6 +60,25 @@ def test_a_damaged_line_is_named_and_nothing_is_changed(make_study, bad):
     journal.write_bytes(b"".join(lines[:9]))
     search(StudyWriter.open(study.path))
     assert len(Study.open(study.path).trials) == 4
+
+
+@pytest.mark.parametrize(
+    ("op_code", "field", "value"), [(4, "datetime_start", 17), (8, "user_attr", {})]
+)
+def test_a_line_that_optuna_cannot_take_is_named_by_its_own_number(
+    make_study, op_code, field, value
+):
+    study = make_study(generations=1, population=4)
+    search(study)
+    journal = study.path / "journal.log"
+    lines = list(read_lines(journal).values)
+    at = next(n for n, line in enumerate(lines) if line["op_code"] == op_code)
+    lines[at] = {**lines[at], field: value}
+    journal.write_text(journal_text(lines))
+    with pytest.raises(TarmacError, match=rf"journal\.log:{at + 1}: the journal is dam") as caught:
+        Study.open(study.path).trials  # noqa: B018
+    assert "Error" not in caught.value.message
+    assert f"head -n {at} " in caught.value.hint
 
 
 def test_a_study_whose_process_was_killed_before_its_first_trial_is_read_and_goes_on(make_study):

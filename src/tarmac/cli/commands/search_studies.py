@@ -77,7 +77,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
             Text(study.name),
             study.status,
             Text(study.request.method),
-            "" if best is None else number_text(next(iter(best.values.values()))),
+            "" if best is None else number_text(best.values[study.request.objective[0]]),
             "" if best is None else _tested(best, study.record.judged_by),
             f"{wording.number_text(study.record.elapsed_s, digits=0)} s",
         )

@@ -23,7 +23,6 @@ from tarmac.files import (
     open_record,
     parse_line,
     read_errors,
-    read_lines,
 )
 from tarmac.studies.ledger import GENERATION, SURVIVORS
 from tarmac.studies.study.locks import short_lock
@@ -145,6 +144,8 @@ class _Journal(JournalFileBackend):
         self._own_lock = lock
         # Where each entry begins that was seen, and the one after them.
         self._starts = [0]
+        # The one that was read last, from 1: that Optuna works on.
+        self.number = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         """Yield entries of the file from one on; one that is damaged is an error here."""
@@ -160,6 +161,7 @@ class _Journal(JournalFileBackend):
                 if number + 1 == len(self._starts):
                     self._starts.append(end)
                 if number >= log_number_from:
+                    self.number = number + 1
                     yield self._entry(number + 1, line[:-1])
 
     def _entry(self, number: int, line: bytes) -> dict[str, Any]:
@@ -185,28 +187,24 @@ class _Journal(JournalFileBackend):
 def _open_journal(path: Path, locks: Locks) -> JournalStorage:
     lock = _JournalLock(path.with_name(path.name + ".lock"), locks)
     # A study that only others may write can be looked at.
-    if os.access(path.parent, os.W_OK):
+    if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         lock.acquire()
         try:
             drop_torn_line(path)
         finally:
             lock.release()
+    journal = _Journal(path, lock)
     try:
         with read_errors(path):
-            return JournalStorage(_Journal(path, lock))
+            return JournalStorage(journal)
     except TarmacError:
         raise
     except Exception as error:
-        # Optuna trusts what it reads: whatever a line makes it raise says that the line is none.
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> TarmacError:
-    found = read_lines(path, _problem)
-    if found.damaged:
-        return _damaged_line(path, found.damaged[0])
-    # Where each line is one, what they say together is not.
-    return _damaged_line(path, DamagedLine(path, len(found.values), first_line(error)))
+        # Optuna trusts what it reads: whatever a line makes it raise says that the line is none,
+        # by itself or after those before it.
+        words = str(error).strip() or "it does not fit those before it"
+        line = DamagedLine(path, journal.number, words.splitlines()[0])
+        raise _damaged_line(path, line) from error
 
 
 def _damaged_line(path: Path, line: DamagedLine) -> TarmacError:

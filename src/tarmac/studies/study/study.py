@@ -12,7 +12,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.files import validated
+from tarmac.files import damaged_record, validated
 from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import recorded_objectives
@@ -69,7 +69,10 @@ class Study:
         """
         study = cls(path, read_study_record(path / "study.json"), storage)
         # What was asked may be damaged in a record that is whole otherwise.
-        _ = study.request
+        asked, best = study.request, study.best
+        lacking = [name for name in asked.objective if best is not None and name not in best.values]
+        if lacking:
+            raise damaged_record(path / "study.json", f"best.values: has no {lacking[0]}")
         return study
 
     def __repr__(self) -> str:
