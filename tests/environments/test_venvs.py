@@ -104,6 +104,16 @@ def test_each_installer_builds_an_environment_of_its_own(tmp_path, installer, mo
     assert build_venv(venv, tmp_path, tmp_path / "venvs") != by_uv
 
 
+def test_one_whose_interpreter_has_gone_is_built_again(tmp_path, installer):
+    venv = VenvSpec(requirements=("six",))
+    path = build_venv(venv, tmp_path, tmp_path / "venvs")
+    (path / "pyvenv.cfg").touch()
+    (path / "bin").mkdir()
+    (path / "bin/python").symlink_to(tmp_path / "python3.11")
+    assert build_venv(venv, tmp_path, tmp_path / "venvs") == path
+    assert not (path / "bin").exists()
+
+
 def test_an_environment_in_use_is_not_removed(tmp_path, installer):
     root = tmp_path / "venvs"
     program = (

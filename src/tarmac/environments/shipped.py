@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tarmac.environments.once import made_once
 from tarmac.environments.projects import ProjectSpec
 from tarmac.environments.users import forget_users, living_users, note_user
-from tarmac.environments.venvs import VenvSpec, build_venv, pixi_spec, read_recipe
+from tarmac.environments.venvs import VenvSpec, build_venv, is_whole, pixi_spec, read_recipe
 from tarmac.errors import TarmacError
 from tarmac.files import make_private, storage_errors, taking_turns, tarfile, temporary_directory
 
@@ -82,7 +82,7 @@ def shipped_venv(spec: VenvSpec | ProjectSpec, base: Path, store: Path, root: Pa
         root.mkdir(parents=True, exist_ok=True)
         with taking_turns(root / f"{path.name}.lock"):
             note_user(path)
-            if not (path / "requirements.txt").exists():
+            if not is_whole(path):
                 _sweep(root)
 
                 def build(part: Path) -> None:

@@ -49,6 +49,7 @@ __all__ = [
     "Recipe",
     "VenvSpec",
     "build_venv",
+    "is_whole",
     "list_venvs",
     "read_recipe",
     "remove_venv",
@@ -248,7 +249,7 @@ def build_venv(
             refuse_foreign_build(path, what="its Python")
             turn.enter_context(taking_turns(root / f"{path.name}.lock"))
             note_user(path)
-        if not (path / "requirements.txt").exists():
+        if not is_whole(path):
             _remove_half_built(root)
             try:
                 recipe.install(path)
@@ -273,6 +274,12 @@ def _remove_half_built(root: Path) -> None:
                     shutil.rmtree(path, ignore_errors=True)
             finally:
                 turn.release()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether an environment was built to its end, and its interpreter is still there."""
+    has_python = (path / "bin" / "python").exists() or not (path / "pyvenv.cfg").exists()
+    return has_python and (path / "requirements.txt").exists()
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
