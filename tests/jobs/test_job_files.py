@@ -196,6 +196,8 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
             "different lengths: a 1, b 2",
         ),
         ("name: x\ncommand: echo\nsweep: {grid: {a: []}}", "expected a list of at least one value"),
+        ("name: x\ncommand: echo\nsweep: {grid: {a: [1, ~]}}", "null is no value; write 'null' in"),
+        ("name: x\ncommand: echo\nsweep: {list: [{a: 1}, {a: null}]}", "null is no value"),
         (
             "name: x\ncommand: echo\nsweep: {grid: {a: [1]}, list: [{a: 2}]}",
             "'a' gets its values twice",
@@ -546,9 +548,14 @@ def test_a_program_gets_to_see_what_the_file_says(tmp_path):
             "job.yaml:3:13: after_all.name: two tasks have the name 'x'",
         ),
         (
-            "name: x\ntasks:\n  - {name: train, command: b, needs: [trian]}",
-            "job.yaml:3:39: tasks[0].needs[0]: unknown task that 'train' needs: 'trian'\n"
+            "name: x\ntasks:\n  - {name: train, command: b}\n"
+            "  - {name: trial, command: b, needs: [trian]}",
+            "job.yaml:4:39: tasks[1].needs[0]: unknown task that 'trial' needs: 'trian'\n"
             "Did you mean 'train'?",
+        ),
+        (
+            "name: x\ntasks:\n  - {name: train, command: b, needs: [trian]}",
+            "job.yaml:3:39: tasks[0].needs[0]: unknown task that 'train' needs: 'trian'",
         ),
         (
             "name: x\ntasks:\n  - {name: a, command: b, needs: [b]}\n"

@@ -62,6 +62,22 @@ def test_a_secrets_file_is_beside_the_job_file(tmp_path, monkeypatch):
         prepare(job, tmp_path, {})
 
 
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\r", "\n\n"])
+def test_the_end_of_a_secrets_line_is_no_part_of_it(tmp_path, ending):
+    (tmp_path / "key").write_bytes(f"swordfish{ending}".encode())
+    assert resolve_secrets({"A": Secret(file="key")}, {}, {}, tmp_path) == {"A": "swordfish"}
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"), [("/dev/zero", "has more than 1 MiB"), ("nul", "has a zero byte")]
+)
+def test_a_file_that_can_be_no_secret_is_refused_before_the_start(tmp_path, file, reason):
+    (tmp_path / "nul").write_bytes(b"a\0b")
+    job = parse_job(f"{{name: x, command: a, secrets: {{A: {{file: {file}}}}}}}")
+    with pytest.raises(RequestError, match=f"secret for A: {file}: {reason}"):
+        prepare(job, tmp_path, {})
+
+
 def test_a_file_of_the_users_configuration_is_beside_it(tmp_path, monkeypatch):
     (tmp_path / "config").mkdir()
     (tmp_path / "config/secrets.toml").write_text('"s/k" = { file = "key" }\n')

@@ -147,7 +147,8 @@ def _wrong_needs(job: Job) -> Iterator[Fault]:
         for number, needed in enumerate(spec.needs):
             if needed not in names:
                 num_hints += 1
-                hint = _hint(needed, tuple(sorted(names))) if num_hints <= _MAX_HINTS else ""
+                others = tuple(sorted(names - {spec.name}))
+                hint = _hint(needed, others) if num_hints <= _MAX_HINTS and others else ""
                 said = f"unknown task that {spec.name!r} needs: {needed!r}"
                 yield Fault((*path, "needs", number), said, hint)
     circle = circle_of({task.name: task.needs for task in job.tasks})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tomllib
 from pathlib import Path
@@ -28,6 +29,9 @@ __all__ = [
     "secret_mapping_path",
     "secret_variables",
 ]
+
+# As Kubernetes has it for its own.
+_MAX_BYTES = 2**20
 
 
 def secret_mapping_path() -> Path:
@@ -218,11 +222,18 @@ def _resolve(
         return _remembered(environment[place.env])
     assert place.file is not None
     try:
-        path = start / expanded(place.file)
-        return _remembered(path.read_text(encoding="utf-8").rstrip("\n"))
+        with (start / expanded(place.file)).open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        # Whatever ends its lines, as open has it for texts.
+        text = io.StringIO(content.decode(), newline=None).read().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise RequestError(f"secret for {variable}: {place.file}: {reason}") from error
+    if len(content) > _MAX_BYTES:
+        raise RequestError(f"secret for {variable}: {place.file}: has more than 1 MiB")
+    if "\0" in text:
+        raise RequestError(f"secret for {variable}: {place.file}: has a zero byte")
+    return _remembered(text)
 
 
 def _remembered(secret: str) -> str:

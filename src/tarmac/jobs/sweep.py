@@ -51,9 +51,14 @@ class Range(Part):
         return round(value) if self.integer else value
 
 
+_NULL = "null is no value; write 'null' in quotes for the word"
+
+
 def _values(value: Any) -> Any:
     if not isinstance(value, list) or not value:
         raise ValueError("expected a list of at least one value")
+    if None in value:
+        raise ValueError(_NULL)
     return value
 
 
@@ -102,6 +107,8 @@ class Sweep(Part):
             raise ValueError(f"the lists of zip have different lengths: {lengths}")
         if len({frozenset(combination) for combination in self.listed}) > 1:
             raise ValueError("the combinations of list have different parameters")
+        if any(None in combination.values() for combination in self.listed):
+            raise ValueError(f"list: {_NULL}")
         names = self.names
         twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
