@@ -242,6 +242,18 @@ def test_a_damaged_line_of_a_studys_journal_is_named(look, what):
         assert "journal.log:2: the journal is damaged" in said
 
 
+def test_a_winner_without_what_it_was_judged_by_is_damage(look):
+    MAKERS["study"](look.output, "good")
+    path = MAKERS["study"](look.output, "bad") / "study.json"
+    record = json.loads(path.read_text())
+    record["best"] = {"number": 0, "settings": {}, "values": {}, "epochs": 1}
+    path.write_text(json.dumps(record))
+    listed = look.tarmac("search", "list", code=0)
+    assert "bad cannot be read: " in listed
+    assert "study.json is damaged: best.values: has no val_accuracy" in listed
+    assert "good" in listed
+
+
 @pytest.mark.parametrize("survivors", [[[0]], "all", None, {"0": 1}, [10**6], ["0"]])
 def test_survivors_of_a_search_that_are_no_trials_are_damage(look, survivors):
     journal = MAKERS["study"](look.output, "bad") / "journal.log"
@@ -371,6 +383,32 @@ def test_a_run_that_this_user_may_not_enter_disturbs_no_other(second_user, open_
     assert summaries == {f"good-{kind}" for kind in MAKERS}
     assert broken == {f"closed-{kind}": "cannot read it: Permission denied" for kind in MAKERS}
     assert (statuses, studies, sight) == ({"good-job", "good-pipeline"}, {"good-study"}, ())
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_may_not_be_entered_within_a_run_is_told_in_words(
+    second_user, open_directory, capsys, monkeypatch, kind
+):
+    output = open_directory / "runs"
+    output.mkdir()
+    for good in MAKERS:
+        MAKERS[good](output, f"good-{good}")
+    run = MAKERS[kind](output, "bad")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(open_directory / "none"))
+    look = Looker(output, capsys)
+
+    def look_at() -> tuple[str, ...]:
+        return look.lists(), look.verbs(kind), look.pages(kind)
+
+    # What another user's process would import may lie where that one may not read.
+    look_at()
+    for name in ("best", "checkpoints", "logs", "tasks"):
+        (run / name).mkdir(exist_ok=True)
+        (run / name).chmod(0o700)
+    second_user(look_at)
+    if kind != "study":
+        logs = second_user(lambda: look.tarmac("runs", "logs", "bad"))
+        assert f"cannot read {run}/" in logs
 
 
 @pytest.mark.timeout(60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tarmac import RequestError
+from tarmac.files import StorageError
 from tarmac.jobs import JOB, create_run, parse_job, plan_tasks
 from tarmac.runs import TRAINING, Catalogue, Run
 from tarmac.studies import SEARCH
@@ -202,6 +204,41 @@ def test_a_search_stands_for_the_training_of_its_winner(tmp_path, made):
     assert trainings.find(made[1].name).path == again
     newer = training(tmp_path, "2026-01-07T00:00:00Z")
     assert trainings.find("latest").path == newer
+
+
+def test_a_run_that_is_a_link_is_not_removed_and_told_where_it_leads(tmp_path, made):
+    link = tmp_path / "runs"
+    link.mkdir()
+    (link / "lent").symlink_to(made[0])
+    catalogue = Catalogue(KINDS, link)
+    with pytest.raises(RequestError, match=f"lent is a link to {made[0]}") as caught:
+        catalogue.remove(catalogue.find("lent"))
+    assert f"tarmac runs rm {made[0]}\n" in str(caught.value)
+    assert made[0].exists()
+    assert [path.name for path in link.iterdir()] == ["lent"]
+
+
+def test_a_run_that_cannot_be_removed_whole_stays_one(tmp_path, made, monkeypatch):
+    (made[2] / "tasks" / "a").mkdir(parents=True)
+
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", f"{path}/a")
+
+    catalogue = Catalogue(KINDS, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", refuse)
+        with pytest.raises(StorageError, match=rf"cannot delete {made[2]}/tasks/a: Permission"):
+            catalogue.remove(catalogue.find(made[2].name))
+    catalogue.remove(catalogue.find(made[2].name))
+    assert not made[2].exists()
+
+
+@pytest.mark.parametrize("kinds", [(JOB,), (TRAINING, JOB)])
+def test_a_search_is_told_from_what_was_looked_for(tmp_path, made, kinds):
+    with pytest.raises(RequestError) as caught:
+        Catalogue(kinds, tmp_path).find(made[1].name)
+    is_for_jobs = "is a search, which is no job\nSee it: tarmac search show" in str(caught.value)
+    assert is_for_jobs == (TRAINING not in kinds)
 
 
 def test_of_a_search_without_a_winner_it_is_said_what_to_type(tmp_path, made):

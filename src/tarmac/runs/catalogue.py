@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tarmac.errors import RequestError, TarmacError, first_line, quoted
+from tarmac.errors import RequestError, TarmacError, first_line, quoted, short_reason
 from tarmac.files import (
     Fields,
     StorageError,
@@ -304,13 +305,22 @@ class Catalogue:
         for broken in forbidden_in(self.output):
             if broken.path.name.startswith(reference):
                 return StorageError(f"{broken.path}: {broken.reason}")
+        kinds = " or ".join(kind.name for kind in self._kinds)
         for path in (Path(reference), self.output / reference):
+            for inner in (path, path / _INNER.partition("/")[0]):
+                # A directory that may be looked at, and not into.
+                if os.path.isdir(inner) and not os.access(inner, os.R_OK | os.X_OK):  # noqa: PTH112
+                    return StorageError(f"cannot read {inner}: {os.strerror(errno.EACCES)}")
             if os.path.exists(path / _SEARCH):  # noqa: PTH110 - False where forbidden
+                if not any(kind.name == "training" for kind in self._kinds):
+                    return RequestError(
+                        f"{reference} is a search, which is no {kinds}",
+                        hint=f"See it: tarmac search show {quoted(path)}",
+                    )
                 return RequestError(
                     f"{reference} is a search that has trained no winner yet",
                     hint=f"Go on with it: tarmac search --resume {quoted(path)}",
                 )
-        kinds = " or ".join(kind.name for kind in self._kinds)
         names = "\n".join(in_one_line(run.path.name) for run in known[:_MOST_NAMES])
         hint = (
             f"Newest there:\n{names}"
@@ -322,10 +332,18 @@ class Catalogue:
     def remove(self, run: FoundRun) -> None:
         """Delete a run's directory, with the runs that belong to it.
 
+        One that cannot be deleted whole stays a run: its record goes last.
+
         Raises:
-            RequestError: A process works on it, or it belongs to another run.
+            RequestError: A process works on it, it belongs to another run, or it is a link.
             StorageError: It cannot be deleted.
         """
+        if run.path.is_symlink():
+            raise RequestError(
+                f"{run.path} is a link to {os.path.realpath(run.path)}",
+                hint=f"Delete what it leads to: tarmac runs rm {quoted(run.path.resolve())}\n"
+                f"or the link alone: rm {quoted(run.path)}",
+            )
         if run.owner is not None:
             raise RequestError(
                 f"{run.path.name} belongs to {run.owner.name}",
@@ -341,13 +359,23 @@ class Catalogue:
                 raise TarmacError(
                     error.message, hint=f"If nothing works on it: rm -r {quoted(run.path)}"
                 ) from error
-            stack.enter_context(storage_errors(run.path))
             # Gone at once: nobody finds half of it.
             doomed = temporary_path(run.path.parent, ".removed")
-            run.path.rename(doomed)
-            # Nor does a power cut bring half of it back.
-            sync_directory(doomed.parent)
-            shutil.rmtree(doomed)
+            with storage_errors(run.path):
+                run.path.rename(doomed)
+                # Nor does a power cut bring half of it back.
+                sync_directory(doomed.parent)
+            try:
+                _remove_but(doomed, run.kind.record)
+                shutil.rmtree(doomed)
+            except OSError as error:
+                with storage_errors(run.path):
+                    doomed.rename(run.path)
+                inner = os.path.relpath(error.filename or doomed, doomed)
+                raise StorageError(
+                    f"cannot delete {run.path / inner}: {short_reason(error)}",
+                    hint="What could be deleted of the run is gone, and its record is there still.",
+                ) from error
         remove_abandoned(run.path.parent)
 
     def _inner(self, path: Path) -> list[FoundRun]:
@@ -364,6 +392,15 @@ class Catalogue:
                 yield FoundRun(kind, record.parent)
             for record in _files_below(self.output, f"[!.]*/{_INNER}/{kind.record}"):
                 yield FoundRun(kind, record.parent, record.parents[2])
+
+
+def _remove_but(directory: Path, kept: str) -> None:
+    """Delete what is in a directory but for one file."""
+    for entry in os.scandir(directory):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        elif entry.name != kept:
+            os.unlink(entry.path)  # noqa: PTH108 - of a name that scandir gave
 
 
 @dataclasses.dataclass(frozen=True)

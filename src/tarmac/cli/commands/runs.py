@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -140,9 +141,19 @@ def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
     """Print what the processes of a run have printed: ranks, candidates or tasks."""
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_logs
+    from tarmac.files import StorageError
 
     found = catalogue_of(kinds, output).find(run)
     files = found.kind.logs(found.path)
+    closed = [
+        path
+        for path in found.path.iterdir()
+        if path.is_dir() and not os.access(path, os.R_OK | os.X_OK)
+    ]
+    for path in closed:
+        click.echo(in_one_line(f"left out: cannot read {path}: Permission denied"), err=True)
+    if closed and not files:
+        raise StorageError(f"none of the logs of {found.path.name} can be read")
     if not files:
         raise RequestError(
             f"{found.path.name} has no logs",

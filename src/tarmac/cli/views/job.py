@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -198,7 +199,7 @@ class JobProgress:
         for line in (*ended.problems, *ended.notes):
             if line not in ended.reason:
                 self._say(f"             {line}")
-        if has_failed and (directory / "stderr").exists():
+        if has_failed and os.path.exists(directory / "stderr"):  # noqa: PTH110 - False where forbidden
             if not self._follow:
                 for line in failure_lines(directory / "stderr", _LAST_LINES):
                     self._say(f"             | {line}")
@@ -277,7 +278,7 @@ class _LiveProgress(JobProgress):
         table = Table("running", "took", "CPUs", "GPUs", "last line", box=None, header_style="dim")
         for task, grant, since in running[:_MOST_ROWS]:
             directory = task_directory(self._run.path, task)
-            last = last_lines(directory / "stdout", 1) if directory.exists() else []
+            last = last_lines(directory / "stdout", 1) if os.access(directory, os.X_OK) else []
             table.add_row(
                 Text(
                     f"{task.name} on {host}" if (host := self._hosts.get(task.index)) else task.name
