@@ -166,6 +166,10 @@ RECORDED: dict[str, list[Evidence]] = {
     "jax-preallocate": [on_gpu("jax")],
     "jax-libraries": [
         text(
+            "ERROR:jax._src.xla_bridge:647: Jax plugin configuration error: Exception when calling "
+            "jax_plugins.xla_cuda12.initialize()"
+        ),
+        text(
             "CUDA backend failed to initialize: Unable to load cuDNN. Is it installed? (Set "
             "TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)"
         ),
@@ -376,6 +380,19 @@ RECORDED: dict[str, list[Evidence]] = {
         text("XlaRuntimeError: INTERNAL: No valid engine configs for Matmul_MUL_GEN_INDEX_"),
         text("nvptx_compiler.cc:614] Check failed: options.is_autotuning_compilation "),
     ],
+    "device-map": [
+        text(
+            "[rank0]: ValueError: You can't train a model that has been loaded with "
+            "`device_map='auto'` in any distributed mode. Please rerun your script specifying "
+            "`--num_processes=1`."
+        ),
+    ],
+    "hub-transfer": [
+        text(
+            "[0] [0] RuntimeError: Data processing error: CAS service error : ReqwestMiddleware "
+            "Error: Request failed after 5 retries"
+        ),
+    ],
     "vmm-unsupported": [
         text(
             "GetGlobalCuDriverApi().cuMemGetAllocationGranularity(\n    &granularity, prop, "
@@ -386,6 +403,10 @@ RECORDED: dict[str, list[Evidence]] = {
     ],
     "oom": [
         said("torch", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+        text(
+            "E external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out "
+            "of memory trying to allocate 1.25TiB (rounded to 1374521760000)requested by op"
+        ),
         said("torch", "RuntimeError: CUDA error: out of memory"),
         text("RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58"),
         text(
@@ -793,6 +814,8 @@ CLOSE: dict[str, list[Evidence]] = {
     ],
     "libdevice": [text("Using libdevice at /usr/local/cuda/nvvm/libdevice/libdevice.10.bc")],
     # An attempt with one choice of an autotuner, which takes another.
+    "device-map": [text("loading with device_map='auto': 8 GPUs")],
+    "hub-transfer": [text("INFO hf_xet: CAS service answers, 12 blocks")],
     "vmm-unsupported": [text("cuMemAddressReserve() of 2 MiB: done")],
     "launch-size": [text("Triton autotuning: 12 of 40 configs need more shared memory, left out")],
     "cuda-error": [text("CUDA errors: 0, warnings: 0")],

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
 RECORDED: dict[str, list[Evidence]] = {
     "disk-full": [
+        text(
+            "[rank0]: RuntimeError: [enforce fail at inline_container.cc:778] . PytorchStreamWriter"
+            " failed writing file data.pkl: file write failed"
+        ),
+        text(
+            "RuntimeError: [enforce fail at inline_container.cc:319] . unexpected pos 9926808960 "
+            "vs 9926808856"
+        ),
         text("OSError: [Errno 28] No space left on device"),
         text("npm error ENOSPC: no space left on device, write"),
     ],
