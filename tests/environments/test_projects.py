@@ -260,17 +260,34 @@ def test_what_a_script_lists_is_read(tmp_path, text, needs):
     ("lines", "words"),
     [
         (["# dependencies = ["], "Invalid value"),
+        (["# x = 1", "#  y z"], "Expected '=' after a key"),
         (["# dependencies = 3"], "expected a list of requirements"),
         (["# dependencies = ['six ==']"], "Expected"),
         (["# requires-python = 'new'"], "Invalid specifier"),
         (["# requires-python = 3"], "expected a text"),
         (["# x = 1", "# ///", "", "# /// script", "# y = 1"], "second block"),
+        (["# x = 1", "# ///", "# /// script", "# y = 1"], "second block"),
     ],
 )
 def test_a_list_of_another_form_is_refused_with_its_place(tmp_path, lines, words):
     path = tmp_path / "s.py"
     path.write_text(script(*lines))
-    with pytest.raises(RequestError, match=rf"s\.py:\d+: .*{words}"):
+    with pytest.raises(RequestError, match=rf"s\.py:\d+(:\d+)?: .*{words}"):
+        read_script(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (["# x = 1", "#  y z"], "4:6"),
+        (["# dependencies = ["], "2"),
+        (["# x = 1", "# ///", "# /// script", "# y = 1"], "5"),
+    ],
+)
+def test_what_is_wrong_in_a_block_is_told_with_its_line_in_the_script(tmp_path, lines, place):
+    path = tmp_path / "s.py"
+    path.write_text(script(*lines))
+    with pytest.raises(RequestError, match=rf"s\.py:({place}): "):
         read_script(path)
 
 

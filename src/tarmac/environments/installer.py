@@ -136,12 +136,12 @@ def find_project_python(directory: Path, wanted: str | None) -> str:
     return find_python(wanted) if wanted is not None else _fitting_python(uv, directory, ())
 
 
-def find_fitting_python(versions: str, directory: Path) -> str | None:
+def find_fitting_python(versions: str, script: Path) -> str | None:
     """Return the path of an interpreter; None where the one that runs this fits.
 
     Args:
         versions: That it may have, ``>=3.12``.
-        directory: Where it is searched from.
+        script: Asks for them; it is searched from where this lies.
 
     Raises:
         RequestError: There is none, or no uv to find it.
@@ -149,7 +149,7 @@ def find_fitting_python(versions: str, directory: Path) -> str | None:
     own = ".".join(map(str, sys.version_info[:3]))
     if SpecifierSet(versions).contains(own, prereleases=True):
         return None
-    return _fitting_python(_project_uv(), directory, (versions,))
+    return _fitting_python(_project_uv(), script, (versions,))
 
 
 def _project_uv() -> str:
@@ -159,7 +159,7 @@ def _project_uv() -> str:
     return uv
 
 
-def _fitting_python(uv: str, directory: Path, versions: Sequence[str]) -> str:
+def _fitting_python(uv: str, place: Path, versions: Sequence[str]) -> str:
     command = [uv, "python", "find", "--no-python-downloads", *versions]
     try:
         done = subprocess.run(
@@ -168,7 +168,7 @@ def _fitting_python(uv: str, directory: Path, versions: Sequence[str]) -> str:
             text=True,
             timeout=_ANSWER_S,
             env=_own_variables(),
-            cwd=directory,
+            cwd=place if place.is_dir() else place.parent,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
@@ -177,7 +177,7 @@ def _fitting_python(uv: str, directory: Path, versions: Sequence[str]) -> str:
         # It breaks lines as a terminal would.
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise RequestError(
-            f"environment: {directory}: {said.removeprefix('error: ')}",
+            f"environment: {place}: {said.removeprefix('error: ')}",
             hint="uv python install VERSION brings one.",
         )
     return done.stdout.strip()

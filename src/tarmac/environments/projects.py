@@ -300,7 +300,12 @@ def read_script(path: Path) -> ScriptNeeds | None:
         return None
     line = text.count("\n", 0, blocks[-1].start()) + 1
     where = f"environment: {path}:{line}"
-    if len(blocks) > 1:
+    # Of two with nothing between them the first seems to go on to the end of the second.
+    second = blocks[0]["content"].find("\n# /// script\n")
+    if second >= 0:
+        line += blocks[0]["content"].count("\n", 0, second) + 2
+        where = f"environment: {path}:{line}"
+    if len(blocks) > 1 or second >= 0:
         raise RequestError(f"{where}: a second block of script")
     content = "".join(
         row.removeprefix("#").removeprefix(" ")
@@ -308,6 +313,14 @@ def read_script(path: Path) -> ScriptNeeds | None:
     )
     try:
         block = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        # Its own line counts from the block's first.
+        match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
+        if match is None:
+            raise RequestError(f"{where}: {error}") from error
+        place = f"{line + int(match[2])}:{int(match[3]) + len('# ')}"
+        raise RequestError(f"environment: {path}:{place}: {match[1]}") from error
+    try:
         is_for_uv = "uv" in _table(block, "tool") or _lock_of(path).is_file()
         return dataclasses.replace(_needs_of(block), is_for_uv=is_for_uv)
     except (TypeError, ValueError, InvalidRequirement, InvalidSpecifier) as error:

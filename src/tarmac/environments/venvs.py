@@ -154,7 +154,7 @@ def read_recipe(
         if place.suffix != ".py":
             return read_project(spec, place, kind)
         needs = _needs_of(spec, place)
-        wanted = spec.python or find_fitting_python(needs.requires_python, place.parent)
+        wanted = spec.python or find_fitting_python(needs.requires_python, place)
         if needs.is_for_uv:
             return script_recipe(place, find_python(wanted), kind)
         spec = VenvSpec(requirements=needs.dependencies, python=wanted)
