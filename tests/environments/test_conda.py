@@ -153,6 +153,7 @@ def test_one_that_was_cut_short_is_built_again(build):
             "needs-old 1.0 needs base-lib <2, and tool 1.0 needs base-lib >=2",
             "Ask for other versions of one of them.",
         ),
+        (["__cuda>=99"], "one of the packages needs a driver with CUDA >=99", "a newer driver"),
         (["of-a-gpu"], "of-a-gpu 1.0 needs a driver with CUDA >=99", "a newer driver"),
         (["tool", "'tool = = 3'"], "2:22: 'tool = = 3': unable to parse version spec", None),
         (["tool", "{pip: [six]}"], "pip's packages need python among the others", None),
@@ -224,7 +225,12 @@ def test_a_list_of_another_channel_or_digest_gets_what_it_names(build, channel, 
 
 
 @pytest.mark.parametrize(
-    ("status", "hint"), [(401, "Log in as part of the channel's URL"), (404, "URL is right")]
+    ("status", "hint"),
+    [
+        (401, "Log in as part of the channel's URL"),
+        (404, "URL is right"),
+        (503, "in trouble: try again later"),
+    ],
 )
 def test_what_a_server_answers_is_told(build, status, hint):
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -400,6 +406,8 @@ def test_a_project_has_what_its_lock_of_pixis_says_and_itself(
     assert has_tool(build_venv(ProjectSpec("."), project, project.parent / "venvs"))
     named = build_venv(ProjectSpec(".", environment="test"), project, project.parent / "venvs")
     assert (named / "lib/version.txt").read_text() == "2.1"
+    named = ProjectSpec("pixi.lock", environment="test")
+    assert build_venv(named, project, project.parent / "venvs").exists()
     with pytest.raises(TarmacError, match=r"no environment 'tset'") as raised:
         build_venv(ProjectSpec(".", environment="tset"), project, project.parent / "venvs")
     assert raised.value.hint == "It has default, test"

@@ -216,6 +216,21 @@ def test_what_trains_and_keeps_in_a_store_has_both_extras():
     assert " tarmac-gpu==" in write(parse_job(plain))[0]["setup"]
 
 
+@pytest.mark.parametrize(
+    ("environment", "file", "extra"),
+    [
+        ("{file: environment.yml}", "environment.yml", "[conda]"),
+        ("{path: .}", "pixi.lock", "[conda]"),
+        ("{path: .}", "uv.lock", ""),
+    ],
+)
+def test_the_machine_gets_what_builds_the_environment(tmp_path, environment, file, extra):
+    (tmp_path / file).touch()
+    job = parse_job(f"name: x\ncommand: a\nenvironment: {environment}\n")
+    text = find_format("skypilot").write([job], tmp_path).text
+    assert f"tarmac-gpu{extra}==" in text
+
+
 def test_more_gpus_than_the_pools_machine_has_are_refused():
     job = of_pool("STANDARD_NC6")
     resources = job.tasks[0].resources.model_copy(update={"gpus": 2.0})

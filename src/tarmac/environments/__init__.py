@@ -20,7 +20,14 @@ from tarmac.environments.engines import (
 from tarmac.environments.images import image_file, pull_once, pull_with_login
 from tarmac.environments.projects import ProjectSpec, read_script
 from tarmac.environments.shipped import node_directory, shipped_venv
-from tarmac.environments.venvs import VenvSpec, build_venv, list_venvs, remove_venv, venvs_directory
+from tarmac.environments.venvs import (
+    VenvSpec,
+    build_venv,
+    list_venvs,
+    pixi_spec,
+    remove_venv,
+    venvs_directory,
+)
 
 __all__ = [
     "ClusterEngine",
@@ -37,6 +44,7 @@ __all__ = [
     "is_podman",
     "list_venvs",
     "node_directory",
+    "pixi_spec",
     "pull_once",
     "pull_with_login",
     "read_script",

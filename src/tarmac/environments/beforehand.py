@@ -36,11 +36,13 @@ def refuse_unreadable(
         path = placed(spec.path, base)
         if not (is_here or path.exists()):
             return
-        if pixi_spec(spec, base) is None:
-            if path.suffix == ".py":
-                read_script(path)
-            else:
-                read_pyproject(spec, path)
+        of_pixi = pixi_spec(spec, base)
+        if of_pixi is not None:
+            _refuse_conda(of_pixi, base, is_here=is_here)
+        elif path.suffix == ".py":
+            read_script(path)
+        else:
+            read_pyproject(spec, path)
     else:
         _refuse_conda(spec, base, is_here=is_here)
 

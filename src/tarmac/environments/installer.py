@@ -80,7 +80,9 @@ def python_version(python: str) -> str:
     except OSError as error:
         raise RequestError(f"environment: {python}: {error.strerror}") from error
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        # A shim of pyenv's tells in several which versions there are.
+        said = lines[-1] if "Traceback" in done.stderr else " ".join(" ".join(lines).split())[:400]
         raise RequestError(
             f"environment: {python} is no Python that works: {said}",
             hint="Name another interpreter, or leave python out",

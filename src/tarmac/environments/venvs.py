@@ -201,8 +201,9 @@ def pixi_spec(spec: ProjectSpec, base: Path) -> CondaSpec | None:
             is none, and one of its environments is.
     """
     directory = placed(spec.path, base)
-    lock = directory / "pixi.lock"
-    if (directory / "uv.lock").is_file() or not lock.is_file():
+    is_named = directory.name == "pixi.lock"
+    lock = directory if is_named else directory / "pixi.lock"
+    if not lock.is_file() or (not is_named and (directory / "uv.lock").is_file()):
         if spec.environment is not None:
             raise RequestError(
                 f"environment: {directory}: environments with a name are pixi.lock's, which is not "

@@ -61,6 +61,8 @@ def problem_of(text: str, channels: Sequence[str]) -> Problem:
     reason = text.partition(_SOLVER)[2]
     if match := _MISSING.search(reason):
         name, version = match.groups()
+        if name == "__cuda":
+            return _of_driver("one of the packages", version)
         if version == "*":
             return Problem(f"no package {name} in {where}", missing=name)
         return Problem(
@@ -69,13 +71,17 @@ def problem_of(text: str, channels: Sequence[str]) -> Problem:
     return _of_requirements(_requirements(reason), where) or Problem(" ".join(reason.split()))
 
 
+def _of_driver(package: str, version: str) -> Problem:
+    return Problem(
+        f"{package} needs a driver with CUDA {version}, which this machine has not",
+        "Where the task runs decides: a node with a newer driver, or an older package.",
+    )
+
+
 def _of_requirements(needs: Sequence[tuple[str, str, str]], where: str) -> Problem | None:
     for package, name, version in needs:
         if name == "__cuda":
-            return Problem(
-                f"{package} needs a driver with CUDA {version}, which this machine has not",
-                "Where the task runs decides: a node with a newer driver, or an older package.",
-            )
+            return _of_driver(package, version)
     for number, (package, name, version) in enumerate(needs):
         for other, same, another in needs[number + 1 :]:
             if same == name and another != version:
@@ -115,7 +121,10 @@ def _of_others(text: str) -> Problem:
         hint = "Look whether the channel's name or URL is right."
         if answer[1] in _LOGINS:
             hint = "Log in as part of the channel's URL: https://USER:PASSWORD@HOST/CHANNEL"
-        return Problem(f"{match[1]} answers {status}", hint)
+        is_theirs = answer[1].startswith("5")
+        if is_theirs:
+            hint = "Its server is in trouble: try again later, or name a mirror by its URL."
+        return Problem(f"{match[1]} answers {status}", hint, is_request=not is_theirs)
     if match := _URL.search(text):
         return Problem(
             f"{match[1]} cannot be reached: {reason}",

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from tarmac.distribution import DISTRIBUTION, installed_version
 from tarmac.documents import dump_document
+from tarmac.environments import ProjectSpec, pixi_spec
 from tarmac.errors import RequestError
 from tarmac.files import Location
 from tarmac.formats.format import Unwritable
@@ -106,7 +107,7 @@ def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
         for scheme, given in _OTHER_KEYS.items()
         if scheme in stores
     ]
-    value["setup"] = _setup(tasks, has_stores=bool(stores))
+    value["setup"] = _setup(tasks, directory, has_stores=bool(stores))
     value["run"] = _run(tasks, nodes, embedded)
     notes += _notes(job, tasks, nodes)
     return _header(name, job, tasks, secrets) + dump_document(value, has_blocks=True), notes
@@ -178,11 +179,18 @@ def _stores(tasks: Sequence[Task]) -> dict[str, str]:
     return found
 
 
-def _setup(tasks: Sequence[Task], *, has_stores: bool) -> str:
+def _is_of_conda(task: Task, directory: Path) -> bool:
+    environment = task.environment
+    if isinstance(environment, Project):
+        return pixi_spec(ProjectSpec(environment.path), directory) is not None
+    return isinstance(environment, Conda)
+
+
+def _setup(tasks: Sequence[Task], directory: Path, *, has_stores: bool) -> str:
     wants = {
         "train": any(task.trains for task in tasks),
         "objects": has_stores,
-        "conda": any(isinstance(task.environment, Conda) for task in tasks),
+        "conda": any(_is_of_conda(task, directory) for task in tasks),
     }
     extras = ",".join(extra for extra, is_wanted in wants.items() if is_wanted)
     wanted = f"{DISTRIBUTION}{f'[{extras}]' if extras else ''}=={installed_version()}"

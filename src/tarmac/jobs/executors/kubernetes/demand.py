@@ -199,7 +199,7 @@ def _refuse_unknown(task: Task, *, has_volume: bool) -> None:
     environment = task.environment
     if isinstance(environment, BuiltEnvironment):
         refuse(
-            "its environment is a virtual one, which Kubernetes has no place for",
+            "its environment is built of packages, which Kubernetes has no place for",
             "Put the packages into an image: environment: {kind: container, image: ...}",
         )
     if (task.trains or LAUNCH in task.env) and not has_volume:
