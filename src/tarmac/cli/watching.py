@@ -230,8 +230,8 @@ def _is_silent(snapshot: Snapshot) -> bool:
     """Whether a machine does not answer, and say so: its GPUs may be idle or not."""
     silent = [host for host in snapshot.hosts if host.problem]
     for host in silent:
-        said = f"error: whether a GPU of {host.host.name} is idle is not known: {host.problem}"
-        click.echo(in_one_line(said), err=True)
+        problem = f"whether a GPU of {host.host.name} is idle is not known: {host.problem}"
+        click.echo(in_one_line(f"error: {problem}"), err=True)
     return bool(silent)
 
 

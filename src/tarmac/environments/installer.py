@@ -82,9 +82,10 @@ def python_version(python: str) -> str:
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         # A shim of pyenv's tells in several which versions there are.
-        said = lines[-1] if "Traceback" in done.stderr else " ".join(" ".join(lines).split())[:400]
+        in_a_line = " ".join(" ".join(lines).split())[:400]
+        reason = lines[-1] if "Traceback" in done.stderr else in_a_line
         raise RequestError(
-            f"environment: {python} is no Python that works: {said}",
+            f"environment: {python} is no Python that works: {reason}",
             hint="Name another interpreter, or leave python out",
         )
     return done.stdout

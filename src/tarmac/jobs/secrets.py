@@ -224,13 +224,13 @@ def _resolve(
     try:
         with (start / expanded(place.file)).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise RequestError(f"secret for {variable}: {place.file}: has more than 1 MiB")
         # Whatever ends its lines, as open has it for texts.
         text = io.StringIO(content.decode(), newline=None).read().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise RequestError(f"secret for {variable}: {place.file}: {reason}") from error
-    if len(content) > _MAX_BYTES:
-        raise RequestError(f"secret for {variable}: {place.file}: has more than 1 MiB")
     if "\0" in text:
         raise RequestError(f"secret for {variable}: {place.file}: has a zero byte")
     return _remembered(text)

@@ -31,7 +31,7 @@ class CondaSpec:
         prefix: The directory of one that exists.
         tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
             must be on the ``PATH`` of the machine where the task runs.
-        environment: Which one of a lock with several; None for ``default``, or the only one.
+        environment: Its name in a lock that has several; by default ``default``.
     """
 
     file: str | None = None

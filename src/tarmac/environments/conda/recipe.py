@@ -41,7 +41,7 @@ class CondaRecipe:
         key: Another one wherever anything that is to be installed differs, or what packages may be
             chosen by: the driver's CUDA, the processor, the C library.
         file: What it holds.
-        environment: Which one of a lock with several; None for ``default``, or the only one.
+        environment: Its name in a lock that has several; by default ``default``.
     """
 
     key: str
@@ -95,7 +95,7 @@ def read_conda(path: Path, environment: str | None = None) -> CondaRecipe:
 
     Args:
         path: The file that says what is in it.
-        environment: Which one of a lock with several; None for ``default``, or the only one.
+        environment: Its name in a lock that has several; by default ``default``.
 
     Raises:
         RequestError: The file is not here, or of no form.

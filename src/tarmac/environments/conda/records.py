@@ -41,7 +41,7 @@ def locked(
 
     Args:
         file: The lock.
-        environment: Which one of it; None for ``default``, or the only one.
+        environment: A name in it; by default ``default``, else the sole environment.
 
     Raises:
         RequestError: It has no such environment, or nothing for the platform.

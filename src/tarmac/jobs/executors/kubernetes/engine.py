@@ -249,10 +249,10 @@ class KubernetesEngine:
 
     def _is_going(self, chunk: ChunkRecord) -> bool:
         """Whether the cluster has no Job of a chunk any more, or waits for its pods to go."""
-        found = self._cluster.get(demand_in(chunk).kind, chunk.name)
-        if found is None:
+        job = self._cluster.get(demand_in(chunk).kind, chunk.name)
+        if job is None:
             return True
-        return isinstance(found, dict) and "deletionTimestamp" in found["metadata"]
+        return isinstance(job, dict) and "deletionTimestamp" in job["metadata"]
 
     def _was_deleted(self, chunk: ChunkRecord) -> bool:
         """Whether a Job that no watch shows is not there any more, rather than not shown yet."""
