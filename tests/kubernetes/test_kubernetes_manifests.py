@@ -118,7 +118,10 @@ def with_image(task, **options):
         ("{name: x, command: 'true', resources: {gpus: 0.5}}", "whole GPUs"),
         ("{name: x, command: 'true', inputs: [{from: a.txt}]}", "no volume"),
         ("{name: x, command: 'true', outputs: [{path: a, to: b}]}", "no volume"),
-        ("{name: x, command: 'true', environment: {requirements: [six]}}", "virtual"),
+        (
+            "{name: x, command: 'true', environment: {requirements: [six]}}",
+            "packages, which Kubernetes",
+        ),
         (
             "{name: x, command: 'true', "
             "environment: {image: x, mounts: [{source: /a, target: /b}]}}",
