@@ -167,6 +167,9 @@ def _refuse_environments(tasks: Sequence[Task], base: Path, *, is_here: bool) ->
         # What a task needs may make the files of its environment.
         if task.needs or not isinstance(environment, (Conda, Project, Venv)):
             continue
+        # Its node's driver chooses among them.
+        if isinstance(environment, Venv) and environment.needs_driver and not is_here:
+            continue
         content = environment.model_dump_json()
         if content in seen:
             continue

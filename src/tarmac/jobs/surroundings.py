@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -12,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from tarmac.errors import RequestError
 from tarmac.jobs.parts import Part, Text
 
 __all__ = [
@@ -47,36 +51,123 @@ class BuiltEnvironment(_EnvironmentPart):
     """One of packages, which is built once or exists."""
 
 
+def _by_cuda(value: Any) -> Any:
+    """Take a list, which is for any CUDA."""
+    if isinstance(value, (list, tuple)):
+        return {"cuda": value} if value else {}
+    if not isinstance(value, dict):
+        raise ValueError("expected a list, or lists by CUDA's version: cuda12: [...]")  # noqa: TRY004
+    return value
+
+
+def _cuda_key(key: str) -> str:
+    if not re.fullmatch(r"cuda(\d+(\.\d+)?)?", key, re.ASCII):
+        raise ValueError("expected cuda, or a version of it such as cuda12 or cuda12.4")
+    return key
+
+
 class Venv(BuiltEnvironment):
     """A virtual environment of pinned packages.
 
     Attributes:
         python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
         requirements: As pip takes them, or lines ``-r FILE``.
-        gpu_requirements: In their place for a task that asks for GPUs.
+        gpu_requirements: In their place for a task that asks for GPUs: a list, or lists by the
+            CUDA that they need, ``cuda12``, ``cuda12.4``, or ``cuda`` for any. The newest counts
+            that the driver of the machine runs where the environment is built.
         before: Packages that are installed first, which the requirements are then built with,
             rather than each in isolation.
+        gpu_before: In their place for a task that asks for GPUs.
         build_env: Variables for that build. What it makes is in no cache of wheels, whose keys know
             nothing of them.
+        gpu_build_env: Variables that are added for a task that asks for GPUs.
     """
 
     kind: Literal["venv"] = "venv"
     python: Text | None = None
     requirements: tuple[str, ...] = Field(min_length=1)
-    gpu_requirements: tuple[str, ...] = ()
+    gpu_requirements: Annotated[
+        dict[
+            Annotated[str, AfterValidator(_cuda_key)],
+            Annotated[tuple[str, ...], Field(min_length=1)],
+        ],
+        BeforeValidator(
+            _by_cuda, json_schema_input_type=tuple[str, ...] | dict[str, tuple[str, ...]]
+        ),
+    ] = Field(default={})
     before: tuple[str, ...] = ()
+    gpu_before: tuple[str, ...] = ()
     build_env: dict[str, Text] = Field(default={})
+    gpu_build_env: dict[str, Text] = Field(default={})
 
     @property
     def is_for_gpus(self) -> bool:
-        """Whether `chosen` has taken the requirements for GPUs."""
-        return self.gpu_requirements == self.requirements
+        """Whether `chosen` has taken what is for GPUs."""
+        return bool(self.gpu_requirements or self.gpu_before or self.gpu_build_env)
+
+    @property
+    def needs_driver(self) -> bool:
+        """Whether `for_driver` has a choice to make."""
+        return bool(self.gpu_requirements.keys() - {"cuda"})
 
     def chosen(self, *, with_gpus: bool) -> Venv:
-        """Return the environment of a task that asks for GPUs, or for none."""
-        if with_gpus and self.gpu_requirements:
-            return self.model_copy(update={"requirements": self.gpu_requirements})
-        return self.model_copy(update={"gpu_requirements": ()})
+        """Return the environment of a task that asks for GPUs, or for none.
+
+        Where `needs_driver`, the requirements are still those without GPUs.
+        """
+        if not with_gpus:
+            names = ("gpu_requirements", "gpu_before", "gpu_build_env")
+            defaults = {name: type(self).model_fields[name].default for name in names}
+            return self.model_copy(update=defaults)
+        environment = self.model_copy(
+            update={
+                "before": self.gpu_before or self.before,
+                "build_env": self.build_env | self.gpu_build_env,
+            }
+        )
+        return environment if self.needs_driver else environment.for_driver(None)
+
+    def cuda_for(self, driver: str | None) -> str:
+        """Return the key of the requirements for the newest CUDA that a driver runs.
+
+        Args:
+            driver: The newest CUDA version that it runs, ``12.8``; None where no driver answers.
+
+        Raises:
+            RequestError: None of them is for that driver.
+        """
+        versions = {key: _version(key.removeprefix("cuda")) for key in self.gpu_requirements}
+        runs = () if driver is None else _version(driver)
+        fitting = [key for key, version in versions.items() if version <= runs]
+        if fitting:
+            return max(fitting, key=versions.__getitem__)
+        names = ", ".join(sorted(versions, key=versions.__getitem__))
+        host = socket.gethostname()
+        if driver is None:
+            raise RequestError(
+                f"gpu_requirements are for {names}, and no NVIDIA driver answers on {host}",
+                hint="See why: tarmac check. Requirements for any driver have the key cuda",
+            )
+        raise RequestError(
+            f"gpu_requirements are for {names}, and the driver on {host} runs CUDA {driver} at "
+            "most",
+            hint=f"Update the driver, or add requirements for it: cuda{runs[0]}: [...]",
+        )
+
+    def for_driver(self, driver: str | None) -> Venv:
+        """Return it with the requirements of `cuda_for`.
+
+        Raises:
+            RequestError: None of them is for that driver.
+        """
+        if not self.gpu_requirements:
+            return self
+        requirements = self.gpu_requirements[self.cuda_for(driver)]
+        return self.model_copy(update={"requirements": requirements})
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part)
 
 
 class Project(BuiltEnvironment):

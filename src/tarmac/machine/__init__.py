@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         GpuInfo,
         list_gpus,
         names_nothing,
+        newest_cuda,
         read_gpus_in_time,
         visible_gpus,
     )
@@ -138,6 +139,7 @@ __all__ = [
     "name_holders",
     "name_left_out",
     "names_nothing",
+    "newest_cuda",
     "open_live_reader",
     "open_nvml",
     "owner_of_peer",
@@ -212,6 +214,7 @@ _MODULES = {
     "name_holders": "obstacles",
     "name_left_out": "device",
     "names_nothing": "visible",
+    "newest_cuda": "visible",
     "open_live_reader": "live_reader",
     "open_nvml": "nvml",
     "owner_of_peer": "peers",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from tarmac.errors import RequestError
 from tarmac.machine.asking import Asker, NoAnswerError
@@ -16,11 +17,21 @@ from tarmac.machine.nvml import open_nvml
 from tarmac.machine.nvml_problem import NvmlProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tarmac.machine.gpu import Gpu, MigDevice
+    from tarmac.machine.nvml import Nvml
 
-__all__ = ["GpuInfo", "list_gpus", "names_nothing", "read_gpus_in_time", "visible_gpus"]
+__all__ = [
+    "GpuInfo",
+    "list_gpus",
+    "names_nothing",
+    "newest_cuda",
+    "read_gpus_in_time",
+    "visible_gpus",
+]
+
+T = TypeVar("T")
 
 # Without its persistence mode a driver takes a second or two for each GPU to begin.
 _PATIENCE_S = 20.0
@@ -72,12 +83,27 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
 def read_gpus_in_time() -> tuple[Gpu, ...]:
     """Return what the driver says of all GPUs; none where there is no driver.
 
-    It is asked in a thread: whoever calls into a driver that hangs hears no signal any more.
+    Raises:
+        RequestError: It fails, or does not answer.
+    """
+    return _in_time(lambda nvml: nvml.read_gpus()) or ()
+
+
+def newest_cuda() -> str | None:
+    """Return the newest CUDA version that the driver runs, ``13.0``; None where there is no driver.
 
     Raises:
         RequestError: It fails, or does not answer.
     """
-    asker = Asker(_read_gpus)
+    return _in_time(lambda nvml: nvml.cuda)
+
+
+def _in_time(question: Callable[[Nvml], T]) -> T | None:
+    """Ask the driver in a thread; return None where there is no driver.
+
+    Whoever calls into a driver that hangs hears no signal any more.
+    """
+    asker = Asker(partial(_ask, question))
     asker.ask()
     try:
         return asker.answer(_PATIENCE_S)
@@ -87,13 +113,13 @@ def read_gpus_in_time() -> tuple[Gpu, ...]:
         asker.close()
 
 
-def _read_gpus() -> tuple[Gpu, ...]:
+def _ask(question: Callable[[Nvml], T]) -> T | None:
     with open_nvml() as nvml:
         if isinstance(nvml, NvmlProblem):
             if nvml.is_absence:
-                return ()
+                return None
             raise _unanswered(nvml.text)
-        return nvml.read_gpus()
+        return question(nvml)
 
 
 def visible_gpus(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import shlex
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.errors import RequestError
 from tarmac.jobs import plan_tasks, problems_beforehand, read_status, thread_variables
+from tarmac.machine import newest_cuda
 from tarmac.wording import counted, in_lines
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
     from tarmac.formats import Reading
-    from tarmac.jobs import JobRun, Machine, Secret, Task
+    from tarmac.jobs import JobRun, Machine, Secret, Task, Venv
 
 __all__ = [
     "Plan",
@@ -193,6 +196,20 @@ def _order(task: Task) -> str:
     return f"{needs}, priority {task.priority}" if task.priority else needs
 
 
+def _why_for_gpus(environment: Venv, *, is_here: bool) -> str:
+    if not environment.needs_driver:
+        return " of gpu_requirements, as it asks for GPUs"
+    choice = " or ".join(environment.gpu_requirements)
+    if is_here:
+        # Why there is none for it is among the problems.
+        with contextlib.suppress(RequestError):
+            driver = newest_cuda()
+            chosen = environment.cuda_for(driver)
+            why = f"the driver here runs CUDA {driver}" if driver else "no driver answers here"
+            return f" of gpu_requirements for {chosen}, as {why}"
+    return f" of gpu_requirements for {choice}, by the driver where it runs"
+
+
 def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     """Yield the lines on one task, with secrets as references; see `plan_rows`."""
     container = task.environment if task.environment.kind == "container" else None
@@ -202,7 +219,7 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     resources = task.resources
     kind = f"{task.environment.kind} {container.image if container else ''}".rstrip()
     if task.environment.kind == "venv" and task.environment.is_for_gpus:
-        kind += " of gpu_requirements, as it asks for GPUs"
+        kind += _why_for_gpus(task.environment, is_here=machine is not None)
     if task.environment.kind == "project":
         kind += f" {task.environment.path}"
     if task.environment.kind == "conda":

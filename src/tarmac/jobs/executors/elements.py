@@ -171,6 +171,12 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
                 hint="Leave environments out, or name one on a disk that all nodes see: "
                 "environment: {kind: conda, prefix: PATH}",
             )
+        if isinstance(environment, Venv) and environment.needs_driver:
+            raise RequestError(
+                f"task {task.name!r}: its gpu_requirements are chosen by the driver of its node, "
+                "which is not known where the environment is built here",
+                hint="Leave environments out, or give gpu_requirements as one list",
+            )
         if isinstance(environment, (Venv, Project)):
             wanted[environment.model_dump_json(), _store(options)] = environment
     for (_, store), made in wanted.items():

@@ -176,7 +176,11 @@ def _empty(directory: Path, kept: str) -> None:
 
 
 def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
-    """Return what a task's virtual environment is built from."""
+    """Return what a task's virtual environment is built from on this machine.
+
+    Raises:
+        RequestError: The driver here runs none of the CUDA versions that it has requirements for.
+    """
     if isinstance(environment, Project):
         return ProjectSpec(
             path=environment.path,
@@ -185,6 +189,11 @@ def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
             python=environment.python,
             environment=environment.environment,
         )
+    if environment.needs_driver:
+        # NVML takes a while to import, which each staging of a task would wait for.
+        from tarmac.machine import newest_cuda  # noqa: PLC0415
+
+        environment = environment.for_driver(newest_cuda())
     return VenvSpec(
         requirements=environment.requirements,
         python=environment.python,
