@@ -107,6 +107,13 @@ def test_an_example_has_the_environment_that_the_check_of_its_framework_provisio
         assert environment.requirements == provisioned.requirements
 
 
+def test_horovods_packages_for_gpus_differ_by_the_build_of_mxnet_alone():
+    plain, for_gpus = (
+        (EXAMPLES / "horovod-mnist" / f"requirements{end}.txt").read_text() for end in ("", "-gpu")
+    )
+    assert for_gpus == plain.replace("mxnet==", "mxnet-cu112==")
+
+
 def test_the_sweep_on_slurm_trains_what_it_names():
     job = read_job(EXAMPLES / "slurm" / "sweep.yaml")
     assert job.workload is not None
@@ -248,13 +255,13 @@ def test_an_example_reaches_the_accuracy_that_its_data_support(examples, framewo
 
 @pytest.mark.frameworks
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("framework", ["tensorflow", "jax", "mxnet"])
+@pytest.mark.parametrize("framework", ["chainer", "tensorflow", "jax", "mxnet"])
 def test_an_example_trains_by_two_replicas_as_by_one(examples, framework):
     texts = [
         printed(examples, f"{framework}-mnist", "digits", "--set", f"env.REPLICAS={number}")
         for number in (1, 2)
     ]
-    assert [len(re.findall(r"(?i)cpu\W?\d", text)) for text in texts] == [1, 2]
+    assert [len(re.findall(r"(?i)cpu\W?\d|@numpy", text)) for text in texts] == [1, 2]
     one, two = map(accuracy_in, texts)
     assert abs(one - two) < 0.01
 
