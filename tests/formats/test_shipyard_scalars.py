@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tarmac.documents import change_document, dump_document, parse_document
 from tarmac.errors import RequestError
-from tarmac.formats import read_paths, read_shipyard, write_shipyard
+from tarmac.formats import read_paths, read_shipyard
 from tarmac.jobs import plan_tasks
 
 
@@ -75,13 +75,10 @@ def test_a_variable_is_what_batch_shipyard_reads(text, value):
 
 
 @pytest.mark.parametrize("text", READ)
-def test_a_quoted_number_stays_as_it_is_written_there_and_back(text):
+def test_a_quoted_number_stays_as_it_is_written(text):
     for quoted in (f"'{text}'", f'"{text}"', f"!!str {text}", f"|-\n        {text}"):
         reading = read(with_variable(quoted))
         assert reading.jobs[0].tasks[0].env["V"] == text, quoted
-        value, _ = write_shipyard(reading.jobs)
-        (again,) = read(dump_document(value)).jobs
-        assert again.tasks[0].env["V"] == text, quoted
 
 
 def test_a_random_factory_draws_between_fractions_without_a_zero():
@@ -91,9 +88,6 @@ def test_a_random_factory_draws_between_fractions_without_a_zero():
     )
     drawn = [float(task.command[0]) for task in plan_tasks(read(text).jobs[0], Path())]
     assert all(0.5 <= number <= 0.75 for number in drawn)
-    value, _ = write_shipyard(read(text).jobs)
-    factory = value["job_specifications"][0]["tasks"][0]["task_factory"]
-    assert factory["random"]["distribution"]["uniform"] == {"a": 0.5, "b": 0.75}
 
 
 @pytest.mark.parametrize("text", ["08", "1e3", "0o17", "2001-02-03", "2001-02-03 04:05:06"])

@@ -215,7 +215,7 @@ def _standing(word: str, command: Documented, here: Path, machine: Path) -> list
         "FILE": "check.html" if "--html" in rest else "job.yaml",
         "FOLDER": "IMAGES" if verb_name == "data" else "recipe",
         "PATH": f"{machine}/home/PATH/python",
-        "job.yaml": "image.yaml" if rest[-1:] in (["hkube"], ["shipyard"]) else "job.yaml",
+        "job.yaml": "image.yaml" if rest[-1:] == ["hkube"] else "job.yaml",
     }
     if verb_name == "train":
         is_own = "my_model.py:workload" in rest

@@ -49,7 +49,7 @@ FAIL_ON = ("failure", "warning", "note")
 
 EXECUTORS = ("local", "slurm", "kubernetes", "ray")
 # What `tarmac convert` writes: formats of job files, and what clusters are given.
-CONVERTED = ("tarmac", "shipyard", "hkube", "skypilot", *EXECUTORS[1:])
+CONVERTED = ("tarmac", "hkube", "skypilot", *EXECUTORS[1:])
 RUNNER_PLACES = ("here", "engine")
 
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "fp16", "fp64")

@@ -1,4 +1,4 @@
-"""Job files of all systems: read into Tarmac's `Job`, and written back.
+"""Job files of all systems: read into Tarmac's `Job`, and written where a system still takes them.
 
 Example:
     >>> from tarmac.documents import parse_document
@@ -43,7 +43,7 @@ from tarmac.formats.hkube import (
 )
 from tarmac.formats.reader import is_own, read_any, read_paths, read_the_job
 from tarmac.formats.registry import all_formats, find_format, format_names
-from tarmac.formats.shipyard import read_shipyard, write_shipyard
+from tarmac.formats.shipyard import read_shipyard
 
 __all__ = [
     "DATA_SOURCE",
@@ -88,5 +88,4 @@ __all__ = [
     "value_at",
     "with_input",
     "write_hkube",
-    "write_shipyard",
 ]

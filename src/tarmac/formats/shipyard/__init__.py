@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tarmac.documents import dump_document
 from tarmac.files import list_objects
-from tarmac.formats.format import Format, Reading, Written
+from tarmac.formats.format import Format, Reading
 from tarmac.formats.shipyard.reader import ShipyardReading, read_shipyard
 from tarmac.formats.shipyard.reading.files import (
     find_jobs_files,
@@ -16,16 +15,13 @@ from tarmac.formats.shipyard.reading.files import (
     looks_like_shipyard,
     read_siblings,
 )
-from tarmac.formats.shipyard.writing import write_shipyard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tarmac.documents import Document
-    from tarmac.jobs import Job
 
-__all__ = ["SHIPYARD", "ShipyardReading", "read_shipyard", "write_shipyard"]
+__all__ = ["SHIPYARD", "ShipyardReading", "read_shipyard"]
 
 _ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 
@@ -38,17 +34,11 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
     return Reading("shipyard", reading.jobs, reading.notes, reading.refusals)
 
 
-def _write(jobs: Sequence[Job], directory: Path) -> Written:
-    value, notes = write_shipyard(jobs, directory)
-    return Written(dump_document(value), notes)
-
-
 SHIPYARD = Format(
     name="shipyard",
     title="Batch Shipyard",
     looks_like=looks_like_shipyard,
     read=_read,
-    write=_write,
     is_part=is_part,
     load=load,
     siblings=read_siblings,
