@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["IMAGE", "docker_engine", "import_busybox", "make_busybox_image", "remove_busybox"]
-
 # One for each process of the tests, by which it knows its own containers.
 IMAGE = f"tarmac-test-busybox-{os.getpid()}"
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import tarmac
 
-__all__ = ["SPACE", "results", "search_here", "steps", "waiting", "write_gated"]
-
 _GATED = """
     import os, sys, time
     from pathlib import Path

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["YAML_NUMBERS", "YAML_TEXTS"]
-
 # By YAML 1.2's core schema, with the binary numbers and underscores that ruamel.yaml, which Batch
 # Shipyard reads its files with, takes beyond it.
 YAML_NUMBERS = [

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-__all__ = ["is_unified", "own_groups"]
-
 _ROOT = Path("/")
 _MOUNTED = "sys/fs/cgroup"
 

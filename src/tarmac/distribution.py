@@ -23,19 +23,6 @@ from tarmac.errors import RequestError, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "DISTRIBUTION",
-    "SCRIPTS",
-    "MissingExtraError",
-    "explained_imports",
-    "install_hint",
-    "installed_version",
-    "package_of",
-    "require",
-    "upgrade_hint",
-    "what_brings",
-]
-
 DISTRIBUTION = "tarmac-gpu"
 # What the command line is started by: pyproject.toml's scripts, and `python -m tarmac`. The second
 # script lets `uvx tarmac-gpu check` find one of the distribution's name.

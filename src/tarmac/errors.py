@@ -19,19 +19,6 @@ from tarmac.wording import in_one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "Interrupted",
-    "PeerFailed",
-    "RequestError",
-    "TarmacError",
-    "first_line",
-    "quoted",
-    "reason_of",
-    "short_reason",
-    "unknown_name",
-    "without_native_stack",
-]
-
 # A byte of a path that is no UTF-8, as Python decodes it.
 _BYTE = re.compile("[\udc80-\udcff]")
 

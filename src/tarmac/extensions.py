@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from importlib.metadata import EntryPoint, EntryPoints
 
-__all__ = ["load_provided", "names_with_provided", "points_of"]
-
 _Value = TypeVar("_Value")
 
 

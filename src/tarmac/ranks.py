@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-__all__ = ["FOUND_HUNG", "LOST_PEERS", "Node", "find_node", "start_ranks"]
-
 # The exit code of a rank that has nothing to say but that others are gone.
 LOST_PEERS = os.EX_TEMPFAIL
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Path as KeyPath
     from tarmac.jobs import Job
 
-__all__ = ["RunnerPlace", "Settings", "chosen", "profile_names", "read_settings", "settings_path"]
-
 # Where the process runs that hands out a submitted job's tasks: on this machine, or as a job of the
 # same engine as its tasks.
 RunnerPlace = Literal["here", "engine"]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.jobs import Handle, Job, JobRun, Reporter, Secret, Task
     from tarmac.settings import RunnerPlace, Settings
 
-__all__ = ["run", "submit"]
-
 
 def submit(
     job: Job | str | Path,

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["counted", "in_lines", "in_one_line", "number_text"]
-
 # Control and formatting characters, such as those that turn the direction of text, and the two that
 # separate lines.
 _STEERING = frozenset({"Cc", "Cf", "Zl", "Zp"})

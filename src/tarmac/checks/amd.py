@@ -24,8 +24,6 @@ from tarmac.machine import count_ras_errors, find_kfd_nodes, read_sensor, text_o
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Amd", "AmdGpu", "gfx_name", "read_amd"]
-
 # Sensors of hwmon by their number (https://docs.kernel.org/gpu/amdgpu/thermal.html).
 _SENSORS = {"temp1_input": "edge", "temp2_input": "junction", "temp3_input": "memory"}
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["check_here", "quick_check"]
-
 # What may hide or choose GPUs, or their libraries.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME")
 

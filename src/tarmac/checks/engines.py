@@ -16,8 +16,6 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import parse_json
 
-__all__ = ["Engines", "read_engines", "run_with_gpus"]
-
 _LIMIT_S = 3.0
 
 # Where descriptions of devices lie: the Container Device Interface,

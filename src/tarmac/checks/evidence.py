@@ -16,20 +16,6 @@ from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
 from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
 from tarmac.machine import Gpu, NvlinkPair, PciePath  # noqa: TC001 - pydantic reads them
 
-__all__ = [
-    "Container",
-    "Driver",
-    "Evidence",
-    "Host",
-    "Inventory",
-    "Limits",
-    "Outcome",
-    "PciCard",
-    "Probe",
-    "Topology",
-    "Upkeep",
-]
-
 
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

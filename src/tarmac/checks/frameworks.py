@@ -18,19 +18,6 @@ from tarmac.extensions import points_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ALL_REDUCE",
-    "FRAMEWORKS",
-    "PROBES",
-    "PROVISIONED",
-    "RACE",
-    "SOAK",
-    "Framework",
-    "find_framework",
-    "framework_named",
-    "framework_names",
-]
-
 PROBES = Path(__file__).parent / "probes"
 
 _GROUP = "tarmac.probes"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.checks.rules.findings import Finding
     from tarmac.machine import Gpu
 
-__all__ = ["judge_given", "main"]
-
 # What PyTorch fails of by its own installation in Tarmac's environment; the program has its own.
 _OF_INSTALLATIONS = frozenset(
     {

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Gpu, NvlinkPair
 
-__all__ = ["identify_machine", "read_inventory"]
-
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
 # Of whose cards it is known which bridges are their own.

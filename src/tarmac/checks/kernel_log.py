@@ -23,17 +23,6 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "ALL_GPUS",
-    "MARKS",
-    "KernelEvent",
-    "Xid",
-    "explain_xid",
-    "read_event",
-    "read_recovery",
-    "read_xids",
-]
-
 # The address that `read_recovery` returns where a line is of all GPUs.
 ALL_GPUS = "all"
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.kernel_log import KernelEvent
 
-__all__ = ["DEFAULT_HOURS", "KernelLog", "read_kernel_log", "select_lines"]
-
 # Xids are asked about by shift: what has not come back for a day is no reason to turn work away.
 DEFAULT_HOURS = 24.0
 

@@ -19,8 +19,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Clock", "age_in_words", "read_age"]
-
 # Clocks that were set meanwhile are forgiven; a line of another start or machine is not.
 _FORGIVEN_S = 3600.0
 

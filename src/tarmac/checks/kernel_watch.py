@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.checks.kernel_log import KernelEvent
     from tarmac.machine import XidSeen
 
-__all__ = ["KernelNews", "KernelWatch"]
-
 # So far apart the same error may be in the log and be an event of the driver's.
 _SAME = timedelta(seconds=60)
 

@@ -14,8 +14,6 @@ from tarmac.files import write_text
 if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
 
-__all__ = ["last_check_file", "note_check"]
-
 
 def last_check_file() -> Path:
     """Return where this user's last check of this machine is kept, as ``--save`` would have it."""

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["find_libraries"]
-
 _NAMES = ("libcuda", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
 
 

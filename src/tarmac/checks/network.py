@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Network", "Port", "read_network"]
-
 
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

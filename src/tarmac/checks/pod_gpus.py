@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
     from tarmac.machine import Gpu, MigDevice
 
-__all__ = ["judge_pod", "main"]
-
 
 def main() -> int:
     """Check the GPUs that this pod sees; return the exit code."""

@@ -22,8 +22,6 @@ from tarmac.distribution import installed_version
 if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
 
-__all__ = ["main", "shorten", "tell"]
-
 # Kubernetes keeps so much of a termination log (MaxContainerTerminationMessageLength).
 _BYTES = 4096
 _LONGEST_LINE = 300

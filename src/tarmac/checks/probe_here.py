@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["probe_here"]
-
 
 def probe_here(devices: Sequence[str]) -> Probe:
     """Let PyTorch compute on devices, without measuring rates; its random numbers stay as they are.

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Outcome
 
-__all__ = ["is_result", "judge_result", "last_error", "read_result"]
-
-
 # What is said of each operation.
 _PLACEMENT = {"device", "operation", "ran_on"}
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
 
-__all__ = ["Race", "Racer", "race"]
-
 # Long enough for clocks to rise, and for the processor of a small machine to make some steps.
 _SECONDS = 3.0
 

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.network import Network
 
-__all__ = ["Pair", "Rank", "Ranks"]
-
 
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

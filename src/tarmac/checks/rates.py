@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Chip
 
-__all__ = ["MatrixRate", "chip_of", "find_matrix_rate"]
-
 # What matrix units are made for, and a healthy chip's share of is known for.
 _KINDS = ("bf16", "fp16")
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.checks.targets import Target
     from tarmac.processes import Child
 
-__all__ = ["is_measuring", "measuring_turns", "run_probe"]
-
 # Enough of what it printed to find an error's text in, whatever came before.
 _KEPT_BYTES = 65536
 _SHOWN_CHARACTERS = 4000

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LoadReader, LoadSample
 
-__all__ = ["sampling"]
-
 _EVERY_S = 0.1
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.checks.targets import Target
     from tarmac.machine import Gpu
 
-__all__ = ["SoakProgress", "SoakedDevice", "soak"]
-
 # How often the driver is asked, in seconds: temperatures need seconds to change.
 _ASK_EVERY_S = 2.0
 

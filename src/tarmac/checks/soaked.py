@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Gpu
 
-__all__ = ["Soak", "SoakedGpu", "counter_changes", "watched_gpus"]
-
 # What only ever grows while a driver is loaded, among what it tells of a GPU.
 _COUNTER = re.compile("errors|retired_pages$|replays|remaps|remapped|violation")
 

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.frameworks import Framework
 
-__all__ = [
-    "THIS_PYTHON",
-    "Target",
-    "conda_target",
-    "container_target",
-    "provisioned_target",
-    "python_target",
-    "refuse_unknown_devices",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Target:

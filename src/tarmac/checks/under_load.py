@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from tarmac.machine import Counters, LoadSample
 
-__all__ = ["UnderLoad", "reasons_in_words", "summarise"]
-
 _WORDS = {
     "sw_power_cap": "power limit",
     "sw_thermal": "heat",

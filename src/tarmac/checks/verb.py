@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from tarmac.checks.soaked import Soak
     from tarmac.machine import LoadReader, Nvml
 
-__all__ = ["Depth", "check"]
-
 Depth = Literal["quick", "normal", "deep"]
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.data import Dataset, Loader, Progress
 
-__all__ = ["begun_ahead"]
-
 
 @contextlib.contextmanager
 def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterator[Loader]:

@@ -6,13 +6,6 @@ import click
 
 from tarmac.errors import RequestError
 
-__all__ = [
-    "refuse_beside_all_ranks",
-    "refuse_beside_nodes",
-    "refuse_beside_race",
-    "refuse_checking",
-]
-
 # What may be said with --on, --read, --race and --ranks all; all else says how else to check.
 _NODES_OPTIONS = frozenset({"on", "profile", "timeout_s", "as_json", "images"})
 _READ_OPTIONS = frozenset({"log", "as_json", "names"})

@@ -16,31 +16,6 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-__all__ = [
-    "CHECKPOINTS",
-    "COMPILE",
-    "CONVERTED",
-    "EVENTS",
-    "EXECUTORS",
-    "EXPORTS",
-    "FAIL_ON",
-    "FEEDS",
-    "FORMATS",
-    "FRAMEWORKS",
-    "FUSED",
-    "METHODS",
-    "OBJECTIVES",
-    "PRECISIONS",
-    "PRUNING_RULES",
-    "RUNNER_PLACES",
-    "SCALES",
-    "STATUSES",
-    "STRATEGIES",
-    "TRACKERS",
-    "VALIDATION_SPLITS",
-    "Choice",
-]
-
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
 
 # Of a check's report.

@@ -16,19 +16,6 @@ if TYPE_CHECKING:
 
     Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-__all__ = [
-    "complete_any_run",
-    "complete_codes",
-    "complete_datasets",
-    "complete_files",
-    "complete_frameworks",
-    "complete_jobs",
-    "complete_objectives",
-    "complete_studies",
-    "complete_trainings",
-    "complete_workloads",
-]
-
 # The records that mark a directory as a training, a job's run or a study. Their names alone are
 # looked at: reading each would let the shell wait.
 _TRAINING, _JOB, _STUDY = "run.json", "job-run.json", "study.json"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType
 
-__all__ = ["make_console"]
-
 # A file or a pipe has no width of its own, and a table cut to 80 columns loses names.
 _WIDTH_ELSEWHERE = 200
 

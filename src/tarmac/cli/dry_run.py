@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from tarmac.formats import Reading
     from tarmac.jobs import Job, JobRun, Machine, Secret
 
-__all__ = ["echo_json", "files_of", "print_files", "print_plans_of", "print_rest"]
-
-
 # Of what a cluster would be given; files of very many tasks differ in their numbers alone.
 _MOST_FILES = 10
 

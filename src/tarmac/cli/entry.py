@@ -37,8 +37,6 @@ from tarmac.wording import in_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main", "root"]
-
 # Under which heading a command is listed, and the module and name that hold it.
 _SECTIONS = {
     "Check": {"check": "check:group"},

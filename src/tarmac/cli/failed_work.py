@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.checks import LogFinding
     from tarmac.runs import Run
 
-__all__ = ["explaining_failure", "in_short", "read_tails"]
-
 # A training names the process that ended first; that others miss it is no cause of anything.
 _OF_MISSED_RANKS = frozenset({"rank-unreachable", "nccl-generic"})
 

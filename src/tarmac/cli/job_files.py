@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.jobs import Secret
     from tarmac.settings import Settings
 
-__all__ = ["read_jobs", "say_notes", "secret_places"]
-
 
 def read_jobs(
     files: Sequence[Path],

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Secret
 
-__all__ = ["checked_secrets", "job_files", "job_options"]
-
-
 job_files = cloup.argument(
     "files",
     nargs=-1,

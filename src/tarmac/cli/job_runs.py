@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job, JobRun, Secret, Task
     from tarmac.settings import RunnerPlace, Settings
 
-__all__ = [
-    "check_result",
-    "make_runs",
-    "prepare_job",
-    "refuse_second_runner",
-    "resumed",
-    "submit_runs",
-]
-
 
 def make_runs(
     read: Sequence[tuple[Reading, Path]],

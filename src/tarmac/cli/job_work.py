@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import JobRun, OwnRunnerJob, Resources, Secret
 
-__all__ = ["WorkOptions", "headline", "work"]
-
 # A longer result is named by its file.
 _MOST_SHOWN_BYTES = 20_000
 

@@ -7,8 +7,6 @@ import sys
 import time
 from typing import NoReturn
 
-__all__ = ["code_of_peer", "leave", "speaks_for_all", "wait_for_failed", "wait_for_lead"]
-
 # The lead has the same line to read, on a machine that may be busy.
 _PATIENCE_S = 10.0
 # One that has failed has only its message left to print.

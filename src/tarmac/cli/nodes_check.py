@@ -13,8 +13,6 @@ from tarmac.files import expanded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["check_nodes"]
-
 
 def check_nodes(
     on: str | None,

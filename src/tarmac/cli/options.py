@@ -20,26 +20,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "SETTINGS",
-    "Filename",
-    "Group",
-    "GroupWithMain",
-    "MainCommand",
-    "checkpoint_option",
-    "count_option",
-    "device_option",
-    "examples",
-    "json_option",
-    "monitor_option",
-    "option",
-    "output_option",
-    "pairs_option",
-    "summary_of",
-    "validation_split_option",
-    "workload_option",
-]
-
 # Of the whole command line: each command takes its context's settings from the one above it.
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -94,6 +74,7 @@ class Option(cloup.Option):
     """Shows a default that is given in words as it is: click puts brackets around it."""
 
     def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        """Return what its help says beside its words."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.show_default, str) and "default" in extra:
             extra["default"] = self.show_default

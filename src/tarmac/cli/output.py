@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["flush_output", "guarded_output", "outlives_output"]
-
 
 class _Output(io.BufferedWriter):
     """Writes to a descriptor, which leads nowhere once it takes no more.

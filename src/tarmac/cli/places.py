@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.settings import Settings
 
-__all__ = ["chosen", "place_options", "profile_option"]
-
 
 def _complete_profiles(
     _ctx: click.Context, _parameter: click.Parameter, incomplete: str

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training import Plan, Reporter, Score
 
-__all__ = ["Checking", "check_into", "checking"]
-
 
 def check_into(run: Path, *, quiet: bool) -> None:
     """Do the quick check, say what failed, and store it in a run's directory."""

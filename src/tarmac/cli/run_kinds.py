@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Catalogue, RunIndex, RunKind
 
-__all__ = ["KIND_NAMES", "catalogue_of", "index_of"]
-
 KIND_NAMES = ("training", "search", "job")
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.cli.views.job_plan import Plan
     from tarmac.studies import Choices, Numbers, Preview, Workers
 
-__all__ = ["print_preview"]
-
 # Values of a range with steps that are named one by one.
 _MAX_NAMED = 10
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies import StudyWriter, Workers
 
-__all__ = ["search_there"]
-
 
 def search_there(
     study: StudyWriter,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.settings import Settings
     from tarmac.studies import Workers
 
-__all__ = ["search_options", "space_of", "workers_of"]
-
 
 def search_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say what is searched, how, until when and where."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Stopping"]
-
 # Within this, a second Ctrl-C ends what the first one would have left to the engine.
 _SECOND_WITHIN_S = 5.0
 

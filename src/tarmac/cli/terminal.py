@@ -12,8 +12,6 @@ import re
 import sys
 from typing import Any, TextIO
 
-__all__ = ["TerminalStream", "guard_terminals", "harmless"]
-
 # ECMA-48: the end of a line that is cleared, colours but for hidden text, other control sequences;
 # strings such as titles, which a bell may end too; what is left of them, but for tabs and ends of
 # lines; and characters that turn the direction of a text around (Unicode TR 36). 8 hides text where

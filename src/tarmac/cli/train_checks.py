@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.settings import Settings
 
-__all__ = [
-    "RESUME_OPTIONS",
-    "SELFTEST_OPTIONS",
-    "SUMMARY_OPTIONS",
-    "check_beginning",
-    "cluster_of",
-    "once_each",
-    "refuse_changes",
-]
-
 _NODE_OPTIONS = ("nodes", "gpus_per_node", "cpus_per_node")
 
 # What may be said with --resume; everything else a run has in its run.json.

@@ -32,8 +32,6 @@ from tarmac.cli.places import place_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["train_options"]
-
 
 def train_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say how a model is trained, on what and where."""

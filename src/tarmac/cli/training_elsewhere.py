@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.settings import Settings
 
-__all__ = ["given_options", "train_there"]
-
 # What is said of the job, of the place, or to this process alone.
 _NOT_PASSED_ON = {
     "workload",

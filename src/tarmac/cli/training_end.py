@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run, RunRecord
 
-__all__ = ["conclude"]
-
 
 def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
     """Print how a training ended, where this process speaks for all of its own.

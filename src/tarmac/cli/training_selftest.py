@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.testing.selftest import Finding
 
-__all__ = ["run_selftest"]
-
 _WORDS = {True: ("held", "green"), False: ("FAILED", "red"), None: ("not tried", "yellow")}
 
 

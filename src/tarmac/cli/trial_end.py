@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import RunRecord
 
-__all__ = ["trial_lines"]
-
 
 def trial_lines(record: RunRecord) -> Iterator[str]:
     """Yield the lines that end a trial.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Watching"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Watching:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Tap
 
-__all__ = ["open_feed"]
-
 
 def open_feed(asked: Watching) -> Feed:
     """Return what gives snapshots as asked, with what they are given to.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Snapshot
 
-__all__ = ["watch"]
-
 # Of a table that is printed into a file or a pipe.
 _WIDTH = 120
 

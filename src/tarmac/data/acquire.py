@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tarmac.data.base import Progress
     from tarmac.data.sources import DataFile, Source
 
-__all__ = ["add", "fetch"]
-
 
 def fetch(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Path:
     """Download what is missing or damaged of a dataset. Two processes at once fetch it once.

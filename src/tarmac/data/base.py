@@ -17,20 +17,6 @@ from tarmac.data.loading import Loading, loading_of
 from tarmac.data.naming import Names, Naming
 from tarmac.errors import RequestError
 
-__all__ = [
-    "Column",
-    "Columns",
-    "Dataset",
-    "Loaded",
-    "Loader",
-    "Progress",
-    "SampleShape",
-    "Split",
-    "columns_of",
-    "samples_from",
-    "slice_columns",
-]
-
 # ``[num_samples, ...]`` of numbers or bools; may be memory-mapped, or a strided view.
 Column: TypeAlias = NDArray[Any]
 

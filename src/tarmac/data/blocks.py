@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["check_finite", "digest_array"]
-
 _NUM_BLOCKS = 256
 _BLOCK_BYTES = 2**20
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["check_classes", "check_columns", "check_weights"]
-
 # Signed and unsigned integers, floats, bools; none wider than PyTorch has them.
 _KINDS = "iufb"
 _WIDEST_BYTES = 8

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from tarmac.errors import TarmacError
 
-__all__ = ["parse_binary_batch", "parse_python_batch"]
-
 _NUM_SAMPLES = 10_000
 _SHAPE = (3, 32, 32)
 _SAMPLE_BYTES = 3 * 32 * 32

@@ -9,8 +9,6 @@ import numpy as np
 
 from tarmac.data.base import Dataset, Split
 
-__all__ = ["load_diabetes"]
-
 _TEST_EVERY = 5
 
 # As scikit-learn names them.

@@ -9,8 +9,6 @@ import numpy as np
 
 from tarmac.data.base import Dataset, Split
 
-__all__ = ["load_digits"]
-
 # Neighbouring samples are by the same writer, so the test set takes one of each five in turn.
 _TEST_EVERY = 5
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.data.sources import DataFile, Source
 
-__all__ = ["DamagedFileError", "find", "read_checked", "spellings"]
-
 
 class DamagedFileError(TarmacError):
     """A data file is not what its authors published."""

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.data.base import Column, Dataset
 
-__all__ = [
-    "VALIDATION_SPLITS",
-    "HoldOut",
-    "Subset",
-    "ValidationSplit",
-    "default_validation_size",
-    "hold_out",
-]
-
 VALIDATION_SPLITS = ("auto", "random", "last", "own")
 ValidationSplit = Literal["random", "last", "own"]
 

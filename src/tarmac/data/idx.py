@@ -12,8 +12,6 @@ from tarmac.errors import TarmacError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["parse_idx"]
-
 _UNSIGNED_BYTE = 0x08
 
 

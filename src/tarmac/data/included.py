@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.data.base import Dataset
 
-__all__ = ["INCLUDED", "Included"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Included:

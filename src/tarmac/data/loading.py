@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.data.naming import Naming
 
-__all__ = ["Loading", "as_array", "in_one_line", "loading_of"]
-
 # Of a DataLoader, what a loader of Tarmac's own takes over.
 _OPTIONS = ("prefetch_factor", "timeout", "multiprocessing_context", "worker_init_fn")
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from tarmac.errors import RequestError
 
-__all__ = ["Names", "Naming"]
-
 # One part by its name, several, or all that no other takes.
 Names = str | tuple[str, ...] | None
 

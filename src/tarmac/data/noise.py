@@ -6,8 +6,6 @@ import numpy as np
 
 from tarmac.data.base import Dataset, Split
 
-__all__ = ["load_noise"]
-
 _NUM_TRAIN, _NUM_TEST, _NUM_CLASSES = 2048, 64, 1000
 
 

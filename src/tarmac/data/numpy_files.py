@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["numpy_errors", "read_member"]
-
 
 @contextlib.contextmanager
 def numpy_errors(what: str) -> Iterator[None]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.data.base import Dataset, Progress
     from tarmac.data.text import Text
 
-__all__ = ["DatasetStatus", "FileStatus", "describe", "load", "load_text", "names", "verify"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetStatus:

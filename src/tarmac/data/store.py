@@ -22,8 +22,6 @@ from tarmac.errors import RequestError, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["data_root", "parse", "parse_file", "place", "read_text", "whole_layout"]
-
 
 def data_root() -> Path:
     """Return where datasets lie: ``TARMAC_DATA``, else the user's cache directory."""

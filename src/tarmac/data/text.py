@@ -14,8 +14,6 @@ from tarmac.errors import TarmacError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Text", "cut_text", "parse_text"]
-
 # Of the characters, from the first; the rest is scored. As nanoGPT cuts it.
 _TRAIN_SHARE = 0.9
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["load_tokens"]
-
 # nanoGPT, data/openwebtext/prepare.py: ids below 2**16, one after another.
 _TYPE = np.dtype("<u2")
 

@@ -12,8 +12,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["windows"]
-
 
 def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> Split:
     """Cut a stream of tokens into samples, each with the tokens that follow as its targets.

@@ -9,8 +9,6 @@ from tarmac.documents.document import Document, show_path
 from tarmac.documents.parsing import parse_document
 from tarmac.errors import RequestError
 
-__all__ = ["change_document"]
-
 
 def change_document(document: Document, key: str, text: str) -> Document:
     """Return a document with one value changed.

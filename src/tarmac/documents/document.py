@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["EXTENSIONS", "Document", "Path", "Place", "show_path", "without_extensions"]
-
 # Of JSON Schema: keys that hold nothing but anchors, as in Compose's and OpenAPI's files.
 EXTENSIONS: Final[dict[str, Any]] = {"patternProperties": {"^x-": True}}
 

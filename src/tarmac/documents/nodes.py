@@ -22,8 +22,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MAX_VALUES", "TAG", "List", "Mapping", "Node", "Scalar", "compose"]
-
 # An alias may stand for a large part of a document, and an alias of aliases for far more than
 # memory holds; real job files have thousands of values.
 MAX_VALUES = 1_000_000

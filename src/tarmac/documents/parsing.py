@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents.nodes import Node
 
-__all__ = ["parse_document", "read_document", "read_text"]
-
 _MAX_BYTES = 16 * 2**20
 # Python refuses to read more than 4,300 digits, and no setting has as many as this.
 _MAX_NUMBER = 100

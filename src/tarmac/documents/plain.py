@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Sequence
 
-__all__ = ["place_in", "read_plain"]
-
 # A text, or a key without quotes and what follows its colon.
 _TEXT_OR_KEY = re.compile(
     r"""(?P<text>"(?:\\.|[^"\\])*"|'(?:''|[^'])*')|(?<=[{,])\s*[A-Za-z_$][\w$]*\s*:(?=(?P<next>.?))"""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel, ValidationError
 
-__all__ = ["Problem", "problems_of", "refuse"]
-
 # Of a file that is wrong throughout, more would help nobody.
 _MAX_SHOWN = 20
 _MAX_TEXT = 80

@@ -7,18 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-__all__ = [
-    "Bytes",
-    "Count",
-    "Cpus",
-    "Number",
-    "Seconds",
-    "Whole",
-    "parse_bytes",
-    "parse_cpus",
-    "parse_seconds",
-]
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _UNITS |= {f"{letter}i": 2 ** (10 * n) for n, letter in enumerate("kmgtp", 1)}
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Iterator
 
-__all__ = ["parse_toml", "read_toml"]
-
 # Each line is a parse of all before it.
 _MAX_LINES = 2000
 

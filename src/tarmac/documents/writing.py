@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["dump_document"]
-
 
 def dump_document(value: Any, *, has_blocks: bool = False, has_lists: bool = False) -> str:
     """Write plain values as YAML that versions 1.1 and 1.2 read alike.

@@ -15,8 +15,6 @@ from tarmac.files import placed
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["refuse_unreadable"]
-
 
 def refuse_unreadable(
     spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, *, is_here: bool

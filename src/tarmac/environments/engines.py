@@ -10,14 +10,6 @@ from typing import Literal
 
 from tarmac.errors import RequestError
 
-__all__ = [
-    "ClusterEngine",
-    "engine_program",
-    "find_cluster_engine",
-    "find_engine",
-    "is_podman",
-]
-
 _ANSWER_S = 60.0
 
 EngineName = Literal["docker", "podman", "apptainer", "pyxis"]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.environments.engines import ClusterEngine
 
-__all__ = ["image_file", "pull_once", "pull_with_login"]
-
 _ANSWER_S = 60
 
 # Images of frameworks are 10 GB and more.

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.environments.requirements import Requirements
 
-__all__ = [
-    "find_fitting_python",
-    "find_project_python",
-    "find_python",
-    "install_into",
-    "install_project",
-    "install_venv",
-    "python_version",
-    "requirement_files",
-]
-
 _BUILD_S = 3600
 _ANSWER_S = 60
 _GET_UV = "pip install uv, or https://docs.astral.sh/uv/"

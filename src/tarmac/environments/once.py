@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["made_once"]
-
 _LOOK_EVERY_S = 2.0
 
 

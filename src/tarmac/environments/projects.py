@@ -24,17 +24,6 @@ from tarmac.files import write_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "ProjectRecipe",
-    "ProjectSpec",
-    "ScriptNeeds",
-    "ScriptRecipe",
-    "read_project",
-    "read_pyproject",
-    "read_script",
-    "script_recipe",
-]
-
 # The form and the expression of https://packaging.python.org/en/latest/specifications/inline-script-metadata/
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 

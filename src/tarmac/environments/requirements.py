@@ -18,8 +18,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Requirements", "read_requirements"]
-
 # See https://pip.pypa.io/en/stable/reference/requirements-file-format/
 _NESTED = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(.+)")
 _CONSTRAINT = re.compile(r"(?:-c|--constraint)(?:\s+|=|(?<=-c))(.+)")

@@ -26,8 +26,6 @@ from tarmac.files import make_private, storage_errors, taking_turns, tarfile, te
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["node_directory", "shipped_venv"]
-
 # A shebang that is longer, or has a space, is none to Linux (fs/binfmt_script.c, BINPRM_BUF_SIZE).
 _LONGEST_SHEBANG = 127
 

@@ -15,8 +15,6 @@ from tarmac.processes import ProcessIdentity, identify
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["forget_users", "living_users", "note_user"]
-
 
 def note_user(path: Path) -> None:
     """Note that this process uses an environment, for as long as it lives; forget ended ones."""

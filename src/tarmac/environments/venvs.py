@@ -45,17 +45,6 @@ if TYPE_CHECKING:
     from tarmac.environments.projects import ProjectRecipe, ScriptNeeds, ScriptRecipe
     from tarmac.environments.requirements import Requirements
 
-__all__ = [
-    "Recipe",
-    "VenvSpec",
-    "build_venv",
-    "is_whole",
-    "list_venvs",
-    "read_recipe",
-    "remove_venv",
-    "venvs_directory",
-]
-
 # What is built, and what rattler unpacks for it alone; beside them are locks and notes of users.
 _BUILT = re.compile(r"(?P<key>[0-9a-f]{16})(\.packages)?")
 

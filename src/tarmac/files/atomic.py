@@ -18,25 +18,6 @@ from tarmac.files.leftovers import sweep_once, temporary_directory, temporary_pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "StorageError",
-    "atomic_writer",
-    "make_directories",
-    "new_directory",
-    "open_record",
-    "open_regular",
-    "output_errors",
-    "read_errors",
-    "read_regular",
-    "replace_directory",
-    "replace_file",
-    "storage_errors",
-    "sync_directory",
-    "write_bytes",
-    "write_json",
-    "write_text",
-]
-
 # How long a pipe's reader may take to open it.
 _READER_TIMEOUT_S = 60.0
 _READER_PAUSE_S = 0.02

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fields", "moment_after"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

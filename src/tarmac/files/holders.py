@@ -20,17 +20,6 @@ from tarmac.files.parsing import Shape, parse_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "BEAT_S",
-    "MISSED_BEATS",
-    "Holder",
-    "LeaseWatch",
-    "Sign",
-    "claim",
-    "read_lease",
-    "successor",
-]
-
 # Between two beats of a holder, in seconds.
 BEAT_S = 10.0
 

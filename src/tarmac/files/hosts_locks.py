@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Lock", "is_held", "lease_file", "open_lock", "read_holder", "taking_turns"]
-
 
 class Lock(Protocol):
     """What one process at a time owns: an `OwnerLock`, or a `Lease`."""

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = [
-    "DamagedLine",
-    "JournalLines",
-    "append_lines",
-    "drop_torn_line",
-    "journal_text",
-    "parse_line",
-    "read_lines",
-]
-
 _CHUNK_BYTES = 2**16
 
 # A number, so that versions that know no checksum take it for one more value.

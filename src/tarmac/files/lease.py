@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["LOOK_INTERVAL_S", "Lease"]
-
 LOOK_INTERVAL_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 

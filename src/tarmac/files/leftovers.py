@@ -32,18 +32,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "abandoned",
-    "kernel_name",
-    "remove_abandoned",
-    "remove_tree",
-    "scratch_directory",
-    "start_ticks",
-    "sweep_once",
-    "temporary_directory",
-    "temporary_path",
-]
-
 # Untouched for so long, a file whose writer cannot be asked about has none.
 _ABANDONED_AFTER_S = 86_400.0
 

@@ -14,8 +14,6 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-__all__ = ["SCHEMES", "Location", "expanded", "placed", "without_password"]
-
 SCHEMES = ("s3", "gs", "az")
 
 # RFC 3986, section 3.1. A path may hold ":", but hardly "://".

@@ -35,8 +35,6 @@ from tarmac.files.atomic import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OwnerLock", "is_owned", "lock_descriptor", "remove_unowned", "unlock_descriptor"]
-
 # Between two tries, while others look at the lock.
 _PAUSE_S = 0.001
 

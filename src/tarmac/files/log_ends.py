@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["masked_end"]
-
 # Read before the end itself, beyond the longest known secret: tokens and URLs that have a form.
 _CONTEXT_BYTES = 4096
 # Marks in a run may claim secrets of any length.

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import io
 
-__all__ = ["Mounts", "is_network", "mounts_seen", "network_type"]
-
 # As /proc/self/mountinfo names them. What comes by FUSE is named `fuse.NAME`, or `fuse` alone, and
 # most is remote.
 _NETWORK = frozenset(

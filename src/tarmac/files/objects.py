@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = [
-    "delete_object",
-    "get_object",
-    "is_object",
-    "is_object_directory",
-    "list_objects",
-    "put_object",
-    "read_object",
-    "s3_config",
-    "write_object",
-]
-
 # As S3 has them. The second is also said of an object that is not there, to those who may not list;
 # by the third a machine of Amazon's is asked for keys, where no variable has some.
 _NO_BUCKET = "<Code>NoSuchBucket<"

@@ -21,19 +21,6 @@ from tarmac.wording import in_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "TRUSTED_USERS",
-    "first_own",
-    "foreign_owner",
-    "foreign_python_owner",
-    "passes_over",
-    "refuse_foreign",
-    "refuse_foreign_build",
-    "refuse_foreign_python",
-    "refuse_going_on",
-    "trust_in_this_user",
-]
-
 TRUSTED_USERS = "TARMAC_TRUSTED_USERS"
 
 

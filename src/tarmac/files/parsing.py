@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Shape", "parse_json"]
-
 # Beyond it a number is none of seconds: some 3,000 years, which `datetime` still has.
 _MAX_SPAN_S = 1e11
 

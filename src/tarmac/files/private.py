@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["make_private"]
-
 
 def make_private(directory: Path) -> bool:
     """Make a directory that only this user can open, and those above it that are missing.

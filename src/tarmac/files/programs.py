@@ -10,8 +10,6 @@ from tarmac.errors import quoted
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["job_lines", "job_name"]
-
 
 def job_name(text: str) -> str:
     """Return a text as a job may be named, without what a name must not have; may be empty."""

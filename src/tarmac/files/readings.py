@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Readings"]
-
 _T = TypeVar("_T")
 
 # Of a file that is read for the first time, at a time.

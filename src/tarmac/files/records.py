@@ -19,8 +19,6 @@ from tarmac.files.parsing import parse_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Moment", "damaged_record", "read_versioned", "validated"]
-
 
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     # Told of bytes done, bytes in all where known, and the file's name.
     Progress: TypeAlias = Callable[[int, int | None, str], object]
 
-__all__ = ["UnreachableError", "download"]
-
 _TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
 
 # How often one server may break off and still be asked to go on.

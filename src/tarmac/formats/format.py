@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.jobs import Job
 
-__all__ = ["Format", "Reading", "Unwritable", "Written"]
-
 
 class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarmac.errors`
     """A format cannot say what a job does.

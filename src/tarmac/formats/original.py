@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job
 
-__all__ = ["formats_of", "is_changed", "original_of", "with_original"]
-
 _DIGEST = "digest"
 # What is no part of what a job does; the algorithms that a pipeline names are found anew.
 _APART = {"algorithms", "original", "refusals"}

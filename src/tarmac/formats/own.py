@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.jobs import Job
 
-__all__ = ["TARMAC"]
-
 
 def _looks_like(value: Any) -> bool:
     # What is of no other format is refused in the words of this one.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.formats.format import Format, Reading
     from tarmac.jobs import Job
 
-__all__ = ["is_own", "read_any", "read_paths", "read_the_job"]
-
 
 def is_own(document: Document) -> bool:
     """Whether a document is of Tarmac's own format, rather than of another one that is known."""

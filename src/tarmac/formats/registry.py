@@ -12,8 +12,6 @@ from tarmac.formats.own import TARMAC
 from tarmac.formats.shipyard import SHIPYARD
 from tarmac.formats.skypilot import SKYPILOT
 
-__all__ = ["all_formats", "find_format", "format_names"]
-
 _GROUP = "tarmac.formats"
 _BUILT_IN = {format_.name: format_ for format_ in (TARMAC, SHIPYARD, HKUBE, SKYPILOT)}
 

@@ -16,8 +16,6 @@ from tarmac.files import atomic_writer
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["to_json", "write_json"]
-
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON; what JSON has no form for in MongoDB's Extended JSON, version 2.

@@ -15,8 +15,6 @@ from tarmac.errors import TarmacError
 with explained_imports():
     import msgpack
 
-__all__ = ["digest_of", "pack", "unpack"]
-
 # MessagePack's own integers end at 64 bits; JSON's do not.
 _BIG_INTEGER = 1
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tarmac.training import Checkpoint
     from tarmac.workloads import Workload
 
-__all__ = ["FORMATS", "TOLERANCE", "Exported", "Format", "export"]
-
 Format = Literal["onnx", "torch", "tensorboard"]
 # The names of their files. An open TensorBoard stays at the last name, which is the scalars' here.
 FORMATS: Mapping[str, str] = {

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["graph_file"]
-
 
 def graph_file(program: torch.export.ExportedProgram) -> bytes:
     """Return an event file with the graph of a program.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Part", "Samples", "as_part", "join_parts", "misfit", "parts_of"]
-
 _MAX_NAMED = 8
 
 

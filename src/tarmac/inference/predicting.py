@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.training import Checkpoint
     from tarmac.workloads import Workload
 
-__all__ = ["Predictions", "predict", "predict_each"]
-
 _BATCH = 256
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.training import Checkpoint
     from tarmac.workloads import Workload
 
-__all__ = ["Evaluation", "evaluate"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:

@@ -13,8 +13,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["tokens_checked"]
-
 
 @contextlib.contextmanager
 def tokens_checked(model: nn.Module, where: str, first: int) -> Iterator[None]:

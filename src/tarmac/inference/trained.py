@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from tarmac.training import Checkpoint
     from tarmac.workloads import Workload
 
-__all__ = ["Asked", "Trained", "load_model", "named_outputs", "open_trained", "read_weights_of"]
-
 
 class Asked(torch.nn.Module):
     """What a model says of raw samples: preprocessing, views and the model, as they are scored.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference.predicting import Predictions
 
-__all__ = ["check_target", "json_lines", "write_predictions"]
-
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".npy", ".npz")
 
 

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.containers import ContainerRun
     from tarmac.jobs.model import Container
 
-__all__ = [
-    "apptainer_command",
-    "image_name",
-    "pyxis_command",
-    "pyxis_kill_command",
-    "refuse_unknown_settings",
-]
-
 # A container of Pyxis is a step of the job, which has the container's name.
 _FIND_STEP = """\
 name=$1

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.machine import Grant
     from tarmac.jobs.model import Container, Resources
 
-__all__ = ["WORK", "ContainerRun", "container_command", "mount_line", "was_out_of_memory"]
-
 # By which a guardian finds a run's containers.
 _LABEL = "tarmac.run"
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Problem
 
-__all__ = ["with_own_keys"]
-
 # Of a job and of a task: what to write instead, which is a part of a job file as it stands.
 _OWN_KEYS = {
     "resources: {gpus: 1}": "gpu gpus num_gpus accelerators device_requests",

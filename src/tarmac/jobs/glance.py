@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["glance_job"]
-
 # Last events of an attempt that waits in an engine's queue.
 _WAITS = ("queued", "waiting", "requeued")
 

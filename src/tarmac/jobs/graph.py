@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Job, TaskSpec
     from tarmac.jobs.sweep import Sweep
 
-__all__ = ["MOST_TASKS", "Fault", "circle_of", "faults_of", "graph_faults", "too_many"]
-
 # Of a million, the plan takes 1.4 GB and 20 s of a core; more is a mistake in a sweep as a rule.
 MOST_TASKS = 1_000_000
 

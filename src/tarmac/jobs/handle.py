@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.status import RunStatus, TaskStatus
 
-__all__ = ["Handle", "JobFailed", "attach", "runner_options", "start_runner"]
-
 # How often a runner of another process is looked at; an own one is waited for.
 _LOOK_EVERY_S = 0.1
 

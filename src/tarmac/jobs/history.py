@@ -11,8 +11,6 @@ from tarmac.jobs.journal import read_journal
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["History", "TaskHistory", "read_history"]
-
 
 @dataclasses.dataclass(slots=True)
 class TaskHistory:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Input
 
-__all__ = ["fetch_inputs", "refuse_missing_inputs"]
-
 # More than any archive of a task's inputs; less than what fills a disk by a few bytes that expand.
 _MOST_FILES = 1_000_000
 _MOST_EXPANSION = 1000

@@ -53,20 +53,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.status import RunStatus
     from tarmac.runs import BrokenRun
 
-__all__ = [
-    "JobRun",
-    "create_run",
-    "find_run",
-    "list_statuses",
-    "note_executor",
-    "note_outcome",
-    "prepare",
-    "problems_beforehand",
-    "refuse_lost_lock",
-    "work_on",
-    "working_on",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class JobRun:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.files import JournalLines
 
-__all__ = ["Journal", "read_events", "read_journal"]
-
 _OUTCOMES = ("succeeded", "failed", "skipped", "interrupted")
 
 _ANY = {

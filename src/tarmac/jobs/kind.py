@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.files import Lock
     from tarmac.jobs.status import RunStatus
 
-__all__ = ["JOB", "reserved"]
-
 
 @contextlib.contextmanager
 def reserved(run: Path) -> Iterator[Lock]:

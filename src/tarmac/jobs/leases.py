@@ -24,8 +24,6 @@ from tarmac.files import lock_descriptor, unlock_descriptor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Leases", "TaskLeases", "default_leases", "inherited_leases"]
-
 _VARIABLE = "TARMAC_LEASES"
 
 # Where all users may write, and what is there does not outlive the machine's start (FHS 3.0).

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.machine import Obstacle
 
-__all__ = ["Grant", "Machine", "Shortage", "read_machine"]
-
 # Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
 _SLACK = 1e-9
 

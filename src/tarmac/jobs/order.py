@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.plan import Task
 
-__all__ = ["Order"]
-
 
 class Order:
     """Queues tasks once what they need has succeeded.

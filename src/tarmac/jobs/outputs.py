@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Output
 
-__all__ = ["keep_outputs", "refuse_unknown_stores"]
-
 
 def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
     """Raise a RequestError for a URI of a store that is not known, or whose client is missing."""

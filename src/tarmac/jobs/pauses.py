@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_DISTURBANCES", "disturbed_pause_s", "pause_s"]
-
 # Disturbances of one task that are borne.
 MOST_DISTURBANCES = 10
 

@@ -11,8 +11,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["escape", "fill", "fill_all", "placeholders_in"]
-
 # A name, perhaps with parts: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja have
 # other things between double braces. As in theirs, {{ '{{' }} stands for the braces themselves.
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Environment, Input, Output, Resources, Retries, Secret
 
-__all__ = ["LAUNCH", "Task", "plan_tasks", "thread_variables"]
-
 # The variable by which a later attempt knows the run that an earlier one has begun.
 LAUNCH = "TARMAC_LAUNCH"
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.machine import Grant
     from tarmac.jobs.plan import Task
 
-__all__ = ["Ended", "Reporter", "Silent"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Ended:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document, Path
 
-__all__ = ["as_written", "job_of", "parse_job", "read_job"]
-
 # What a program gets to see, which is what the file says, also where YAML reads a number: a
 # version 1.10 is not 1.1, and the permissions 0755 are not 755.
 _SEEN = re.compile(

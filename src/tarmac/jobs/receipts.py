@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Output
 
-__all__ = ["RECEIPTS", "FileKept", "Receipt", "receipt_of"]
-
 # Where they are, below what outputs are kept in; no input brings what is there.
 RECEIPTS = ".tarmac"
 

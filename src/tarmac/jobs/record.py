@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict
 from tarmac.files import Moment, read_versioned, write_text
 from tarmac.masking import masked_text
 
-__all__ = ["RECORD", "JobRecord", "changed_file", "digest_of", "read_record", "write_record"]
-
 # The file's name in the run's directory.
 RECORD = "job-run.json"
 

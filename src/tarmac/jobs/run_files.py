@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
-__all__ = ["SHARED", "directory_name", "is_shared", "within_run"]
-
 # The directory's name in the run's.
 SHARED = "shared"
 

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
 
-__all__ = [
-    "OwnRunnerJob",
-    "end_runner_jobs",
-    "recall_secrets",
-    "submit_runner",
-    "why_no_runner_job",
-]
-
 # What a runner reads of the variables of whoever submits it: paths, and none is secret.
 _PASSED_ON = (
     *("TARMAC_SECRETS", "TARMAC_SPOOL", "TARMAC_DATA"),

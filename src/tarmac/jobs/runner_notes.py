@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = [
-    "RUNNER_JOB",
-    "is_marked",
-    "last_runner",
-    "mark_file",
-    "mark_runner",
-    "note_runner_place",
-    "own_number",
-    "reserve_runner",
-    "runner_noted_at",
-    "runner_numbers",
-    "runner_place",
-]
-
 _DIRECTORY = "runners"
 
 # Says to a runner that it is a job, and which of its run's: ``2:NAME``.

@@ -13,8 +13,6 @@ from tarmac.jobs.runner_notes import is_marked, last_runner, runner_noted_at, ru
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["RunnerWatch", "is_to_begin"]
-
 # An engine has more to do than to answer this.
 _ASKED_EVERY_S = 15.0
 

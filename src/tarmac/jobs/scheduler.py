@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.progress import Reporter
 
-__all__ = ["run_tasks", "task_directory"]
-
 # How often `stop` is asked, and an executor without room is asked again.
 _PATIENCE_S = 0.5
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Input
 
-__all__ = ["script_environment", "script_of"]
-
 _PYTHON = re.compile(r"python3?")
 # What means more to a shell than a word does.
 _OF_SHELLS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")

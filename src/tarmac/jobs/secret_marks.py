@@ -21,8 +21,6 @@ from tarmac.masking import fingerprints, learn, num_remembered
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["learn_marks", "leave_marks"]
-
 _FILE = "secret-marks.json"
 _SCHEMA_VERSION = 1
 _KEY_BYTES = 32

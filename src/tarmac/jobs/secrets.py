@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.plan import Task
 
-__all__ = [
-    "missing_secrets",
-    "place_of_secret",
-    "read_secret_mapping",
-    "resolve_secrets",
-    "secret_mapping_path",
-    "secret_variables",
-]
-
 # As Kubernetes has it for its own.
 _MAX_BYTES = 2**20
 

@@ -35,19 +35,6 @@ if TYPE_CHECKING:
     from tarmac.files import LeaseWatch
     from tarmac.jobs.record import JobRecord
 
-__all__ = [
-    "LOCK",
-    "RunStatus",
-    "TaskStatus",
-    "ask_to_end",
-    "forget_runner",
-    "is_asked_to_end",
-    "note_runner",
-    "read_runner",
-    "read_status",
-    "tasks_left_with_engine",
-]
-
 State = Literal["queued", "running", "detached", "succeeded", "failed", "skipped", "interrupted"]
 
 _RUNNER = "runner.json"

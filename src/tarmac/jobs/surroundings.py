@@ -18,18 +18,6 @@ from pydantic import (
 from tarmac.errors import RequestError
 from tarmac.jobs.parts import Part, Text
 
-__all__ = [
-    "BuiltEnvironment",
-    "Conda",
-    "Container",
-    "Environment",
-    "Mount",
-    "Project",
-    "Secret",
-    "SystemEnvironment",
-    "Venv",
-]
-
 
 class _EnvironmentPart(Part):
     kind: str

@@ -16,8 +16,6 @@ from tarmac.jobs.parts import Part
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RandomSearch", "Sweep"]
-
 
 class Range(Part):
     """Numbers between two bounds, the upper one included.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.status import RunStatus, TaskStatus
 
-__all__ = ["AttemptSpan", "TaskTrace", "Timeline", "read_timeline", "trace"]
-
 # ``disturbed`` spent none of the task's retries; after ``turn over`` the task goes on at once.
 Ending = Literal[
     "queued", "running", "succeeded", "failed", "disturbed", "turn over", "interrupted"

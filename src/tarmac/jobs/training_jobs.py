@@ -16,8 +16,6 @@ from tarmac.processes import python_command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["training_job"]
-
 # How a training on several nodes ends that has lost a worker: 69 and 75 (sysexits.h) of one that
 # has found another one hung, or missed others; 128 + SIGABRT, SIGBUS, SIGKILL, SIGSEGV of the one
 # that was lost. An error of its own would come again.

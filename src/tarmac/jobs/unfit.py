@@ -10,8 +10,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.documents import Document, Path
 
-__all__ = ["UnfitFileError", "placed"]
-
 
 class UnfitFileError(RequestError):
     """An input or output of a task that cannot come or go where the task is to run.

@@ -15,8 +15,6 @@ from tarmac.jobs.run_files import is_shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["local_source", "refuse_missing_workload", "workload_in_task", "workload_inputs"]
-
 
 def workload_in_task(reference: str) -> str:
     """Return what names a workload in the directory of its task.

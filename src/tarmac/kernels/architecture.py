@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["Architecture", "read_architecture"]
-
 _ACTIVATIONS = {nn.ReLU: "relu", nn.ELU: "elu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid"}
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tarmac.kernels.network import FusedNetwork
     from tarmac.kernels.storage import Batches, Layer
 
-__all__ = ["Launches", "Products"]
-
 # What dropout's draws are cut to.
 _LEVELS = 1 << 16
 # Multiprocessors, where there is no GPU to ask: of an H100.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.workloads import Optimizer
 
-__all__ = ["ACTIVATIONS", "MAX_CLASSES", "FusedNetwork", "UnfitNetworkError"]
-
 # In the order of their codes in the kernels.
 ACTIVATIONS = ("relu", "elu", "tanh", "sigmoid")
 

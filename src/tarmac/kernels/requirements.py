@@ -9,8 +9,6 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-__all__ = ["cache_directory", "why_not"]
-
 
 @functools.cache
 def why_not() -> str | None:

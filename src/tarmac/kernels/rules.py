@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Optimizer
 
-__all__ = ["Rule", "momentum_product", "rule_of", "step_factors"]
-
 # The kernels' codes of the forms.
 _PLAIN, _ROOT, _MAXIMUM, _RATIO = range(4)
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Optimizer
 
-__all__ = ["FusedStack"]
-
 # Steps of each recording. More would save little: the host submits a launch of these in some 10 us.
 _RECORDED_STEPS = (16, 1)
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.kernels.network import FusedNetwork
 
-__all__ = ["Batches", "Layer", "Linear", "rounded_up", "slots_of"]
-
 # Rows of weights begin at multiples of this many elements, so that loads are whole and aligned.
 _ALIGNMENT = 16
 

@@ -8,20 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = [
-    "HEAD_ROWS",
-    "PRODUCT_TILES",
-    "UPDATE_TILES",
-    "ProductTile",
-    "UpdateTile",
-    "head_columns",
-    "head_depth",
-    "load_depth",
-    "product_tile",
-    "row_block",
-    "update_tile",
-]
-
 # Samples of a program of the last layer, which holds all their logits.
 HEAD_ROWS = 16
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from tarmac.errors import TarmacError
 
-__all__ = ["Listed", "Object", "Refused", "Right", "Silence", "Version", "in_form", "name_of"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

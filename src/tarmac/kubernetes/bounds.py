@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-__all__ = ["why_out_of_bounds"]
-
 _SIDES = ("requests", "limits")
 # A quota has these by a short name too: `cpu` is `requests.cpu`.
 _SHORT = ("cpu", "memory", "ephemeral-storage")

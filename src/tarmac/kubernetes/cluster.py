@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object, Right
 
-__all__ = ["Cluster", "connect"]
-
 T = TypeVar("T")
 
 # What one answer to a list may hold: client-go's own page size.

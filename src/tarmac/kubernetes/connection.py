@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.credentials import Credentials
     from tarmac.kubernetes.kubeconfig import Place
 
-__all__ = ["PATIENCE_S", "Connection"]
-
 # How long one question may take with all its repetitions.
 PATIENCE_S = 55.0
 _CONNECT_S, _ANSWER_S = 10.0, 30.0

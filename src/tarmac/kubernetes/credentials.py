@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.kubeconfig import Login, Place
 
-__all__ = ["Credentials", "read_credentials", "tls_of"]
-
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 # A plug-in may ask a far server for a login; one that waits for a person never ends.

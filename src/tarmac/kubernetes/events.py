@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-__all__ = ["explain_creation", "explain_event", "explain_quota"]
-
 _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), "
     r"limited: (?P<most>.+)$"

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-__all__ = ["JOB_ENDS", "JobState", "explain_job"]
-
 # Reasons of the conditions Failed and FailureTarget: pkg/apis/batch of Kubernetes, 1.36.
 JOB_ENDS: Mapping[str, str] = {
     "DeadlineExceeded": "it ran longer than an activeDeadlineSeconds, which Tarmac does not set: "

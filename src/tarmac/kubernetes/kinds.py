@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
-__all__ = ["KINDS", "Kind", "kind_of"]
-
 
 class Kind(NamedTuple):
     """A kind of object.

@@ -19,8 +19,6 @@ from tarmac.files import expanded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Login", "NoKubeconfigError", "Place", "find_place", "in_cluster", "read_login"]
-
 # Where a pod finds its service account: kubernetes.io, "Accessing the Kubernetes API from a Pod".
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

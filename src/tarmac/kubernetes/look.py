@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.nodes import ClusterNode
 
-__all__ = ["CONTAINER", "LABEL", "Look", "asked_gpus", "look_manifest"]
-
 LABEL = "tarmac.dev/look"
 CONTAINER = "look"
 

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-__all__ = [
-    "JOBSET_RIGHTS",
-    "RIGHTS",
-    "as_yaml",
-    "check_daemon_set",
-    "cluster_role_for",
-    "problem_detector_set",
-    "role_for",
-    "setup",
-]
-
 # Where attempts on several nodes are JobSets.
 JOBSET_RIGHTS: tuple[Right, ...] = tuple(
     Right(verb, "jobsets", "jobset.x-k8s.io") for verb in ("create", "get", "patch", "delete")

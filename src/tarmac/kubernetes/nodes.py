@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-__all__ = ["ClusterNode", "read_node"]
-
 _TYPE = "node.kubernetes.io/instance-type"
 # What NVIDIA's GPU feature discovery says: https://github.com/NVIDIA/k8s-device-plugin.
 _PRODUCT = "nvidia.com/gpu.product"

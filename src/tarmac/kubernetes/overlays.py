@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Fault", "faults_of", "merged"]
-
 _ROOT = "PodTemplateSpec"
 _RELEASE = "1.37"
 _LIST = re.compile(r"\[(.+?)(?: by (\w+))?\]")

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DISRUPTIONS", "ENDS", "WAITS", "Cause", "End", "Wait"]
-
 Cause: TypeAlias = Literal[
     "exit",
     "signal",

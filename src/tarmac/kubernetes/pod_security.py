@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["NOBODY", "container_context", "default_user", "home_variables", "pod_context"]
-
 # What distroless images call `nonroot`. No user of a machine has it by default.
 NOBODY = "65532:65532"
 

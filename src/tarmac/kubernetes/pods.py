@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Object
     from tarmac.kubernetes.pod_rows import Cause
 
-__all__ = ["UNFIT", "PodState", "explain_pod"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodState:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_gpu", "quantity"]
-
 # As Kubernetes writes quantities (apimachinery, resource/quantity.go).
 _QUANTITY = re.compile(r"^([0-9.]+)(?:e([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$")
 _SUFFIXES = {

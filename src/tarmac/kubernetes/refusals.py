@@ -12,8 +12,6 @@ from tarmac.kubernetes.manifests import cluster_role_for, role_for
 if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Refused
 
-__all__ = ["REFUSALS", "Explained", "explain_refusal", "lacking_right"]
-
 
 class Explained(NamedTuple):
     """A refusal for people.

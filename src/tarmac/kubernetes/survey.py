@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.nodes import ClusterNode
     from tarmac.kubernetes.pods import PodState
 
-__all__ = ["ClusterFindings", "survey_cluster"]
-
 _RIGHTS = (
     *(Right(verb, "jobs", "batch") for verb in ("create", "get", "delete")),
     Right("list", "pods"),

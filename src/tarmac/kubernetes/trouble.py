@@ -9,8 +9,6 @@ import httpx
 if TYPE_CHECKING:
     from tarmac.kubernetes.kubeconfig import Place
 
-__all__ = ["Trouble", "explain_trouble", "login_words"]
-
 
 class Trouble(NamedTuple):
     """Why there is no answer.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Listed, Object
     from tarmac.kubernetes.connection import Connection
 
-__all__ = ["Watch"]
-
 T = TypeVar("T")
 
 # The server sends a bookmark 60 to 61 s after the last thing it said (bookmarkFrequency of

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-__all__ = ["explain_workload", "job_of_workload"]
-
 # In the order of admission. An eviction says why before the next reservation has been tried:
 # https://kueue.sigs.k8s.io/docs/concepts/workload/
 _CONDITIONS = (("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True"))

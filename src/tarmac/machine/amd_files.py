@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KfdNode", "count_ras_errors", "find_kfd_nodes", "read_number", "read_sensor", "text_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class KfdNode:

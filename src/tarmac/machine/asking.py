@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Asker", "NoAnswerError"]
-
 T = TypeVar("T")
 
 

@@ -16,16 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = [
-    "RELEASES",
-    "BuildChoice",
-    "Capability",
-    "Releases",
-    "choose_build",
-    "is_driver_too_old",
-    "runs_on",
-]
-
 Capability: TypeAlias = tuple[int, int]
 
 # By CUDA's version and the processor: what a build has code for, 90 for sm_90.

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Chip", "find_chip", "read_chips"]
-
 # What drivers of different ages and makers put before a chip's name.
 _MAKERS = re.compile(r"^((NVIDIA|Tesla|GeForce|AMD|Instinct) )+")
 

@@ -24,8 +24,6 @@ from tarmac.machine.obstacles import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CudaGpu", "look_at_gpus", "read_build"]
-
 
 @dataclasses.dataclass(frozen=True)
 class CudaGpu:

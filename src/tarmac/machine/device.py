@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from tarmac.machine.cuda import CudaGpu
     from tarmac.machine.obstacles import Obstacle
 
-__all__ = [
-    "UNUSABLE",
-    "Device",
-    "find_devices",
-    "name_cpu",
-    "name_devices",
-    "name_left_out",
-    "read_cpuinfo",
-    "why_on_cpu",
-]
-
 _WITHOUT_TENSOR_CORES = re.compile(r"\b(GTX 16\d\d|MX[45]\d0|T([456]00|550|1000|1200))\b")
 
 # Why `auto` takes the CPU.

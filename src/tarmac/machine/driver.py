@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = ["wake_driver"]
-
 _SUCCESS = 0
 # CUdevice_attribute CU_DEVICE_ATTRIBUTE_COMPUTE_MODE and CUcomputemode (cuda.h).
 _COMPUTE_MODE, _DEFAULT_MODE = 20, 0

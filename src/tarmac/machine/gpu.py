@@ -6,8 +6,6 @@ from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Fabric", "Gpu", "GpuProcess", "MigDevice"]
-
 
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

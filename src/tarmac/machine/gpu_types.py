@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["fitting_names", "is_of_type"]
-
 # Of pretended GPUs, which stand for any.
 _PRETENDED = "fake"
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tarmac.control_groups import is_unified, own_groups
 
-__all__ = ["ProcessLimits", "cpu_quotas", "memory_limits", "read_limits", "usable_cores"]
-
 # Version 1 writes "no limit" as the largest number of pages (mm/page_counter.c), in bytes.
 _UNLIMITED = 2**62
 

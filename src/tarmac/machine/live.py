@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["LiveGpu", "LiveHost", "LiveProcess"]
-
 
 @dataclasses.dataclass(frozen=True)
 class LiveProcess:

@@ -20,8 +20,6 @@ from tarmac.machine.live_amd_processes import AmdProcessReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["AmdReader"]
-
 _SLOW_S = 5.0
 
 # What the kernel writes as a link's speed, by the generation of PCIe that has it.

@@ -20,8 +20,6 @@ from tarmac.machine.pids import sees_all_processes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["AmdProcessReader"]
-
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20}
 
 # What computes and draws; copying and video are no work of a card's multiprocessors.

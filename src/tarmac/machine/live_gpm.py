@@ -12,8 +12,6 @@ import pynvml
 
 from tarmac.machine.nvml_ask import ask
 
-__all__ = ["TensorReader"]
-
 
 class TensorReader:
     """Reads one GPU.

@@ -26,8 +26,6 @@ from tarmac.machine.live import LiveHost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HostReader"]
-
 
 @dataclasses.dataclass(frozen=True)
 class _Counted:

@@ -21,8 +21,6 @@ from tarmac.machine.nvml_ask import SLOWDOWNS, ask, pci_address, read_field, wat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NvmlCard"]
-
 _SLOW_S = 5.0
 _REFUSED_S = 60.0
 

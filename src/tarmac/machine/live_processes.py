@@ -13,8 +13,6 @@ from tarmac.machine.nvml_ask import ask_running
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ProcessReader"]
-
 _EVERY_S = 2.0
 _REFUSED_S = 60.0
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["LiveReader", "open_live_reader"]
-
 # Without persistence mode the driver wakes each card when it is started, which takes seconds.
 _START_S = 10.0
 

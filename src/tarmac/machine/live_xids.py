@@ -11,8 +11,6 @@ import pynvml
 
 from tarmac.machine.nvml_ask import ask, pci_address
 
-__all__ = ["XidReader", "XidSeen"]
-
 # A card that is broken may say so for ever.
 _MOST = 100
 

@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NvlinkPair", "read_nvlink_pairs"]
-
 
 class NvlinkPair(BaseModel):
     """Two GPUs that the driver says are joined by NVLink.

@@ -9,18 +9,6 @@ import pynvml
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "SLOWDOWNS",
-    "Field",
-    "ask",
-    "ask_fields",
-    "ask_reasons",
-    "ask_running",
-    "pci_address",
-    "read_field",
-    "watts",
-]
-
 # What lowers clocks, by its bit. That nothing computes is no reason of these.
 SLOWDOWNS = {
     "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,

@@ -16,8 +16,6 @@ import pynvml
 from tarmac.machine.gpu import Fabric
 from tarmac.machine.nvml_ask import ask, ask_fields, watts
 
-__all__ = ["read_health", "users_of"]
-
 _RECOVERY_ACTION = 230
 
 # nvmlDeviceGpuRecoveryAction_t. Bindings disagree about 5: to recover the IMEX domain, or the bus.

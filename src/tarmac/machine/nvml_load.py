@@ -13,8 +13,6 @@ import pynvml
 
 from tarmac.machine.nvml_ask import SLOWDOWNS, ask, ask_fields, ask_reasons, watts
 
-__all__ = ["Counters", "LoadReader", "LoadSample"]
-
 _IDLE = pynvml.nvmlClocksEventReasonGpuIdle
 
 # Set by people, not by a limit that the GPU has reached.

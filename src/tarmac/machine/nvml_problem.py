@@ -6,8 +6,6 @@ import dataclasses
 
 import pynvml
 
-__all__ = ["NvmlProblem", "problem_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class NvmlProblem:

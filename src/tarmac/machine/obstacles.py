@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from tarmac.machine.builds import BuildChoice
     from tarmac.machine.gpu import Gpu
 
-__all__ = [
-    "CudaBuild",
-    "Obstacle",
-    "find_obstacle",
-    "name_holders",
-    "why_hidden",
-    "why_none_is_seen",
-    "why_withheld",
-]
-
 _LOOK = "See what is wrong: tarmac check"
 _INSTALL = "pip install --force-reinstall"
 _INDEX = "https://download.pytorch.org/whl"

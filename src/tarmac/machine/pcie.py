@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PciePath", "PciePort", "count_nvswitches", "read_pcie_path"]
-
 # GB/s of a lane, one way, by GT/s: the line code takes 2 of 10 bits, from 8 GT/s on 2 of 130; flits
 # of 64 GT/s carry 236 of 256 bytes. After PCIE_SPEED2MBS_ENC in Linux's drivers/pci/pci.h, and
 # https://pcisig.com/specifications/pcie-6.

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["lists_peers", "owner_of_peer"]
-
 _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 
 # Columns: number, local address, remote address, state, queues, timers, retransmits, user.

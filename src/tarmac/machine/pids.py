@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["sees_all_processes"]
-
 # The kernel's number of the namespace that the machine starts with: PROC_PID_INIT_INO in
 # include/linux/proc_ns.h.
 _FIRST_NAMESPACE = "pid:[4026531836]"

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-__all__ = ["MOST_NODES", "NodeFindings", "group_alike", "survey_exit_code"]
-
 NodeT = TypeVar("NodeT")
 
 # More jobs for a look would be a burden; nodes of a site are of few kinds.

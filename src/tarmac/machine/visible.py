@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from tarmac.machine.gpu import Gpu, MigDevice
     from tarmac.machine.nvml import Nvml
 
-__all__ = [
-    "GpuInfo",
-    "list_gpus",
-    "names_nothing",
-    "newest_cuda",
-    "read_gpus_in_time",
-    "visible_gpus",
-]
-
 T = TypeVar("T")
 
 # Without its persistence mode a driver takes a second or two for each GPU to begin.

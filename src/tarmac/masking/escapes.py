@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Unit", "on_terminal", "source_span", "unescaped"]
-
 # Both begin with a set of characters: so the places between are passed over quickly.
 _ESCAPE = re.compile(
     rb"[%&'\\](?:(?<=%)HH"

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["HIDDEN", "hide_forms", "hide_urls", "is_count"]
-
 # Stands in place of a secret.
 HIDDEN = "(hidden)"
 

@@ -17,8 +17,6 @@ from tarmac.masking.forms import HIDDEN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["hide_in_arguments", "hide_in_lines"]
-
 _QUOTE = r"[\"']?"
 _USER = r"[^\s:\"'@]{0,200}:"
 

@@ -42,17 +42,6 @@ if TYPE_CHECKING:
 
     from tarmac.masking.escapes import Unit
 
-__all__ = [
-    "encodings_of",
-    "fingerprints",
-    "learn",
-    "longest_known",
-    "num_remembered",
-    "remember",
-    "without_known",
-    "without_known_in",
-]
-
 _Record = TypeVar("_Record")
 
 # A shorter value may stand in any word without being the secret, ...

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Snapshot
     from tarmac.processes import Child
 
-__all__ = ["Alerts"]
-
 # A command that takes longer is ended.
 _TIMEOUT_S = 60.0
 # At the end they have so long.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["ContainerNames", "read_names"]
-
 _ENGINES = ("docker", "podman")
 _WITHIN_S = 5.0
 _ASK_AGAIN_S = 15.0

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["dcgm_families"]
-
 _MIB = 2**20
 _LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname")
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
 
-__all__ = ["EVENTS", "Event", "EventWatch", "idle_ones"]
-
 EVENTS = ("idle", "finding", "finished", "stalled")
 
 # What a run's status says while it is not over.

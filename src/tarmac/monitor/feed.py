@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.options import WatchOptions
 
-__all__ = ["Feed", "LocalFeed"]
-
 
 class Feed(Protocol):
     """Gives one snapshot after another."""

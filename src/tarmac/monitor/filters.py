@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.options import WatchOptions
     from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
 
-__all__ = ["filtered"]
-
 
 def filtered(
     host: HostSnapshot, options: WatchOptions, user: str, environment: Mapping[str, str]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.files import Fields
     from tarmac.machine import LiveGpu
 
-__all__ = ["Watchlist", "findings_of_check", "findings_of_news"]
-
 # A card that is broken may tell of a new error for ever.
 _MOST = 200
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LiveGpu
 
-__all__ = ["Hang", "Rank", "find_hang"]
-
 _TIMES_THE_MEDIAN = 5.0
 
 # Epochs of milliseconds are no measure: a checkpoint on a slow disk takes longer than five of them.

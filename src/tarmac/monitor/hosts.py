@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from tarmac.processes import Child
 
-__all__ = ["HostsFeed"]
-
 # Asks for no password, gives up a host that does not answer, and notices when one is gone.
 _SSH = (
     *("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LiveGpu
 
-__all__ = ["WARM_UP_S", "IdleClock", "Standing", "is_quiet", "standing_of"]
-
 # A kernel in so small a share of the last moment is a monitor's, or a desktop's.
 _BUSY_RATIO = 0.01
 

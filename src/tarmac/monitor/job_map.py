@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
-__all__ = ["JobMap"]
-
 
 class JobMap:
     """Keeps a file for each GPU of this machine that a run uses; a `Tap`.

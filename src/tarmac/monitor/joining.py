@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.processes import FileId, Process
     from tarmac.runs import Glance
 
-__all__ = ["Candidate", "Join", "candidates_of", "join", "roots_of", "slurm_job_of"]
-
 # The surest first.
 _SURENESS = ("processes", "cgroup", "given", "slurm", "report")
 

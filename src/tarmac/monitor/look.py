@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Finding, Work
     from tarmac.runs import Glance
 
-__all__ = ["GpuReader", "Watcher"]
-
 # Counters of lowered clocks are compared over so long.
 _PAST_S = 60.0
 

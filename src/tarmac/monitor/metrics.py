@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import Finding, HostSnapshot, Snapshot, Work
 
-__all__ = ["MOST_RUNS", "XidCounts", "families_of"]
-
 # Of runs and tasks at once; those that hold a GPU come first. All are counted in `tarmac_runs`.
 MOST_RUNS = 200
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Line
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["render_once"]
-
 _MIN_WIDTH = 20
 
 # SGR: "Select Graphic Rendition" of ECMA-48.

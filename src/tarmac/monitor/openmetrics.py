@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["MetricsAddress", "serve_metrics"]
-
 _PATH = "/metrics"
 _FORM = "expected ADDRESS:PORT, such as 127.0.0.1:9407, or unix:PATH"
 # A client says what it takes; who says something else each time is encoded for each time.

@@ -25,15 +25,6 @@ from tarmac.errors import TarmacError
 from tarmac.monitor import snapshot as values
 from tarmac.monitor.snapshot import SCHEMA_VERSION, Snapshot
 
-__all__ = [
-    "NewerVersionError",
-    "RecordingError",
-    "from_json",
-    "render_schema",
-    "to_json",
-    "to_line",
-]
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # The part of a docstring that explains fields, and the beginning of each explanation in it.

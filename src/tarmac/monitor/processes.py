@@ -22,8 +22,6 @@ from tarmac.masking import masked_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["FileId", "Process", "ProcessTable"]
-
 # Variables that tell what a process belongs to; no other is kept.
 _VARIABLES = frozenset(
     {

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import HostSnapshot
 
-__all__ = ["merged_ranks", "ranks_together"]
-
 
 def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
     """Return the hosts; a training that several of them tell of has the ranks of all on each.

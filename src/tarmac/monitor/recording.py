@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["Recorder", "ReplayFeed"]
-
 # A line of a recording that is longer is none: of 100 hosts it has some MB.
 _MOST_BYTES = 2**28
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.files import Readings
     from tarmac.runs import Glancer, RunKind
 
-__all__ = ["RunsInSight", "runs_among"]
-
 # How a run stands that is at work, or will be, or whose record does not say so any more.
 _AT_WORK = frozenset({"running", "queued", "detached", "unreadable"})
 

@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LiveGpu
 
-__all__ = [
-    "MUCH",
-    "WORTH_A_LINE",
-    "GpuPast",
-    "Neighbour",
-    "Reason",
-    "reasons_of",
-    "throttled_shares",
-]
-
 WORTH_A_LINE = 0.05
 MUCH = 0.20
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LiveGpu, LiveHost
 
-__all__ = ["SCHEMA_VERSION", "Finding", "HostSnapshot", "ProcessRow", "Snapshot", "Work"]
-
 SCHEMA_VERSION = 1
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
-__all__ = ["csv_header", "csv_rows"]
-
 # Of `LiveGpu`, as they stand in the JSON.
 _OF_GPU = (
     *("index", "uuid", "name", "parent_uuid", "pci_address"),

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["OUTLET", "Tap", "TappedFeed"]
-
 # The code of a finding that says that a tap could not do its work.
 OUTLET = "outlet"
 

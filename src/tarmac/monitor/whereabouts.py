@@ -10,8 +10,6 @@ from tarmac.errors import TarmacError
 from tarmac.files import parse_json
 from tarmac.slurm import Silence, SlurmCommands
 
-__all__ = ["ray_hosts", "slurm_hosts"]
-
 _RAY_TIMEOUT_S = 60.0
 
 

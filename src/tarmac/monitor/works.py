@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Finding
     from tarmac.runs import Glance
 
-__all__ = ["Facts", "is_warming", "ranks_of", "work_of"]
-
 # Of findings since a work began, at most so many are reasons of its own.
 _MOST_XIDS = 3
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.node.records import Element
     from tarmac.node.staging import Staged
 
-__all__ = ["Here", "find_gpus", "perform", "without_gpus"]
-
 
 class Here(NamedTuple):
     """Where an attempt is performed.

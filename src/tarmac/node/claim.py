@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.node.inbox import Inbox
 
-__all__ = ["Claim", "NotOurs", "take_claim"]
-
 # An agent whose beat has not grown for so many intervals is dead, or as good as dead.
 _DEAD_AFTER_BEATS = 2.5
 # Within so many an agent that lives has seen that its attempt was taken over.

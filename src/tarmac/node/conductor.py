@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from tarmac.node.records import Cause, Element
     from tarmac.processes import Child
 
-__all__ = ["conduct"]
-
 _GREETING_S = 5.0
 
 # What a program's end may take on top of its own grace: its outputs, and the way here.

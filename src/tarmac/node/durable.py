@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["create_file", "replace_file"]
-
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Engine", "given_environment", "rank_of", "read_engine"]
-
 # What names the GPUs that a job was given; the first that is there holds. Under control groups
 # Slurm numbers them anew in CUDA_VISIBLE_DEVICES alone (slurm.conf(5), ConstrainDevices).
 _GPUS = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES")

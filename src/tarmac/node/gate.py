@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.node.inbox import Inbox
     from tarmac.node.records import Element
 
-__all__ = ["Gate", "UnfitGpus"]
-
 _MODULE = "tarmac.checks.given_gpus"
 
 # A driver that does not answer within this does not answer; a probe has two minutes of its own.

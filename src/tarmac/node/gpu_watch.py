@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.node.gpus import GpuUse
 
-__all__ = ["GpuWatch", "UnusedGpus"]
-
 # A context of CUDA, without which nothing computes, takes some tenths of a second to be made.
 _EVERY_S = 0.2
 

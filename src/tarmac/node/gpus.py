@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BrokenGpu", "Gpu", "GpuError", "GpuUse", "choose_gpus", "held_by_others"]
-
 # A desktop or a daemon has less; what a job leaves behind has more.
 _HELD_BYTES = 2**30
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["Asked", "Inbox"]
-
 # An engine signals one process of a unit after the other.
 _HEARS_WITHIN_S = 0.5
 # After each program that ends well, as a shell does whose child was signalled first.

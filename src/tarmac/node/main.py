@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.node.claim import Claim
     from tarmac.node.records import Element
 
-__all__ = ["main", "run"]
-
 # A file that was written before this agent was started is seen on all hosts within this.
 _SEEN_WITHIN_S = 30
 _NOT_STARTED = 1

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from tarmac.node.program import Ending
     from tarmac.node.records import Element
 
-__all__ = ["Member", "NotMet", "perform_part"]
-
 _PROBE_S = 20.0
 
 _TAIL_LINES = 20

@@ -11,8 +11,6 @@ from tarmac.node.gpus import Gpu, GpuError, GpuUse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["read_gpus", "read_use", "reading_use"]
-
 _LIBRARY = "libnvidia-ml.so.1"
 # NVML_DEVICE_UUID_V2_BUFFER_SIZE
 _UUID_BYTES = 96

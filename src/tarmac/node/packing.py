@@ -15,8 +15,6 @@ from pathlib import Path
 
 from tarmac.node.durable import replace_file
 
-__all__ = ["agent_file", "place_agent", "small_agent", "write_agent"]
-
 _PACKAGE = Path(__file__).parents[1]
 
 # Before the archive, for `sh agent.pyz`: finds a Python, or says what is missing. What it does not

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.node.records import Element
 
-__all__ = ["plain_units"]
-
 # Of the program, sleep takes whole seconds alone in some images.
 _AGENT = r"""
 frame() {

@@ -34,8 +34,6 @@ from tarmac.node.records import PART, Chunk, Element, attempt_file, log_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["RECORD", "STREAMS", "packed_elements", "run_framed"]
-
 STREAMS = {"stdout": b"1", "stderr": b"2"}
 RECORD = b"="
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.node.inbox import Inbox
     from tarmac.processes import Process
 
-__all__ = ["Ending", "Program", "run_program", "supervise"]
-
 # How often it is seen whether all of this was suspended meanwhile, and memory is looked at.
 _TICK_S = 1.0
 _LOOK_EVERY_S = 0.5

@@ -17,20 +17,6 @@ from tarmac.node.durable import replace_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "PART",
-    "AttemptRecord",
-    "Cause",
-    "Chunk",
-    "Element",
-    "attempt_file",
-    "fence_file",
-    "log_file",
-    "own_variables",
-    "parse_attempt",
-    "read_attempt",
-]
-
 # What the agents of several nodes are called with, beside the one that conducts.
 PART = "--part"
 

@@ -22,21 +22,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "BEAT_EVERY_S",
-    "MEET_WITHIN_S",
-    "SILENT_AFTER_S",
-    "Invitation",
-    "Line",
-    "Unreachable",
-    "host_addresses",
-    "hosts_of",
-    "knock",
-    "listen",
-    "program_variables",
-    "reach",
-]
-
 _INVITATION = "TARMAC_MEETING"
 
 # Nodes that are waking up, or whose prolog takes long, come late.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.node.inbox import Inbox
     from tarmac.node.records import Element
 
-__all__ = ["StageError", "Staged", "ask_module", "ask_tarmac"]
-
 _MODULE = "tarmac.jobs.executors.stage"
 
 # As Python has it.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.node.records import Cause, Element
     from tarmac.node.rendezvous import Line
 
-__all__ = ["LOST_PEERS", "Node", "Nodes"]
-
 # What a process exits with that has nothing to say but that others are gone: EX_TEMPFAIL, as
 # `tarmac train` does.
 LOST_PEERS = os.EX_TEMPFAIL

@@ -23,8 +23,6 @@ from tarmac.pages.scales import Axis, Tick, scale_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Bar", "bars", "stacked_bars"]
-
 # Narrower than at this number bars are no longer told apart; neighbours are joined.
 _MOST_BARS = 120
 _MOST_NAMES = 6

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.pages.page import Live, Page
     from tarmac.runs import RunKind
 
-__all__ = ["is_apart", "page_of", "report"]
-
 # By the file that makes a directory a run: the room and name of its kind, the module and name of
 # its page. Imported when such a run is shown: Optuna is no matter of a training's page.
 _PAGES = {

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Finding, Report, Requirement, Verdict
 
-__all__ = ["check_page"]
-
 _STATES = {"ok": "ok", "cpu only": "ok", "warning": "warn"}
 _LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
 _MET = {True: ("ok", "holds"), False: ("bad", "fails"), None: ("bad", "unknown")}

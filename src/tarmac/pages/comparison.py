@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.pages.epochs import Epochs
     from tarmac.runs import Comparison, RunKind, RunSummary
 
-__all__ = ["comparison_page"]
-
 _JOB = "job"
 
 _SPEED = "samples_per_s"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.pages.epochs import Epochs
     from tarmac.runs import GpuSamples, RunRecord, Samples
 
-__all__ = ["curves", "gpu_lanes", "marks_of", "share_waited", "speed", "time_axis", "waits"]
-
 # All plots of a page with the same axis of time show one pointer.
 _GROUP = "time"
 

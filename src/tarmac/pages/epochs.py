@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-__all__ = ["Epoch", "Epochs", "read_epochs"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:

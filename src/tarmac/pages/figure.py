@@ -16,21 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.pages.scales import Scale, Tick
 
-__all__ = [
-    "COLOURS",
-    "STRETCH",
-    "DataTable",
-    "Key",
-    "alt",
-    "area",
-    "axes",
-    "figure",
-    "percent",
-    "picked",
-    "plot_id",
-    "scale_data",
-]
-
 # Classes s0, s1, ... of style.css; more series than that take turns with dashes.
 COLOURS = 8
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from tarmac.masking import masked_command, masked_environment
 
-__all__ = ["without_secrets"]
-
 
 def without_secrets(value: Any, name: str = "") -> Any:
     """Return a value with ``(hidden)`` for what by its name or its form is a secret.

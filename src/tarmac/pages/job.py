@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tarmac.jobs import JobRecord, Resources, TaskSpec, TaskStatus, Timeline
     from tarmac.pages.job_time import SpecTime
 
-__all__ = ["job_page", "resources_text", "shown_end"]
-
 _MOST_TASKS = 200
 _MOST_BARS = 20
 _LONGEST_TEXT = 20_000

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
-__all__ = ["Failures", "failed_groups", "failures_body", "retries_body"]
-
 # Kinds of failures that are shown each, and logs that are read for them.
 _MOST_GROUPS = 12
 _MOST_NAMES = 5

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
-__all__ = [
-    "STATES",
-    "Fold",
-    "device_lanes",
-    "folded",
-    "joined",
-    "load_plot",
-    "one_task_lanes",
-    "task_lanes",
-]
-
 # So many lanes can be read.
 MOST_LANES = 40
 # Of equal failures the first few are shown each; the rest of them are counted.

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, Job, TaskStatus, Timeline
 
-__all__ = [
-    "SpecTime",
-    "Spent",
-    "at_work",
-    "ends_of",
-    "ready_times",
-    "spec_of",
-    "spec_times",
-    "spent",
-]
-
 # A text in a node's input that stands for another node's result: `@a.b`, `#@a` and, of any, `*@a`.
 _REFERENCE = re.compile(r'"([*#]*)@([A-Za-z0-9_-]+)')
 

@@ -15,8 +15,6 @@ from tarmac.pages.scales import Axis, Scale, scale_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Lane", "Span", "lanes"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Span:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["tails_of_ranks"]
-
 _LINES = 40
 # A traceback may begin before the lines that are shown.
 _SEARCHED_LINES = 1000

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["known_failures", "log_end", "log_lines"]
-
 _TAIL_BYTES = 2**15
 _LONGEST_LINE = 400
 # Colours, and where the cursor is to go.

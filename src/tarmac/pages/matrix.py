@@ -12,8 +12,6 @@ from tarmac.pages.numbers import known, worded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["matrix"]
-
 # Stronger than the first, and weaker than the second, of a colour in percent: on those neither the
 # page's ink nor its ground can be read, light or dark.
 _MOST_PALE, _LEAST_DEEP = 50.0, 86.0

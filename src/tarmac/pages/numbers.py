@@ -16,8 +16,6 @@ from tarmac.runs import name_words
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["UNKNOWN", "heading", "known", "metric", "moment", "unit_of", "worded"]
-
 UNKNOWN = "-"
 
 # Beyond it a number is no measurement, and products of two of them are infinite; what is smaller

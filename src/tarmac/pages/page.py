@@ -26,8 +26,6 @@ from tarmac.distribution import installed_version
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Link", "Live", "Page", "Section", "page_parts", "render_page"]
-
 _FOLDER = Path(__file__).parent
 
 

@@ -29,8 +29,6 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Dimension", "Tried", "parallel", "shown_networks", "slice_plot"]
-
 # Lines and dots of all plots together: more make a page large.
 _MOST_PLACES = 10_000
 _MOST_SHOWN = 1000

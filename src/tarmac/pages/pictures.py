@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Mistake, Predictions
 
-__all__ = ["picture", "pictures"]
-
 _MOST_PAIRS = 3
 
 

@@ -12,19 +12,6 @@ from tarmac.pages.numbers import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "Tile",
-    "chip",
-    "details",
-    "facts",
-    "flat",
-    "message",
-    "paragraph",
-    "pre",
-    "table",
-    "tiles",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Tile:

@@ -36,20 +36,6 @@ from tarmac.pages.scales import Axis, Scale, scale_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Mark",
-    "Point",
-    "Series",
-    "colour",
-    "histogram",
-    "line_path",
-    "line_plot",
-    "mark_lines",
-    "scatter",
-    "sparkline",
-    "thinned",
-]
-
 # More points than a wide screen has columns show nothing more.
 _MOST_POINTS = 1500
 # Up to here each point of a line is also a dot.

@@ -17,8 +17,6 @@ from tarmac.pages.numbers import known, worded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Axis", "Scale", "Tick", "scale_of"]
-
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Seconds that clocks count in; beyond them days.
 _CLOCK = (

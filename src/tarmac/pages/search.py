@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     # A trial's objectives, by its number.
     _Values = Mapping[int, Sequence[float]]
 
-__all__ = ["search_page"]
-
 # Points of a scatter that say how their network is made; each of more would make a page large.
 _MOST_MADE = 250
 _MOST_TRIALS = 100

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["STATES"]
-
 STATES: Mapping[str, str] = {
     "completed": "ok",
     "succeeded": "ok",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job, Task, TaskStatus, Timeline
 
-__all__ = ["is_task", "task_page"]
-
 _NUMBER = re.compile(r"\d+(?=-)")
 _LOG_LINES = 60
 

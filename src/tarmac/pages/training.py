@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tarmac.pages.scales import Axis
     from tarmac.runs import JudgedBy, RunRecord, Samples
 
-__all__ = ["training_page", "verdict"]
-
 # Of a training's time; the same limits as those of `tarmac top`.
 _WAITS_MUCH, _WAITS_SOME = 0.20, 0.05
 

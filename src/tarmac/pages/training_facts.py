@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.checks import Report
     from tarmac.runs import RunRecord
 
-__all__ = ["asked", "check_before", "environment"]
-
 _ANSWERS = {"ok": "ok", "cpu only": "ok", "warning": "warn", "absent": "plain", "unknown": "warn"}
 _LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
 

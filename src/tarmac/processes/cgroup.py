@@ -18,8 +18,6 @@ from tarmac.processes.handles import open_handles
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MemoryGroup", "make_memory_group", "parent_of_groups"]
-
 
 class MemoryGroup:
     """A control group with a limit on memory.

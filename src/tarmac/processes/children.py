@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Child", "kill_tree", "spawn"]
-
 # What SIGKILL does not end within this, a process on a device that hangs, is left to the kernel.
 _GONE_WITHIN_S = 5.0
 

@@ -18,15 +18,6 @@ from tarmac.processes.guardian import open_process
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-__all__ = [
-    "Handle",
-    "descendants",
-    "end_descriptor",
-    "has_ended",
-    "open_handles",
-    "resident_bytes",
-]
-
 
 class Handle(NamedTuple):
     """A process.

@@ -8,8 +8,6 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ProcessIdentity", "identify"]
-
 
 class ProcessIdentity(NamedTuple):
     """A process, told from all others that ever had or will have its number.

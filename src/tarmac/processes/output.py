@@ -8,8 +8,6 @@ import threading
 from collections import deque
 from typing import IO
 
-__all__ = ["OutputTail", "last_line"]
-
 _CHUNK_BYTES = 65536
 _MAX_LINE = 300
 

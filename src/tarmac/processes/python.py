@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["python_command"]
-
 
 def python_command(module: str, *arguments: str, python: str | None = None) -> list[str]:
     """Return the command that runs an installed module, whatever the current directory holds.

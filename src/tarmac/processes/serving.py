@@ -13,8 +13,6 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Conversation", "serve"]
-
 
 class Conversation:
     """Exchanges messages with the process that started this one, a line of JSON each.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.processes.cgroup import MemoryGroup
     from tarmac.processes.children import Child
 
-__all__ = ["MARK", "Process", "guarded", "guarded_by_fork", "start", "watch"]
-
 MARK = "TARMAC_RUN"
 
 # Runs a module out of an archive, named by its first two arguments.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["LOOK_EVERY_S", "Worker"]
-
 # How often whoever waits for a worker looks whether to give up.
 LOOK_EVERY_S = 0.2
 _LOG_TAIL_BYTES = 4096

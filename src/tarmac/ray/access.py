@@ -11,8 +11,6 @@ from tarmac.files import expanded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["dashboard_address", "read_token"]
-
 # Where a head that was told nothing else listens: ray start's --dashboard-host, --dashboard-port.
 _DEFAULT = "http://127.0.0.1:8265"
 

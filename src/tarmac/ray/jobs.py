@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["RayJob", "RayJobs", "Refused", "Silence", "Submission"]
-
 _TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 5.0
 

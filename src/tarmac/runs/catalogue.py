@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from tarmac.runs.glance import Glancer
     from tarmac.runs.judging import JudgedBy
 
-__all__ = [
-    "BrokenRun",
-    "Catalogue",
-    "FoundRun",
-    "RunFacts",
-    "RunKind",
-    "RunSummary",
-    "default_output",
-    "forbidden_in",
-    "refuse_empty",
-]
-
 _T = TypeVar("_T")
 
 # Where, below a run, a run lies that belongs to it: a search's winner, trained anew.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.runs.catalogue import RunFacts
     from tarmac.runs.judging import Direction
 
-__all__ = ["Comparison", "compare"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Run"]
-
 _BY_ACCURACY = JudgedBy()
 
 _ROW = Shape({"epoch": "whole number"}, {"at_s": "seconds", "seconds": "seconds"})

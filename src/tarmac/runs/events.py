@@ -19,8 +19,6 @@ from tarmac.files import storage_errors
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["EventWriter", "graph_events"]
-
 # Fields of the messages Event, SessionLog, Summary and Summary.Value, by number.
 _WALL_TIME, _STEP, _FILE_VERSION, _GRAPH, _SUMMARY, _SESSION_LOG = 1, 2, 3, 4, 5, 7
 _STATUS, _STATUS_START = 1, 1

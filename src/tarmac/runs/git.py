@@ -10,8 +10,6 @@ from tarmac.runs.record import GitState
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["git_state"]
-
 # A repository on a slow network disk must not hold up a training.
 _TIMEOUT_S = 5
 

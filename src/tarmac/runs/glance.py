@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.files import Readings
 
-__all__ = ["Glance", "Glancer"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Glance:

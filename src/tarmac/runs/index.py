@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs.catalogue import RunKind
 
-__all__ = ["RunIndex"]
-
 # Of what is stored: another one is read anew.
 _VERSION = 2
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Direction", "JudgedBy", "bare_name", "name_words"]
-
 Direction = Literal["max", "min"]
 
 _SPLITS = {"train": "training", "val": "validation", "test": "test"}

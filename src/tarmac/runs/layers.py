@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["LAYERS", "Layer", "layer_rows", "read_layers", "write_layers"]
-
 LAYERS = "layers.json"
 
 _SCHEMA_VERSION = 1

@@ -14,8 +14,6 @@ from tarmac.files import read_versioned
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PREDICTIONS", "Mistake", "Predictions", "read_predictions"]
-
 PREDICTIONS = "predictions.json"
 
 _SCHEMA_VERSION = 1

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Best",
-    "GitState",
-    "Parallel",
-    "Replica",
-    "RunRecord",
-    "Session",
-    "now",
-    "read_record",
-]
-
 # 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`, 4 `energy_joules`,
 # `throttled_s`, `mfu` and `tracked`, 5 `judged_by` and `best`, 6 `validation_split` and
 # `validation_seed` to a training's configuration, and `num_validation` to its dataset, 7 `monitor`

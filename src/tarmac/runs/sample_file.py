@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["MAX_POINTS", "SampleFile", "merged"]
-
 MAX_POINTS = 2000
 
 # What only grows: of several readings the last one stands.

@@ -16,8 +16,6 @@ from tarmac.files import Fields
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Sampled"]
-
 # A kernel in so small a share of a point's time is not the training's.
 _ACTIVE_RATIO = 0.01
 

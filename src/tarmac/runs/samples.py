@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-__all__ = [
-    "SAMPLES",
-    "GpuSamples",
-    "SampleEvent",
-    "Samples",
-    "read_all_samples",
-    "read_samples",
-    "samples_path",
-]
-
 SAMPLES = "samples.jsonl"
 
 _T = TypeVar("_T")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs.judging import JudgedBy
 
-__all__ = ["TRAINING", "facts_of", "list_runs", "resolve"]
-
 # What was asked and where it ran; the rest differs between any two runs.
 _COMPARED: Mapping[str, IncEx | bool] = {
     "configuration": True,

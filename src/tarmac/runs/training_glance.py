@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["glance_training"]
-
 # Epochs that a median is of: what came before may have been another batch size, or another GPU.
 _MEDIAN_OF = 20
 

@@ -27,8 +27,6 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AccessGuard", "Verdict"]
-
 # What this machine calls itself to itself. No name server is asked for them (RFC 6761, 6.3).
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -18,8 +18,6 @@ from tarmac.pages import Link
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LINKS", "compare_address", "list_address", "log_address", "run_address"]
-
 # On every page.
 LINKS = (
     Link("Runs", "/"),

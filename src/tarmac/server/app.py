@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.server.site import Site
     from tarmac.server.streams import Streams
 
-__all__ = ["Application"]
-
 _EVENTS = b"/events"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor import HostSnapshot, Snapshot, Work
 
-__all__ = ["gpus_page"]
-
 _GPU_STATES = {"busy": "ok", "free": "plain", "held": "warn", "bad": "bad"}
 _WORK_STATES = {"busy": "ok", "warming": "busy", "idle": "warn", "hung": "bad", "unreadable": "bad"}
 # Of a job with thousands of tasks at work.

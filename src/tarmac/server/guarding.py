@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.server.access import AccessGuard
 
-__all__ = ["Guarded"]
-
 _TOKEN = "token"  # noqa: S105 - its name in an address
 
 # Scripts and what they may reach are said by each page itself, which knows its own.

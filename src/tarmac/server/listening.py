@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-__all__ = ["listen_on_file", "listen_on_port", "serve_until_told"]
-
 _LOOPBACK = "127.0.0.1"
 
 # What is under way when the end comes gets so long, in seconds.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import BrokenRun, RunKind, RunSummary
 
-__all__ = ["KINDS", "Listing", "RunLister"]
-
 KINDS: Mapping[str, RunKind] = {kind.name: kind for kind in (TRAINING, SEARCH, JOB)}
 
 _EVERY_S = 1.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["log_names", "log_page", "log_section", "read_end", "way_back"]
-
 # Of a file that may have gigabytes.
 _SHOWN_BYTES = 64 * 1024
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor import LocalFeed, Snapshot
 
-__all__ = ["Looks"]
-
 # One look serves all who want one within this time, in seconds.
 _FRESH_S = 1.0
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.runs import RunSummary
     from tarmac.server.listing import Listing
 
-__all__ = ["ListQuery", "run_list_page"]
-
 # Rows at once; a page of a thousand takes browsers a second.
 _ROWS = 100
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.monitor import Snapshot
     from tarmac.server.listing import Listing, RunLister
 
-__all__ = ["Address", "NoSuchPageError", "Site"]
-
 _LISTS = {"/": "", "/jobs": "job", "/searches": "search"}
 
 # What a job's page leads to below it.

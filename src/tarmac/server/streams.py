@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.pages import Page
     from tarmac.server.site import Address, Site
 
-__all__ = ["Streams", "version_of"]
-
 # Between two looks, in seconds.
 _EVERY_S = 1.0
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["in_thread"]
-
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

@@ -15,8 +15,6 @@ from tarmac.slurm.programs import search_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Accounts"]
-
 # unix(7): the path of a socket has 108 bytes with its end.
 _LONGEST_SOCKET = 107
 

@@ -19,19 +19,6 @@ from tarmac.slurm.words import read_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = [
-    "ACCOUNT_FORMAT",
-    "NODE_FORMAT",
-    "QUEUE_FORMAT",
-    "read_accounting",
-    "read_hostnames",
-    "read_job_number",
-    "read_jobs",
-    "read_limits",
-    "read_nodes",
-    "read_queue",
-]
-
 _MARK = "tarmac"
 
 # What may hold any character comes last.

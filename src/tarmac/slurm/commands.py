@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from tarmac.slurm.interface import Limits, Queued, Script
     from tarmac.slurm.site import SlurmNode
 
-__all__ = ["SlurmCommands", "job_variables"]
-
 # What leads Slurm's commands to the cluster; all other variables of theirs are another job's.
 _LEADING = ("SLURM_CONF", "SLURM_CONF_SERVER")
 _SLURMS = re.compile(r"S(?:LURM|BATCH|QUEUE|ACCT|INFO|CANCEL|CONTROL|RUN)_")

@@ -15,8 +15,6 @@ from tarmac.slurm.accounts import Accounts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["NODES", "Configuration"]
-
 NODES = ("n1", "n2")
 
 _GPUS_PER_NODE = 2

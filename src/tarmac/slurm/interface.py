@@ -11,19 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.slurm.site import SlurmNode
 
-__all__ = [
-    "SILENCE_HINT",
-    "Accounted",
-    "Limits",
-    "Queued",
-    "Script",
-    "Silence",
-    "Slurm",
-    "Submitted",
-    "Unit",
-    "UnitState",
-]
-
 # Where a command cannot go on without Slurm's answer.
 SILENCE_HINT = "Is this a machine that jobs are submitted from? Try: sinfo"
 

@@ -13,15 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = [
-    "ASSOCIATION_FIELDS",
-    "QOS_FIELDS",
-    "AskedJob",
-    "is_amount_limit",
-    "read_asked",
-    "why_never",
-]
-
 # Columns of sacctmgr(1), with how a limit is said. All bound what one job may ever have.
 _LIMITS: Mapping[str, str] = {
     "GrpTRES": "in all",

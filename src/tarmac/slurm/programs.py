@@ -11,8 +11,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["require", "search_path"]
-
 
 def search_path() -> str:
     """Return what ``PATH`` must be for daemons, where the ``PATH`` of most users does not lead."""

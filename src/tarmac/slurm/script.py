@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.slurm.site import SlurmNode
 
-__all__ = ["UNIT", "Request", "Shape", "write_script"]
-
 # Shell text for the number of an array's element; 0 in a job that is no array.
 UNIT = '"${SLURM_ARRAY_TASK_ID:-0}"'
 

@@ -13,8 +13,6 @@ from tarmac.machine import fitting_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Gres", "SlurmNode", "gpus_of", "partitions_with_gpus", "read_gres", "request_gpus"]
-
 # Of what cuts GPUs into parts, in the order of preference: shard (from 22.05 on) lets go of more
 # than one share a job on the same GPU; mps needs NVIDIA's daemon.
 _PARTS = ("shard", "mps")

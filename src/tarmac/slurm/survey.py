@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.slurm.interface import Slurm
     from tarmac.slurm.site import SlurmNode
 
-__all__ = ["SlurmFindings", "survey_nodes"]
-
 _LOOK_EVERY_S = 0.5
 _DOCKER_S = 20
 _BUS = Path("/sys/bus/pci/devices")

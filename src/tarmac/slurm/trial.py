@@ -15,8 +15,6 @@ from tarmac.slurm.one_machine import NODES, OneMachineSlurm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["try_slurm"]
-
 
 def try_slurm(
     command: Sequence[str] = (), *, accounting: bool = False, say: Callable[[str], None] = print

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.slurm.interface import UnitState
 
-__all__ = [
-    "REASONS",
-    "REFUSALS",
-    "explain_full",
-    "explain_reason",
-    "explain_refusal",
-    "is_full",
-    "is_silence",
-    "read_state",
-]
-
 # squeue(1) and sacct(1), "JOB STATE CODES"; those of a job that may still run come from
 # "JOB STATE FLAGS" of newer versions.
 _STATES: Mapping[str, UnitState] = {

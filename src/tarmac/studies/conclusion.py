@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["conclude", "concluding"]
-
 _LOOK_EVERY_S = 0.5
 
 # Beside the winner's run: what is trained there.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["NUM_SEEDS", "confirm", "confirmed_best", "finalists"]
-
 NUM_SEEDS = 2
 
 

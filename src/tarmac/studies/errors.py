@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tarmac.errors import RequestError, TarmacError
 
-__all__ = ["FieldError", "HopelessError"]
-
 
 class FieldError(RequestError):
     """A field of a request has a value that it cannot have.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Problem
 
-__all__ = ["with_own_keys"]
-
 _OF_STUDIES = {
     **dict.fromkeys(("parameters", "search_space", "searchSpace"), "space: {hidden: [32, 64]}"),
     **dict.fromkeys(("metric", "goal", "direction", "mode"), "objective: val_accuracy"),

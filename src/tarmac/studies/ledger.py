@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.space import Space
 
-__all__ = ["GENERATION", "SURVIVORS", "Ledger"]
-
 # Where a trial says which generation it belongs to: the attribute that Optuna derives from the name
 # of its sampler's class.
 GENERATION = "EvolutionSampler:generation"

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.writer import StudyWriter
     from tarmac.studies.terms import Leave, Terms
 
-__all__ = ["SearchLoop"]
-
 _LOOK_EVERY_S = 0.3
 # Of a study whose others take long, on a file system that many look at.
 _LOOK_AT_LEAST_EVERY_S = 2.0

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.studies.space import Parameter
     from tarmac.training import Setting
 
-__all__ = ["ParameterText", "Range", "parse_set", "text_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Range:

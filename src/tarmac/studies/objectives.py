@@ -15,16 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Direction, JudgedBy
 
-__all__ = [
-    "COSTS",
-    "Objective",
-    "best_first",
-    "find_objectives",
-    "front",
-    "recorded_objectives",
-    "values_of",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Objective:

@@ -43,16 +43,6 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = [
-    "Checked",
-    "check_changes",
-    "check_new",
-    "open_study",
-    "prepare",
-    "request_of",
-    "resume_study",
-]
-
 
 def open_study(
     what: str | Path | None = None,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.record import StudyRecord
     from tarmac.training import Setting
 
-__all__ = ["Preview", "preview_search"]
-
 # A new study's directory, which would get a name of its own.
 _NEW = "STUDY"
 

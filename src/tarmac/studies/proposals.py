@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["Proposals", "make_proposals"]
-
 # Known networks in a row that a sampler may name before a random new one is tried.
 _MOST_REPEATS = 20
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Progress
     from tarmac.studies.study.study import Study
 
-__all__ = ["Reporter", "Silent"]
-
 
 class Reporter(Protocol):
     """Receives what happens, in the thread that searches."""

@@ -42,18 +42,6 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-__all__ = [
-    "CHANGEABLE",
-    "DEFAULT_GENERATIONS",
-    "Request",
-    "is_file",
-    "locate",
-    "make_request",
-    "read_request",
-    "read_space",
-    "study_names",
-]
-
 # What a resumed study may be given anew; all else decides which networks it tries.
 CHANGEABLE = {"confirm", "generations", "trials", "budget", "devices", "workers", "storage"}
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.training import Setting
 
-__all__ = ["Choices", "Condition", "Numbers", "Parameter", "Space", "fingerprint_of", "seeded"]
-
 Condition = dict[str, tuple[bool | int | float | str | None, ...]]
 
 # A finite space is walked through one by one only where that is quick.

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ALONE", "Leave", "Terms"]
-
 # Why a process leaves a study: it is concluded, it was told to stop, other workers have what is
 # left of it, or the worker's time is too short for what comes next.
 Leave = Literal["concluded", "stopped", "others", "time"]

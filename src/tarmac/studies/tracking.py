@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.trackers import InThread
 
-__all__ = ["check_trackers", "tracked"]
-
 
 def check_trackers(names: Sequence[str]) -> None:
     """Refuse trackers that could not be opened; see `tarmac.trackers.check_tracker`."""

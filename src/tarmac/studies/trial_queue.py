@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["TrialQueue"]
-
 # A trial that has taken its process with it so often is not begun again.
 _MOST_ATTEMPTS = 5
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["make_space", "tunables_of"]
-
 # What a training takes beside its workload's own settings.
 _OPTIONS = ("batch_size", "learning_rate")
 

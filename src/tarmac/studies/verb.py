@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.writer import StudyWriter
     from tarmac.studies.terms import Leave, Terms
 
-__all__ = ["search", "work_as_one", "work_on"]
-
 
 def search(
     what: str | Path | None = None,

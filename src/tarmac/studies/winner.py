@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-__all__ = [
-    "BEST",
-    "choose_winner",
-    "complete_trials",
-    "front_numbers",
-    "front_of",
-    "monitor_of",
-    "train_caution",
-    "train_line",
-    "whole_size",
-]
-
 # Below a study's directory: the run of its winner.
 BEST = "best"
 

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Candidate, Evaluator, Progress, Result
 
-__all__ = [
-    "EVALUATOR_CHECKS",
-    "EvaluatorCase",
-    "check_a_failure_is_its_candidates_alone",
-    "check_a_stop_is_obeyed",
-    "check_closing_stops_the_rest",
-    "check_every_candidate_is_answered_once",
-    "check_results_are_the_same_from_any_grouping",
-]
-
 _AT_THE_END = ("epochs", "num_parameters", "seconds")
 
 

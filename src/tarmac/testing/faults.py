@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Preprocess
 
-__all__ = ["Failing", "failing_once"]
-
 # In the environment, so that workers have it too: the file that says it has happened, and the call.
 _FAULT = "TARMAC_TESTING_FAULT"
 

@@ -32,17 +32,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats import Format, Reading
 
-__all__ = [
-    "FORMAT_CHECKS",
-    "FormatCase",
-    "check_any_document_makes_jobs_or_a_designed_error",
-    "check_any_value_may_be_asked_about",
-    "check_jobs_of_tarmacs_own_form_are_left_alone",
-    "check_mistakes_are_shown_where_they_are",
-    "check_samples_are_known_and_read",
-    "check_what_is_written_is_read_as_the_same_jobs",
-]
-
 _NAME = "sample"
 _OWN = "{name: hello, command: [echo, hello], resources: {cpus: 1}}"
 

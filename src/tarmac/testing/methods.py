@@ -40,15 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = [
-    "METHOD_CHECKS",
-    "check_it_draws_from_the_space",
-    "check_it_is_what_it_says",
-    "check_it_resumes",
-    "check_it_tries_no_network_twice",
-    "check_its_seed_decides",
-]
-
 _POPULATION = 6
 _TRIALS = 20
 

@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Framework
 
-__all__ = [
-    "PROBE_CHECKS",
-    "check_a_broken_installation_is_told",
-    "check_a_missing_framework_is_told",
-    "check_it_computes_on_the_device_that_is_asked_for",
-    "check_it_needs_the_harness_alone",
-    "check_it_writes_down_every_stage",
-]
-
 # The oldest Python that probes run under.
 _OLDEST = (3, 7)
 

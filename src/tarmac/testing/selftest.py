@@ -35,8 +35,6 @@ from tarmac.workloads import Workload, find_workload, reference_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Finding", "Report", "of_the_small", "selftest"]
-
 # What the checks train on: three batches of eight.
 _NUM_SAMPLES = 24
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.studies import Candidate, EpochReporter, Evaluator, Reporter, Space
     from tarmac.training import Setting
 
-__all__ = ["StandIn", "accuracy_of", "make_study", "search_without_networks"]
-
 
 def accuracy_of(settings: Mapping[str, Setting]) -> float:
     """Return a number in [0, 1) that a network's settings alone decide."""

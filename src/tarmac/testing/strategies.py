@@ -35,26 +35,6 @@ from tarmac.workloads import SGD, Adam, Optimizer, Recipe, Scale, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "CHECKS",
-    "EVEN",
-    "LOCAL_NORM",
-    "PLAIN",
-    "SYNC_NORM",
-    "WORKLOADS",
-    "Case",
-    "Train",
-    "assert_close",
-    "check_equal_weights",
-    "check_local_normalisation",
-    "check_replicas_draw_for_themselves",
-    "check_resume",
-    "check_synchronised_normalisation",
-    "check_uneven_last_batch",
-    "trainer",
-    "weights_of",
-]
-
 _TOLERANCE = {"fp64": 1e-13, "fp32": 1e-6}
 _NORM_TOLERANCE = {"fp64": 1e-12, "fp32": 5e-5}
 _TWO_SAMPLES_TOLERANCE = 1e-10

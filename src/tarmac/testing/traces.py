@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Workload
 
-__all__ = ["Trace", "traced"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Trace:

@@ -38,17 +38,6 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.workloads import Preprocess, Workload
 
-__all__ = [
-    "CHECKS",
-    "alike_on_devices",
-    "check_equal_on_two_devices",
-    "check_equal_on_two_processes",
-    "check_repeats",
-    "check_resumes",
-    "check_trains",
-    "random_dataset",
-]
-
 _BATCH_SIZE = 8
 _NUM_STEPS = 3
 

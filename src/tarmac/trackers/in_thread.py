@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.trackers.tracker import Tracker
 
-__all__ = ["InThread"]
-
 # Importing a client takes seconds, and so does a server that is far.
 _OPENING_S = 120.0
 # What a server has not taken until then is given up.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.trackers.tracker import TrackedRun
 
-__all__ = ["MlflowRun"]
-
 _STATUS = {"completed": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _RUN_ID = "tarmac.run"

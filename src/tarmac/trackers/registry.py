@@ -12,8 +12,6 @@ from tarmac.trackers.in_thread import InThread
 if TYPE_CHECKING:
     from tarmac.trackers.tracker import TrackedRun, Tracker
 
-__all__ = ["TRACKERS", "check_tracker", "open_tracker"]
-
 # Each tracker's name, and in full.
 TRACKERS = {"wandb": "Weights & Biases", "mlflow": "MLflow"}
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["TrackedRun", "Tracker", "flat"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrackedRun:

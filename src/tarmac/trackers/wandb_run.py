@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.trackers.tracker import TrackedRun
 
-__all__ = ["WandbRun"]
-
 # Modes in which nothing is sent, by what the user calls them.
 _LOCAL_MODES: Mapping[str, Literal["offline", "disabled"]] = {
     "offline": "offline",

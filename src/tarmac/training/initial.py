@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["INITIAL", "PICKLED", "Initial", "fit_weights", "read_weights"]
-
 # In a run's directory: what it began from, so that it needs the source no more.
 INITIAL = "initial.safetensors"
 

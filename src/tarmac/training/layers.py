@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["recording_layers"]
-
 
 @contextlib.contextmanager
 def recording_layers(model: nn.Module) -> Iterator[list[Layer]]:

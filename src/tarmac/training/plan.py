@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.training.initial import Initial
     from tarmac.workloads import ParameterGroup, Workload
 
-__all__ = ["ArrayFeed", "FeedName", "Plan", "Precision", "Setting"]
-
 ArrayFeed = Literal["resident", "prefetch", "direct"]
 # A loader's comes with the data, and only with them.
 FeedName = Literal[ArrayFeed, "loader"]

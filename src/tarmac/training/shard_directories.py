@@ -26,17 +26,6 @@ from tarmac.files import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = [
-    "POSITION",
-    "POSITION_SHAPE",
-    "SHARDED",
-    "copy_sharded",
-    "damage_explained",
-    "read_position",
-    "way_around_damage",
-    "write_position",
-]
-
 # How names of such checkpoints end.
 SHARDED = ".dcp"
 

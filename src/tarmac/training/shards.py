@@ -24,8 +24,6 @@ from tarmac.training.tensor_files import file_checksum
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import Metadata
 
-__all__ = ["ShardReader", "check_shards", "read_sharded_weights"]
-
 _MODEL = "model/"
 
 _METADATA = "torch.distributed.checkpoint.metadata"

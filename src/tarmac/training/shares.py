@@ -6,8 +6,6 @@ import dataclasses
 
 import torch
 
-__all__ = ["MAX_SEED", "Shares", "cut", "order_of"]
-
 # Mixes the epoch into the seed of its order; any odd number larger than plausible epochs serves.
 _EPOCH_STRIDE = 1_000_003
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["file_checksum", "open_tensors", "write_tensors"]
-
 _KEY = "tarmac_checksum"
 
 # It stands in the header, among the bytes that it is of: they count with this in its place.

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.epochs import EpochHook
 
-__all__ = ["extend", "instead_of_resuming", "resume", "train", "workload_of"]
-
 
 @denormals_flushed()
 @threads_within_limits()

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["CropAndFlip", "MirrorAndShift"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CropAndFlip(metaclass=Named):

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from tarmac.workloads.ema import Ema
     from tarmac.workloads.expectation import Expectation
 
-__all__ = [
-    "Augment",
-    "ByType",
-    "ParameterGroup",
-    "Preprocess",
-    "Recipe",
-    "Scale",
-    "TestViews",
-    "Workload",
-]
-
 
 class Preprocess(Protocol):
     """Turns raw samples into what the model takes, on the device, in training and evaluation."""

@@ -7,8 +7,6 @@ import dataclasses
 from tarmac.errors import RequestError
 from tarmac.workloads.naming import Named
 
-__all__ = ["Ema"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ema(metaclass=Named):

@@ -13,8 +13,6 @@ from tarmac.workloads.naming import Named
 if TYPE_CHECKING:
     from tarmac.runs import JudgedBy
 
-__all__ = ["Expectation", "Verdict"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:

@@ -20,8 +20,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GPT", "NO_DECAY"]
-
 _DEVIATION = 0.02
 
 # Patterns of parameters without weight decay: those of one dimension, which are normalisations'.

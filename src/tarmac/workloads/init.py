@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-__all__ = ["glorot_uniform_"]
-
 
 def glorot_uniform_(model: nn.Module) -> nn.Module:
     """Fill linear and convolution layers as Keras does: Glorot-uniform weights, zero biases.

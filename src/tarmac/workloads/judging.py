@@ -9,8 +9,6 @@ from tarmac.runs import JudgedBy
 if TYPE_CHECKING:
     from tarmac.workloads.base import Workload
 
-__all__ = ["judged_by"]
-
 
 def judged_by(workload: Workload) -> JudgedBy:
     """Return the metric that a workload's objective counts by, its better end, and all metrics."""

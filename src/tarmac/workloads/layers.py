@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["LocalResponseNorm"]
-
 
 class LocalResponseNorm(nn.Module):
     """Local response normalisation across channels (Krizhevsky et al., 2012).

@@ -11,8 +11,6 @@ from tarmac.runs import JudgedBy, bare_name
 if TYPE_CHECKING:
     from tarmac.workloads.objectives import Objective
 
-__all__ = ["monitored"]
-
 
 def monitored(objective: Objective, text: str) -> Objective:
     """Return an objective that counts by another of its metrics.

@@ -8,8 +8,6 @@ from typing import Any
 
 from tarmac.errors import RequestError
 
-__all__ = ["Named", "check_kind"]
-
 # What other libraries call an argument, or where it belongs here.
 _OURS = {
     "alpha": "rho",

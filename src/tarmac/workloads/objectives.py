@@ -23,16 +23,6 @@ from tarmac.workloads.naming import Named
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Classification",
-    "Direction",
-    "Metric",
-    "NextToken",
-    "Objective",
-    "Regression",
-    "SetMetric",
-]
-
 Direction: TypeAlias = Literal["max", "min"]
 
 # Given the model's output and the targets, one value of each sample ``[batch]``, of any numeric

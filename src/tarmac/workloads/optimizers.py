@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = [
-    "PLAIN_OPTIMIZERS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Muon",
-    "Nadam",
-    "Optimizer",
-    "RMSprop",
-    "TorchOptimizer",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(metaclass=Named):

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["refuse_program"]
-
 # What makes names, or brings modules, that the syntax does not show.
 _DYNAMIC = {"__getattr__", "__import__", "exec", "eval", "globals", "import_module", "setattr"}
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import CodeType, ModuleType
 
-__all__ = ["check_reference", "find_workload", "reference_of", "workload_names"]
-
 _GROUP = "tarmac.workloads"
 
 _REFERENCE = {

@@ -16,8 +16,6 @@ from tarmac.workloads.naming import Named
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Constant", "Cosine", "Linear", "OneCycle", "Plateau", "Schedule", "Steps"]
-
 
 @runtime_checkable
 class Schedule(Protocol):

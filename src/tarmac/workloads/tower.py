@@ -13,8 +13,6 @@ from torch import nn
 
 from tarmac.workloads.layers import LocalResponseNorm
 
-__all__ = ["TowerShape", "build_tower"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TowerShape:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.ranks.place import Place
 
-__all__ = ["Lead"]
-
 # Each host is compared with as many others as this; a single slow one among them is outvoted.
 _MOST_ROUNDS = 7
 

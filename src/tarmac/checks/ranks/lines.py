@@ -14,8 +14,6 @@ from tarmac.files import parse_json
 if TYPE_CHECKING:
     from tarmac.checks.ranks.place import Place
 
-__all__ = ["Line", "connect", "listen"]
-
 _CHUNK_BYTES = 65536
 # More than the facts of any machine.
 _MOST_BYTES = 16 << 20

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.ranks.place import Place
 
-__all__ = ["follow"]
-
 
 def follow(
     place: Place,

@@ -13,8 +13,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Place", "find_place", "first_host", "host_name"]
-
 # Rank, number of ranks, rank on its host, and what is the same for all of one launch.
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", ("TORCHELASTIC_RUN_ID", "MASTER_PORT")),

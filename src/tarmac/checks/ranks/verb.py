@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tarmac.checks.ranks.place import Place
     from tarmac.checks.report.model import Report
 
-__all__ = ["RanksChecked", "check_ranks"]
-
 # NCCL takes some seconds to connect two hosts, and a message a fraction of one.
 _ROUND_S = 60.0
 

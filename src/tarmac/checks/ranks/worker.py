@@ -20,8 +20,6 @@ from tarmac.processes import kill_tree, spawn
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["RankWorker"]
-
 _PROGRAM = PROBES / "ranks_probe.py"
 _MARK = "TARMAC_RANK"
 

@@ -12,8 +12,6 @@ from tarmac.errors import RequestError, quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["read_chunks"]
-
 _CHUNK_BYTES = 2**20
 
 _BOMS = (

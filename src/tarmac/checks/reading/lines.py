@@ -6,8 +6,6 @@ import re
 
 from tarmac.files import parse_json
 
-__all__ = ["FRAME", "bare", "unwrapped"]
-
 # What frames of Rich and others leave at the end of a line.
 FRAME = " \t│┃║"
 

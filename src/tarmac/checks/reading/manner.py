@@ -19,8 +19,6 @@ import re
 
 from tarmac.checks.reading.lines import FRAME, bare
 
-__all__ = ["Manner", "manner_of"]
-
 # What stands further before a message says nothing of it.
 _REACH = 400
 

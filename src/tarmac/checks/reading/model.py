@@ -6,8 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.checks.rules.catalogue import Level  # noqa: TC001 - pydantic reads it
 
-__all__ = ["LogFinding", "LogReport"]
-
 _SCHEMA_VERSION = 1
 
 

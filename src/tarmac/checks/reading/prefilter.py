@@ -17,8 +17,6 @@ from tarmac.checks.rules.literals import SHORTEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Prefilter"]
-
 _GRAM = SHORTEST
 
 # Of each byte: makes capitals small letters, and some signs others, of texts and literals alike.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.reading.scan import Scanner, Seen
 
-__all__ = ["read_log"]
-
 
 def read_log(
     log: str | Path | BinaryIO, *, names: bool = False, tail_bytes: int | None = None

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.rules.patterns import Pattern
 
-__all__ = ["Scanner", "Seen"]
-
 # What is seen of a line to each side of a literal: a longer line is a progress bar, or data.
 _REACH_BYTES = 2**14
 

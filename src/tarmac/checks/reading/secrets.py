@@ -6,8 +6,6 @@ import re
 
 from tarmac.masking import masked_text
 
-__all__ = ["without_secrets"]
-
 _HOME = re.compile(r"(/home|/Users)/[\w.-]+")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.reading.model import LogFinding
 
-__all__ = ["read_tails"]
-
 # Of each log: a failure's last words, and not what a long run has printed before.
 _TAIL_BYTES = 2**18
 

@@ -13,8 +13,6 @@ from tarmac.masking import is_secret_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["text_cleaner", "without_names"]
-
 # A shorter value, such as "1", may stand anywhere without being the secret.
 _MIN_SECRET = 6
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report, Verdict
     from tarmac.checks.report.rates import Rate
 
-__all__ = ["TOLERANCE", "Baseline"]
-
 # What Microsoft's superbenchmark takes for a defect: https://github.com/microsoft/superbenchmark.
 TOLERANCE = 0.05
 

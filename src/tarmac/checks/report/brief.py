@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.report.model import Report
 
-__all__ = ["render_brief", "say_problems"]
-
 # What node-problem-detector keeps of a plugin's output (max_output_length, by default).
 _WIDTH = 80
 

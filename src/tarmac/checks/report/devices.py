@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Inventory, Probe
     from tarmac.machine import Gpu
 
-__all__ = ["ProbedDevice", "describe_devices"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ProbedDevice:

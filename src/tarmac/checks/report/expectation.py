@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.report.requirements import Condition
 
-__all__ = ["Expectation", "read_expectation"]
-
 _COMPARISONS = (">=", "<=", "==", ">", "<")
 
 _EXPECTED = "expected a number, or a comparison such as '>=8'"

@@ -9,8 +9,6 @@ from tarmac.checks.rates import chip_of, find_matrix_rate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["device_in_words"]
-
 
 def device_in_words(device: Mapping[str, Any]) -> str:
     """Return a device of a probe's result with its rates, and what they are of its chip's.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
     from tarmac.checks.report.rates import Rate
 
-__all__ = ["Difference", "Fleet", "compare_reports"]
-
 # From so many machines on their spread says what is usual; three of its robust measure (1.4826 is
 # what makes it a normal distribution's standard deviation).
 _MIN_SPREAD = 4

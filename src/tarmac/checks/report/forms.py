@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.report.model import Report
 
-__all__ = ["FORMS", "Form"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Form:

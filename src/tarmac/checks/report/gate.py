@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.requirements import Condition
     from tarmac.checks.rules.catalogue import Level
 
-__all__ = ["Gate", "read_gate"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Gate:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report, Verdict
     from tarmac.checks.rules.findings import Finding
 
-__all__ = ["render_junit"]
-
 # What XML 1.0 cannot hold, escaped or not; frameworks print some of it.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.requirements import Condition
     from tarmac.checks.rules.catalogue import Level
 
-__all__ = ["make_report"]
-
 
 def make_report(
     evidence: Evidence,

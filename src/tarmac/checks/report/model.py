@@ -16,8 +16,6 @@ from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads i
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SEVERITY", "Answer", "Report", "Requirement", "Unseen", "Verdict"]
-
 SCHEMA_VERSION = 3
 
 Answer = Literal["ok", "cpu only", "warning", "failure", "absent", "unknown"]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.report.model import Report
 
-__all__ = ["UNKNOWN", "nagios_status", "render_nagios", "render_nagios_error"]
-
 _STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 _OK, _WARNING, _CRITICAL, UNKNOWN = range(4)
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
     from tarmac.machine import Gpu
 
-__all__ = ["render_prometheus"]
-
 _LEVELS = ("failure", "warning", "note")
 
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
 
-__all__ = ["COPIES", "PRODUCTS", "Rate", "rates_of"]
-
 # The kinds of rates by what they are of: products in a precision, copies along a path.
 PRODUCTS = ("bf16", "fp16", "fp32")
 COPIES = ("memory", "to_device", "from_device", "bus", "pair")

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.report.model import Verdict
 
-__all__ = [
-    "EQUAL",
-    "Condition",
-    "env_condition",
-    "parse_requirement",
-    "parse_requirements",
-]
-
 # Whether it holds, None where that cannot be told, and what is there.
 _Answer: TypeAlias = tuple[bool | None, str]
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Inventory
 
-__all__ = ["differing_model", "hardware_facts", "odd_ones", "read_report", "software_facts"]
-
 
 def read_report(path: Path) -> Report:
     """Read what ``tarmac check --save`` or ``--json`` has written.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Evidence
 
-__all__ = ["find_unseen", "is_silent"]
-
 # The finding that says so, where kernels' logs are looked at.
 _LOG_UNREADABLE = "kernel-log-unreadable"
 

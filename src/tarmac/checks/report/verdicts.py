@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.checks.under_load import UnderLoad
     from tarmac.machine import Gpu
 
-__all__ = ["judge_devices", "judge_framework"]
-
 
 def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:
     """Return the verdicts of all GPUs, of cards that NVML does not show, and of the CPU."""

@@ -21,8 +21,6 @@ from tarmac.errors import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["LEVELS", "Failure", "Level", "find_failure", "read_catalogue", "tells_reason"]
-
 Level = Literal["failure", "warning", "note"]
 
 # In the order in which findings are shown.

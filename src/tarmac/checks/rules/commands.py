@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Probe, Upkeep
     from tarmac.machine import BuildChoice, Capability, Gpu, Releases
 
-__all__ = ["commands_for", "general_commands"]
-
 _INDEX = "https://download.pytorch.org/whl"
 
 # Their last versions need older tools and packages than pip takes.

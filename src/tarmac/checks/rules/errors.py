@@ -23,8 +23,6 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Api", "ApiError", "ErrorForm", "find_error", "forms_of", "printed_forms", "read_apis"]
-
 # In a frame, the name of one of the API's functions.
 _CALLS = "<calls>"
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Evidence
 
-__all__ = ["Finding", "find"]
-
 # A failure, where it is, and what shows it.
 _Hit: TypeAlias = tuple[Failure, str, str]
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.checks.kernel_log import KernelEvent
     from tarmac.checks.rules.rule import Hits, Rule
 
-__all__ = ["RULES", "lines_without_event", "logged"]
-
 # Failures that a reset of the GPU ends.
 _ASK_FOR_RESET = frozenset({"xid-reset", "xid-reset-soon"})
 

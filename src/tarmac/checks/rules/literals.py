@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["SHORTEST", "required_literals", "spans_lines"]
-
 # Shorter ones stand in nearly every line, and are not looked for.
 SHORTEST = 4
 

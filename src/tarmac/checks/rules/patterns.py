@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.rules.errors import ErrorForm
 
-__all__ = ["ErrorPattern", "Pattern", "Sight", "all_patterns", "find_in", "without_generic"]
-
 _T = TypeVar("_T")
 
 # Of one form, in one line: a line that repeats an error says no more by that.

@@ -11,17 +11,6 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence, Probe
     from tarmac.machine import Gpu
 
-__all__ = [
-    "Hits",
-    "Rule",
-    "for_each_gpu",
-    "measured_devices",
-    "place_of",
-    "probes_of",
-    "should_use_gpu",
-    "value_of",
-]
-
 # Where a failure is, and what shows it.
 Hits: TypeAlias = Iterator[tuple[str, str]]
 Rule: TypeAlias = Callable[["Evidence"], Hits]

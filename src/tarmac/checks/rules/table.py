@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks.rules.rule import Rule
 
-__all__ = ["RULES"]
-
 RULES: Mapping[str, Rule] = {
     **driver.RULES,
     **kernel.RULES,

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["readable"]
-
 
 def readable(pattern: str) -> str:
     r"""Return the first text that a pattern is made for, with an ellipsis for what varies.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Level
 
-__all__ = ["command", "group"]
-
 
 @cloup.command(
     "check",

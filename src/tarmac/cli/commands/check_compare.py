@@ -15,8 +15,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["compare"]
-
 
 @cloup.command(
     "compare",

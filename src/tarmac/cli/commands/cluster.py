@@ -7,8 +7,6 @@ import cloup
 
 from tarmac.cli.options import Group, examples, option
 
-__all__ = ["command"]
-
 
 @click.group(
     "cluster",

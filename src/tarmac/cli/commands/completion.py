@@ -9,8 +9,6 @@ from click.shell_completion import get_completion_class
 from tarmac.cli.choices import Choice
 from tarmac.cli.options import examples
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "completion",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats import Reading
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "convert",

@@ -17,8 +17,6 @@ from tarmac.wording import counted, in_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["command"]
-
 
 @click.group(
     "data",

@@ -9,8 +9,6 @@ import cloup
 
 from tarmac.cli.options import Group, examples, json_option
 
-__all__ = ["command"]
-
 
 @click.group("env", cls=Group, epilog=examples("tarmac env list", "tarmac env rm 3f9a1c"))
 def command() -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference import Evaluation
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "eval",

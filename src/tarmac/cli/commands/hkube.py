@@ -12,8 +12,6 @@ from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import Filename, Group, examples, option
 from tarmac.cli.output import outlives_output
 
-__all__ = ["command"]
-
 
 @click.group(
     "hkube",

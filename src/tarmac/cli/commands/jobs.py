@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Handle, RunStatus, TaskStatus
 
-__all__ = ["cancel", "logs", "ps"]
-
 _COLOURS = {"running": "cyan", "succeeded": "green", "failed": "red"}
 
 _LOOK_EVERY_S = 0.2

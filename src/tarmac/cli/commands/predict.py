@@ -19,8 +19,6 @@ from tarmac.cli.options import (
 )
 from tarmac.wording import in_one_line
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "predict",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import FoundRun
 
-__all__ = ["command"]
-
 _STANDARD_OUTPUT = Path("-")
 _NAME = "report.html"
 

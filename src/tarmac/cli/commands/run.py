@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from tarmac.settings import RunnerPlace
 
-__all__ = ["command", "submit"]
-
 
 @cloup.command(
     "run",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["command"]
-
 _RUN = 'Its directory, its name, the beginning of its name or id, or "latest".'
 
 

@@ -10,8 +10,6 @@ import cloup
 from tarmac.cli.choices import Choice
 from tarmac.cli.options import examples
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "schema",

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Study
 
-__all__ = ["begin", "command"]
-
 
 def _complete_first(
     ctx: click.Context, parameter: click.Parameter, incomplete: str

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.runs import JudgedBy
     from tarmac.studies import Winner
 
-__all__ = ["best", "dashboard", "export_trials", "list_them", "plot", "show", "study_argument"]
-
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that every command on a study has."""

@@ -17,8 +17,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["worker"]
-
 
 @cloup.command(
     "worker", epilog=examples("tarmac search worker STUDY --of 16", "tarmac search worker STUDY")

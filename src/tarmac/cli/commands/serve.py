@@ -16,8 +16,6 @@ from tarmac.files import expanded
 if TYPE_CHECKING:
     from tarmac.server import Serving
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "serve",

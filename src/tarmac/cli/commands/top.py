@@ -11,8 +11,6 @@ import cloup
 from tarmac.cli.choices import EVENTS, Choice
 from tarmac.cli.options import Filename, examples, json_option, option, output_option
 
-__all__ = ["command"]
-
 # Where `--serve` listens unless it is told.
 METRICS_ADDRESS = "127.0.0.1:9407"
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from tarmac.cli.preflight import Checking
 
-__all__ = ["command"]
-
 
 @cloup.command(
     "train",

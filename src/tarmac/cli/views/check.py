@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Failure, Finding, Fleet, Report, Verdict
 
-__all__ = ["print_failure", "print_fleet", "print_report"]
-
 _COLOURS = {
     "ok": "green",
     "cpu only": "green",

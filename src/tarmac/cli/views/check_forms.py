@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report
 
-__all__ = ["choose_format", "errors_as", "print_as", "write_files"]
-
 
 def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
     """Return the name of the form that was asked for, ``text`` by default.

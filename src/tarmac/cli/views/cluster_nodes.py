@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes import ClusterFindings
 
-__all__ = ["print_cluster_nodes"]
-
 _GIB = 2**30
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.data import Progress as Report
 
-__all__ = ["download_progress"]
-
 
 @contextlib.contextmanager
 def download_progress(*, quiet: bool) -> Iterator[Report | None]:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Ended, Grant, JobRun, Task
 
-__all__ = ["JobProgress", "progress_of"]
-
 _COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
 
 # More running tasks than this push the count off a usual screen.

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["Tail", "failure_lines", "last_lines", "tail_offset"]
-
-
 # A progress bar may write for hours without ending a line.
 _LONGEST_LINE_BYTES = 2**20
 

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from tarmac.formats import Reading
     from tarmac.jobs import JobRun, Machine, Secret, Task, Venv
 
-__all__ = [
-    "Plan",
-    "plan_rows",
-    "plans_of",
-    "print_plans",
-    "rest_of",
-    "say_problems",
-    "task_lines",
-    "task_row",
-]
-
 # Of tasks that a sweep makes of one: more would only push what differs off the screen.
 _MOST_ALIKE = 100
 

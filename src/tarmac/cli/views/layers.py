@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Layer
 
-__all__ = ["layer_lines", "print_layers"]
-
 
 def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -> None:
     """Print the layers of a workload's model, as its data make them.

@@ -13,8 +13,6 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from tarmac.checks import LogFinding, LogReport
 
-__all__ = ["print_log_report"]
-
 _COLOURS = {"failure": "red", "warning": "yellow", "note": "cyan"}
 
 

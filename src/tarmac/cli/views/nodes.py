@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.machine import NodeFindings
     from tarmac.slurm import SlurmFindings
 
-__all__ = ["print_alike", "print_nodes", "print_rows"]
-
 _GIB = 2**30
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube import Ending, Work
 
-__all__ = ["PipelineProgress", "pipeline_progress"]
-
 _COLOURS = {"succeeded": "green", "failed": "red", "interrupted": "yellow"}
 
 # Of one node's tasks: a batch of thousands is counted, not listed.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.hkube import PipelinePlan
     from tarmac.jobs import Job, Machine
 
-__all__ = ["pipeline_rows", "print_pipeline"]
-
 # Of one node's tasks: more tell no more.
 _MOST_TASKS = 20
 _MOST_CHARACTERS = 200

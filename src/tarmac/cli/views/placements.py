@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report
 
-__all__ = ["print_placements"]
-
 _DEVICES = ("device", "name", "compute capability", "memory")
 _OPERATIONS = ("operation", "asked for", "ran on")
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Race
 
-__all__ = ["print_race"]
-
 
 def print_race(race: Race, *, as_json: bool) -> None:
     """Print a line for each device, or JSON and only that."""

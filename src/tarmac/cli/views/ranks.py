@@ -9,8 +9,6 @@ import click
 if TYPE_CHECKING:
     from tarmac.checks import Ranks
 
-__all__ = ["print_ranks", "ranks_of"]
-
 
 def ranks_of(text: str | None) -> int | Literal["all"] | None:
     """Read the option.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import RunSummary
 
-__all__ = ["age_of", "chosen", "print_summaries", "summary_row"]
-
 # Where a terminal is narrow: the name says the kind.
 _LEFT_OUT_FIRST = ("kind", "took", "began")
 

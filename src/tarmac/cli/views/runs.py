@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from tarmac.jobs import RunStatus
     from tarmac.runs import Comparison, JudgedBy, RunRecord
 
-__all__ = [
-    "job_row",
-    "print_comparison",
-    "print_job",
-    "print_logs",
-    "print_training",
-]
-
 _BARS = "▁▂▃▄▅▆▇█"
 
 # Wider than this a line tells no more.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = ["render_schema"]
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # The part of a docstring that explains fields, and the beginning of each explanation in it.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Progress, Reporter, Study
 
-__all__ = ["generation_table", "reporter_for", "totals_line", "trial_line"]
-
 _MOST_RUNNING_SHOWN = 12
 
 

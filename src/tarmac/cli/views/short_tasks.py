@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.jobs import Ended
 
-__all__ = ["ShortTasks"]
-
 # So many tell what the others are like; with fewer left, nothing is to be gained.
 _FIRST = 50
 _SHORT_S = 30.0

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report, Soak, SoakProgress
 
-__all__ = ["has_mismatch", "print_soak", "seconds_of", "soaking"]
-
 # Where there is no terminal, a line now and then shows that something runs.
 _LINE_EVERY_S = 60.0
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Study, Winner
 
-__all__ = ["best_of", "number_text", "print_best", "result_of"]
-
 
 def result_of(study: Study) -> dict[str, Any]:
     """Return all that is known of a study as a whole, as JSON values."""

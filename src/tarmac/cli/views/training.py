@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training import Plan, Reporter, Score
 
-__all__ = ["reporter_for"]
-
 # Each look at the running score waits for the device, so a person gets a few a second.
 _LOOK_EVERY_S = 0.25
 

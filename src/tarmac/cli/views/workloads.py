@@ -13,8 +13,6 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from tarmac.workloads import Workload
 
-__all__ = ["print_workloads"]
-
 
 def print_workloads(name: str | None, *, as_json: bool) -> None:
     """Print what can be trained, or one of it with its settings.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["read_arrays"]
-
 # As Keras's own datasets name them, and by our words.
 _PUBLISHED = {
     "x_train": ("train", "inputs"),

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL import Image
 
-__all__ = ["IMAGE_SUFFIXES", "read_folder", "read_image"]
-
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Folders that say which part they hold, as they are usually named.
 _TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation")

@@ -13,19 +13,6 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Part",
-    "Parts",
-    "as_float32",
-    "cut_off_test",
-    "note_on_classes",
-    "note_on_values",
-    "numbers",
-    "refuse_as_classes",
-    "targets_of",
-    "weights_of",
-]
-
 # A class is a place in a list of names and an output of the model: numbers beyond are values.
 _MOST_CLASSES = 1_000_000
 

@@ -44,18 +44,6 @@ if TYPE_CHECKING:
 
     from tarmac.data.own.parts import Part, Parts
 
-__all__ = [
-    "OwnRecord",
-    "check_free",
-    "column_path",
-    "load_own",
-    "own_names",
-    "own_record",
-    "staging",
-    "write_column",
-    "write_own",
-]
-
 _VERSION = 1
 _RECORD = "dataset.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = [
-    "TableColumns",
-    "check_inputs",
-    "classes_of",
-    "filled",
-    "levels_of",
-    "note_on_counting",
-    "part_of",
-]
-
 _FILLS: Mapping[str, Callable[[NDArray[np.float64]], Any]] = {"median": np.median, "mean": np.mean}
 # Of a column of categories; more are names of rows, not of kinds.
 _MAX_LEVELS = 1000

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["is_table", "read_tables"]
-
 _TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _SEPARATORS = (",", ";", "\t")
 _BLOCK_BYTES = 2**20

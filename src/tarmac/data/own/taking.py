@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.data.own.parts import Part
 
-__all__ = ["Taking", "take_over"]
-
-
 # Samples that are compared at a time.
 _BLOCK = 1024
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["activated"]
-
 _LIMIT_S = 60
 
 # What a shell sets by itself.

@@ -12,8 +12,6 @@ from tarmac.files import without_password
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["refuse_silent"]
-
 _TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
 
 

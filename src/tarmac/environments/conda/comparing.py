@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.environments.conda.files import CondaFile
 
-__all__ = ["refuse_difference"]
-
 # What brings an environment to its file, by the file's form.
 _UPDATES = {
     "yml": "conda env update --prefix {prefix} --file {file}",

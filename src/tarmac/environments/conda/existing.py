@@ -14,8 +14,6 @@ from tarmac.files import placed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CondaSpec", "existing_prefix"]
-
 # Where conda, mamba and micromamba have environments, beside those that ~/.conda lists.
 _ROOTS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda", "conda")
 

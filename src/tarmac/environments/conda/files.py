@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Document, Place
     from tarmac.environments.requirements import Requirements
 
-__all__ = ["CondaFile", "read_conda_file"]
-
 _EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
 # conda-lock's, pixi's and rattler's; see https://rattler.prefix.dev/py-rattler/lock-file.
 _LOCKS = ("package", "packages")

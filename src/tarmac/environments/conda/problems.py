@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Problem", "problem_of"]
-
 _SOLVER = "Cannot solve the request because of:"
 _MISSING = re.compile(r"No candidates were found for (\S+) (.+)\.")
 _REQUIRING = re.compile(r"([\w.-]+) (\S+) would require")

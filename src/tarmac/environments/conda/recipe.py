@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.environments.conda.files import CondaFile
     from tarmac.environments.requirements import Requirements
 
-__all__ = ["CondaRecipe", "read_conda"]
-
 # Where rattler notes that a package came from a place with one.
 _LOGIN = re.compile(r'"(?:url|channel)":\s*"\w+://(?:[^"/]*@|[^"/]+/t/)')
 

@@ -12,8 +12,6 @@ from tarmac.files import placed
 if TYPE_CHECKING:
     from tarmac.environments.conda.files import CondaFile
 
-__all__ = ["channels_of", "listed", "locked", "match_spec"]
-
 # A line of an explicit list, CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#DIGEST, as conda writes it.
 _URL = re.compile(
     r"(\S+)/([^/\s]+)/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(\.conda|\.tar\.bz2)"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.environments.conda.files import CondaFile
 
-__all__ = ["ToolRecipe", "read_for_tool"]
-
 _ANSWER_S = 60
 
 # Neither of them has one flag by which all their commands ask nothing.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Problem
     from tarmac.jobs import Job
 
-__all__ = ["Algorithm", "Protocol", "read_algorithm"]
-
 Protocol = Literal["hkube", "plain"]
 
 

@@ -15,25 +15,6 @@ from typing import Any
 
 from pydantic import BeforeValidator
 
-__all__ = [
-    "amount",
-    "amount_or_none",
-    "cores",
-    "count",
-    "count_or_none",
-    "different",
-    "flag",
-    "mapping",
-    "mapping_or_none",
-    "number",
-    "sequence",
-    "sequence_or_none",
-    "text_of_scalar",
-    "text_or_none",
-    "whole",
-    "whole_or_none",
-]
-
 _NUMBER = re.compile(
     r"\s*(?:([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)|0(x[0-9a-f]+|o[0-7]+|b[01]+))?\s*",
     re.ASCII | re.IGNORECASE,

@@ -40,8 +40,6 @@ from tarmac.formats.hkube.rules import (
     variable,
 )
 
-__all__ = ["Definition", "OwnOptions"]
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel)

@@ -15,22 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
-__all__ = [
-    "KNOWN",
-    "LEAST_MEMORY_MI",
-    "MEANT",
-    "NAME",
-    "Field",
-    "Path",
-    "definition_as_written",
-    "flatten",
-    "is_algorithm_run",
-    "is_definition",
-    "is_pipeline",
-    "looks_like_hkube",
-    "message",
-]
-
 Path = tuple[str | int, ...]
 
 NAME = "hkube"

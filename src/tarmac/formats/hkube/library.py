@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.hkube.fields import Path
 
-__all__ = ["Library", "Stored", "definitions_beside", "library_of"]
-
 _SUFFIXES = (".json", ".yaml", ".yml")
 # Definitions are small; what lies beside a pipeline may be data.
 _MOST_FILES, _MOST_BYTES = 1_000, 2**20

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.fields import Path
     from tarmac.formats.hkube.pipeline import Node, Pipeline
 
-__all__ = ["spec_faults", "tuning_faults"]
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)

@@ -32,8 +32,6 @@ from tarmac.formats.hkube.rules import (
     url,
 )
 
-__all__ = ["KINDS", "Edge", "Node", "Options", "Pipeline", "Retry", "Triggers"]
-
 KINDS = ("algorithm", "pipeline", "debug", "dataSource", "gateway", "output", "hyperparamsTuner")
 _POLICIES = ("Never", "Always", "OnError", "OnCrash")
 _LEVELS = ("trace", "debug", "info", "warn", "error", "critical")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.library import Library, Stored
     from tarmac.formats.hkube.pipeline import Pipeline
 
-__all__ = ["complete_job", "has_runs", "read_runs"]
-
 _WHERE = "no file here defines it; --algorithms DIR names a folder of definitions"
 
 

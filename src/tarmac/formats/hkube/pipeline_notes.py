@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.fields import Path
     from tarmac.formats.hkube.pipeline import Pipeline
 
-__all__ = ["pipeline_notes"]
-
 _MOST_NOTES = 20
 # Without effect here, of a pipeline, of its options, of a node.
 _IDLE = ("experimentName", "tags", "version")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.hkube.fields import Path
 
-__all__ = ["check_pipeline", "read_pipeline"]
-
 
 def read_pipeline(body: Mapping[str, Any]) -> Pipeline:
     """Read a pipeline from plain values.

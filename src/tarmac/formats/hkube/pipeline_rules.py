@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.hkube.pipeline import Node, Pipeline
 
-__all__ = ["Fault", "cluster_faults", "flow_input_faults", "pipeline_faults"]
-
 Path = tuple[str | int, ...]
 
 _RESERVED = (FLOW_INPUT, DATA_SOURCE)

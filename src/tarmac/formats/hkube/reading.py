@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
-__all__ = ["read_definition", "read_hkube"]
-
 # What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
 _MOST_NOTES = 20

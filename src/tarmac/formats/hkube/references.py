@@ -22,18 +22,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "DATA_SOURCE",
-    "FLOW_INPUT",
-    "MOST_ELEMENTS",
-    "Reference",
-    "marked_texts",
-    "read_raw_batch",
-    "read_reference",
-    "references",
-    "value_at",
-]
-
 FLOW_INPUT = "flowInput"
 DATA_SOURCE = "dataSource"
 

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Place
     from tarmac.formats.hkube.fields import Path
 
-__all__ = [
-    "InputError",
-    "merged",
-    "merged_over",
-    "run_of_algorithm",
-    "takes_flow_input",
-    "task_id_fault",
-    "with_input",
-]
-
 # With it, the names of files beside the task's directory stay as short as file systems need them.
 MAX_TASK_ID_BYTES = 200
 

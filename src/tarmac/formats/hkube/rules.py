@@ -16,23 +16,6 @@ from pydantic import BeforeValidator
 
 from tarmac.formats.hkube.coercion import mapping_or_none, number, text_of_scalar
 
-__all__ = [
-    "algorithm_name",
-    "claim",
-    "cron_pattern",
-    "directory",
-    "experiment_name",
-    "image",
-    "labels",
-    "memory",
-    "one_of",
-    "own_memory",
-    "pipeline_name",
-    "short_text",
-    "url",
-    "variable",
-]
-
 _NAME = re.compile(r"[a-z0-9][-a-z0-9\\.]*[a-z0-9]")
 _PIPELINE = re.compile(r"[:\-_.A-Za-z0-9]+")
 _LABEL = re.compile(r"[a-z0-9][-_.a-z0-9\\]*[a-z0-9]")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.fields import Path
     from tarmac.formats.hkube.pipeline import Pipeline
 
-__all__ = ["stream_faults"]
-
 
 def stream_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     """Yield what is wrong with a pipeline's flows, with its place in the pipeline."""

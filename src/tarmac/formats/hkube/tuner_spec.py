@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.hkube.fields import Path
 
-__all__ = ["HyperParam", "Sampler", "TunerSpec", "draw_faults", "read_tuner_spec", "schema_faults"]
-
 Suggest = Literal["uniform", "loguniform", "int", "discrete_uniform", "categorical"]
 SamplerName = Literal["Grid", "PartialFixed", "Random", "TPE", "CmaEs"]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job, Task
 
-__all__ = ["left_out_for_hkube", "notes_for_hkube", "write_hkube", "write_pipeline"]
-
 # What options.tarmac of a definition say as a job does.
 _OWN = ("command", "environment", "inputs")
 

@@ -10,8 +10,6 @@ from tarmac.documents import Place, show_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CREDENTIALS", "SECTIONS", "Configuration"]
-
 SECTIONS = ("job_specifications", "pool_specification", "batch_shipyard", "global_resources")
 
 # What may be at the top of the files; of credentials, nothing but this is shown.

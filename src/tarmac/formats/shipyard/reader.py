@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.report import Path
     from tarmac.jobs import Job
 
-__all__ = ["ShipyardReading", "read_shipyard"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ShipyardReading:

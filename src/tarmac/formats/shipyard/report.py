@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.configuration import Configuration
 
-__all__ = ["Path", "Report"]
-
 Path = tuple[str | int, ...]
 
 _MOST_SHOWN, _MOST_PROBLEMS = 20, 500

@@ -14,8 +14,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["Size", "Successor", "find_size", "spelled", "successor_of"]
-
 
 class Size(NamedTuple):
     """A size of machine.

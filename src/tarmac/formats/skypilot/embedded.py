@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job
 
-__all__ = ["Embedded", "embed"]
-
 # Of a converted job: what its file was, and what kept it from being run at another place.
 _APART = {"original", "refusals"}
 

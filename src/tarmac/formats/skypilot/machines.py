@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job, Task
 
-__all__ = ["place_in_job", "resources_of"]
-
 # What SkyPilot may choose from where a job says how many GPUs and not which, and the memory of each
 # in 10^9 bytes, by its maker's datasheet. The names are SkyPilot's.
 _CHOICE = {

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.formats.skypilot.embedded import Embedded
     from tarmac.jobs import Job, Task
 
-__all__ = ["write_skypilot"]
-
 # What SkyPilot takes for a name of a task and, of these, of a cluster: `_VALID_NAME_REGEX` in its
 # task.py, and `CLUSTER_NAME_VALID_REGEX` in skylet/constants.py (0.14.1).
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Attempt, Event, Executor
 
-__all__ = ["Driver", "Leaving"]
-
 # How the executor is let go of: what it has is ended, or left to its engine.
 Leaving = Literal["stop", "detach"]
 

@@ -19,8 +19,6 @@ from tarmac.masking import without_known_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Errand", "ending_file", "errand_file", "read_ending", "write_ending"]
-
 # Of an algorithm, what a host of it needs beside its job.
 _OF_ALGORITHMS = ("name", "protocol", "env", "options", "worker_env", "definition")
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting import Calls, Work
     from tarmac.jobs import Event, Executor, Secret, Task
 
-__all__ = ["ClusterHost"]
-
 # On a network file system a result may be seen later than that its attempt has succeeded.
 _LOOK_AGAIN_S = 0.5
 _MOST_LOOKS = 40

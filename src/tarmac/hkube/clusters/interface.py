@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting import Work
     from tarmac.jobs import Cause
 
-__all__ = ["EngineWatcher"]
-
 
 class EngineWatcher(Watcher, Protocol):
     """Is told what happens to tasks that an engine has, in the loop's thread."""

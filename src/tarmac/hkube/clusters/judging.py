@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting import Why, Work
     from tarmac.jobs import Cause, Finished
 
-__all__ = ["ending_without_word", "is_disturbed"]
-
 # What the end of a host means for the task that it had. What nobody can begin, and what somebody
 # has ended in the engine, is not tried again, as with jobs.
 _WHY: dict[Cause | None, Why] = {

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting import Work
 
-__all__ = ["run_errand"]
-
 # The engine leaves ten seconds from SIGTERM to SIGKILL, and the word of the end takes some too.
 _TIMERS = Timers(stop_s=5.0, exit_s=1.0, kill_s=2.0)
 

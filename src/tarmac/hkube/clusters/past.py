@@ -10,8 +10,6 @@ from tarmac.jobs import directory_name, read_journal
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Past"]
-
 
 @dataclasses.dataclass(slots=True)
 class _Known:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job, Task
     from tarmac.jobs import Secret as AnySecret
 
-__all__ = ["HIGHEST_PRIORITY", "Wrapped", "refuse_on", "wrap"]
-
 # Of HKube's pipelines.
 HIGHEST_PRIORITY = 5
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Why
     from tarmac.jobs import Task
 
-__all__ = ["Hosted"]
-
-
 # The worker's own settings that a definition may set by `workerEnv`.
 _START = "ALGORITHM_DISCONNECTED_TIMEOUT_MS"
 _ALIVE = "WRAPPER_TIMEOUT_DURATION"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.formats import Algorithm
     from tarmac.jobs import Task
 
-__all__ = ["Folders", "hosted_task", "plain_task"]
-
 _MI = 2**20
 
 # Where a container sees the folders of its instance: those of HKube's pods, and one of ours.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
     from tarmac.hkube.protocol import Storage
 
-__all__ = ["Exchange", "Stage"]
-
 # What is told of progress more often is told as its latest.
 _PROGRESS_EVERY_S = 0.1
 # Of an error's text, which goes into a journal's line.

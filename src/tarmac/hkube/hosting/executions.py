@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting.interface import Calls, Work
 
-__all__ = ["COMMANDS", "Executions"]
-
 COMMANDS = frozenset(
     {
         "startAlgorithmExecution",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Task
 
-__all__ = ["fetching_task", "listening_host", "ready_to_start"]
-
 _LOOPBACK = "127.0.0.1"
 _UNLESS_THERE = '"$0" image inspect "$1" >/dev/null 2>&1 || exec "$0" pull "$1"'
 _GATEWAY = "{{range .IPAM.Config}}{{.Gateway}} {{end}}"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.waiting import Entry
     from tarmac.jobs import Attempt, Finished, Grant
 
-__all__ = ["Instance", "Place", "explain_end", "first_of"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Place:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Calls", "Ending", "Host", "RetryPolicy", "Watcher", "Why", "Work"]
-
 RetryPolicy = Literal["Never", "Always", "OnError", "OnCrash"]
 
 Why = Literal["", "error", "crash", "memory", "image", "ttl", "stopped", "refused"]

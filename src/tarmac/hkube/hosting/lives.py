@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.timers import Timers
     from tarmac.hkube.hosting.waiting import Entry
 
-__all__ = ["Lives"]
-
 _LOOK_EVERY_S = 0.5
 _THE_END = "the run has ended"
 

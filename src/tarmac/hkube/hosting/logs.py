@@ -10,8 +10,6 @@ from tarmac.files import masked_end
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["last_line"]
-
 # Of a log, to be searched for its last line.
 _LAST_BYTES = 2**16
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Work
     from tarmac.jobs import Task
 
-__all__ = ["beside_callers", "callers_of"]
-
 
 def callers_of(work: Work) -> Iterator[Work]:
     """Yield the tasks whose algorithms wait for one, the nearest first."""

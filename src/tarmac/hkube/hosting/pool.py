@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
     from tarmac.jobs import Secret
 
-__all__ = ["Pool", "refuse"]
-
 # GPUs that other programs have leased, and what stands still, are looked at so often.
 _DISPATCH_EVERY_S = 0.5
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Attempt, Finished, Grant, Machine, Secret, Task
 
-__all__ = ["Processes"]
-
 _LOOK_EVERY_S = 0.05
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting.interface import Ending, RetryPolicy, Why
 
-__all__ = ["is_tried_again"]
-
 _CRASHES: frozenset[Why] = frozenset(("crash", "memory"))
 _ERRORS: frozenset[Why] = frozenset(("error",))
 _TRIED_AGAIN: Mapping[RetryPolicy, frozenset[Why]] = {

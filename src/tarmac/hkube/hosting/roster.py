@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.waiting import Entry, Order
     from tarmac.jobs import Machine
 
-__all__ = ["Roster"]
-
 # What is started before there is work for it comes after all that there is work for.
 _LAST = (0, True, 2**62)
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from websockets.http11 import Request, Response
 
-__all__ = ["Gone", "Listener", "Receiver", "open_listener"]
-
 # What goes wrong on a connection is told by the session, in words of its own.
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Work
     from tarmac.hkube.hosting.server import Listener
 
-__all__ = ["MAX_PAYLOAD_BYTES", "Disconnected", "Session", "open_session"]
-
 # WORKER_SOCKET_MAX_PAYLOAD_BYTES of HKube's chart v2.0.20.
 MAX_PAYLOAD_BYTES = 1_000_000_000
 # ALGORITHM_DISCONNECTED_TIMEOUT_MS, WRAPPER_TIMEOUT_DURATION, `stop`, STOPPING_TIME_OUT, as HKube

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.timers import Timers
     from tarmac.hkube.hosting.waiting import Entry
 
-__all__ = ["connect", "do_by_program", "do_by_session", "end_instance", "write_input"]
-
 # What a process has sent before it ended is in the socket, and is read within this.
 _DRAIN_S = 0.5
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Timers"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timers:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting.interface import Ending, Work
 
-__all__ = ["Entry", "Order", "Waiting"]
-
 # The smaller goes first.
 Order = tuple[int, bool, int]
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.pipelines.templates import Template
 
-__all__ = ["Inputs", "count_tasks"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inputs:

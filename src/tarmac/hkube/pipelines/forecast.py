@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.pipelines.graph import Graph, GraphNode
     from tarmac.hkube.pipelines.supply import Supply
 
-__all__ = ["count_all_tasks"]
-
 
 def count_all_tasks(graph: Graph, supply: Supply) -> Mapping[str, int | None]:
     """Return how many tasks each node will have where none fails; None where results decide it."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats import Pipeline
 
-__all__ = ["Graph", "GraphNode", "read_graph"]
-
 _OUTPUT = "output"
 _CARTESIAN = "cartesian"
 

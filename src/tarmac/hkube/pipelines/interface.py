@@ -10,13 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.pipelines.batches import Inputs
 
-__all__ = [
-    "NodeFailure",
-    "NodeForecast",
-    "NodeTask",
-    "NodeTasks",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeTask:

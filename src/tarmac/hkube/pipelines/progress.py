@@ -10,8 +10,6 @@ from tarmac.hkube.pipelines.interface import NodeFailure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Progress", "excess_of_failures", "failed_percent"]
-
 
 class Progress:
     """How far a node is.

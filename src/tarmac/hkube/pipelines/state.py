@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tarmac.formats import Pipeline
     from tarmac.hkube.pipelines.graph import GraphNode
 
-__all__ = ["PipelineState"]
-
 
 class PipelineState:
     """What has run of a pipeline, and what can.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.pipelines.graph import Graph, GraphNode
     from tarmac.hkube.pipelines.progress import Progress
 
-__all__ = ["PipelineStopped", "Supply", "check_flow_input"]
-
 
 class PipelineStopped(Exception):  # noqa: N818 - the state catches it, and keeps its reason
     """The pipeline has failed: the reason."""

@@ -11,8 +11,6 @@ from tarmac.formats import Reference, read_raw_batch, read_reference
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ABSENT", "RawBatch", "Source", "Template", "read_template"]
-
 # Fills a place with nothing: a key that is left out, and None in a list.
 ABSENT = object()
 

@@ -16,8 +16,6 @@ from tarmac.hkube.protocol.values import ENCODINGS, Encoding
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Link", "Storage", "read_link", "worker_url"]
-
 Storage = Literal["v1", "v2", "v3"]
 _STORAGES: tuple[Storage, ...] = ("v1", "v2", "v3")
 

@@ -14,8 +14,6 @@ from typing import Any
 from tarmac.hkube.protocol.messages import Message, ProtocolError
 from tarmac.hkube.protocol.values import Encoding, dump_value, load_value
 
-__all__ = ["decode", "encode"]
-
 
 def encode(message: Message, encoding: Encoding) -> str | bytes:
     """Make a message a frame.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["read_made"]
-
 
 def read_made(
     directory: Path, parts: Sequence[str], *, max_bytes: int, is_removed: bool = False

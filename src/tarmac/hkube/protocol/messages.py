@@ -13,8 +13,6 @@ from tarmac.errors import TarmacError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Message", "ProtocolError"]
-
 
 class ProtocolError(TarmacError):
     """A frame is no message of the protocol, or one that has no place now."""

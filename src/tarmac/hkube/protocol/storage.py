@@ -18,8 +18,6 @@ from tarmac.hkube.protocol.values import Encoding, dump_value, load_value
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["read_stored", "stored_bytes"]
-
 _HEADER_BYTES = 8
 _MAGIC = b"HK"
 _RAW, _ENCODED = 1, 2

@@ -25,8 +25,6 @@ from tarmac.hkube.protocol.messages import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ENCODINGS", "MAX_NESTING", "Encoding", "dump_value", "load_value"]
-
 Encoding = Literal["json", "msgpack", "bson"]
 ENCODINGS: tuple[Encoding, ...] = ("json", "msgpack", "bson")
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.outcome import PipelineEnd
     from tarmac.jobs import Secret
 
-__all__ = ["run_pipeline"]
-
 
 def run_pipeline(
     job: Job | str | Path,

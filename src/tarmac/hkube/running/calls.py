@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.plan import PipelinePlan
     from tarmac.hkube.running.tasks import Tasks
 
-__all__ = ["PipelineCalls"]
-
 
 class PipelineCalls:
     """Runs what algorithms ask for; the host's `Calls`.

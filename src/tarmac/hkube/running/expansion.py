@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats import Node, Pipeline
 
-__all__ = ["MOST_DEPTH", "TUNER", "expand"]
-
 _PIPELINE = "pipeline"
 
 # The kind of a node that tunes hyperparameters.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.tasks import Tasks
     from tarmac.hkube.tuning import TrialEnd
 
-__all__ = ["Flow", "PipelineFailed"]
-
 # Of one node at the host at once: more make it no faster, and each keeps its input in memory.
 _MOST_AT_ONCE = 256
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.results import Place
     from tarmac.jobs import Cause
 
-__all__ = ["Earlier", "History", "open_history"]
-
 _JOURNAL = "journal.jsonl"
 _RESULTS = "results.msgpack"
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting import Ending, Work
 
-__all__ = ["Observer", "Silent"]
-
 
 class Observer(Protocol):
     """Receives a run's progress; what it raises ends the run."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["RESULT", "PipelineEnd", "write_result"]
-
 # The file's name in the run's directory.
 RESULT = "result.json"
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.pipelines import NodeForecast
     from tarmac.jobs import Job
 
-__all__ = ["PipelinePlan", "forecast", "plan_pipeline", "refuse_unknown"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PipelinePlan:

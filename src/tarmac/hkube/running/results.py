@@ -12,8 +12,6 @@ from tarmac.hkube.values import pack, unpack
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Place", "Results"]
-
 # Offset and size in bytes.
 Place = tuple[int, int]
 

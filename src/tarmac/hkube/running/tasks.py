@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.observer import Observer
     from tarmac.jobs import Cause
 
-__all__ = ["Tasks"]
-
 
 class Tasks:
     """What all pipelines of a run share; the host's `EngineWatcher`.

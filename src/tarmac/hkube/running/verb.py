@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.plan import PipelinePlan
     from tarmac.jobs import Job, JobRun, Secret, Task
 
-__all__ = ["OpenHost", "asked_of_cluster", "prepare_pipeline", "work_on_pipeline"]
-
 # How often it is asked whether to stop.
 _LOOK_EVERY_S = 0.1
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.protocol import Encoding
 
-__all__ = ["Connection", "GivenUp", "Opened", "PassedOver"]
-
 # HKube's chart gives its worker as much (WORKER_SOCKET_MAX_PAYLOAD_BYTES, chart 2.0.20).
 _MOST_BYTES = 10**9
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Device
 
-__all__ = ["Asked", "read_asked", "refuse_fewer_gpus", "why_too_few"]
-
 # What these variables say where they name no GPU. An image of CUDA's own says `all`, whatever is
 # asked for (NVIDIA Container Toolkit, "Environment variables"; CUDA C++ programming guide).
 _NO_NAMES = frozenset({"", "all", "none", "void", "-1", "nodevfiles"})

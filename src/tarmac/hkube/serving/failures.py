@@ -15,8 +15,6 @@ from tarmac.masking import remember_environment, without_known
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["describe"]
-
 # As HKube's own wrappers have it.
 _CODE = "Failed"
 

@@ -17,8 +17,6 @@ from torch import nn
 from tarmac import data
 from tarmac.workloads import Adam, Recipe, Workload
 
-__all__ = ["OPTIONS", "OUTPUT", "TRAIN_SIZE", "workload"]
-
 # What the example takes where its input does not say.
 TRAIN_SIZE = 1000
 OUTPUT = "/training_1"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.protocol import Encoding
 
-__all__ = ["Algorithm", "Loop"]
-
 _R = TypeVar("_R")
 
 # As HKube's wrappers: its worker takes an algorithm for dead that once said it is alive and then

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-__all__ = ["TaskEvents"]
-
 
 class TaskEvents:
     """The events of a task, in a directory that HKube uploads after it.

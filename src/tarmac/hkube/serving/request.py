@@ -20,8 +20,6 @@ from tarmac.errors import RequestError
 from tarmac.files import SCHEMES, Location, parse_json
 from tarmac.formats import task_id_fault
 
-__all__ = ["OPTIONS", "Defaults", "Request", "read_request", "read_settings"]
-
 Setting = bool | int | float | str
 
 _OUTPUT = "output"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tarmac.training import Plan, Reporter, Score
     from tarmac.workloads import Workload
 
-__all__ = ["ServedWorkload"]
-
 # What a training must have been begun with to be gone on with. The rest is the machine's.
 _SAME = (
     "epochs",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.hkube.protocol import Encoding
     from tarmac.training import Reporter
 
-__all__ = ["serve"]
-
 
 def serve(
     workload: str | None = None,

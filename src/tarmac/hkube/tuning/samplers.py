@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats import HyperParam, TunerSpec
 
-__all__ = ["make_sampler", "suggest", "values_of"]
-
 
 class _Grid(GridSampler):
     """Optuna's own, but for the end of a loop that is not Optuna's."""

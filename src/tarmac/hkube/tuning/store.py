@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats import TunerSpec
 
-__all__ = ["Trials"]
-
 _STUDY = "tuning"
 # Of a trial that gave no number: why.
 _REASON = "reason"

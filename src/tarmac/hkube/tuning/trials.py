@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.formats import TunerSpec
     from tarmac.hkube.tuning.store import Trials
 
-__all__ = ["TrialEnd", "tune"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TrialEnd:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference.parts import Part
 
-__all__ = ["cut_samples", "read_npy", "read_npz"]
-
 
 def read_npy(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
     """Read an array of samples, which is mapped into memory; see `read_samples`."""

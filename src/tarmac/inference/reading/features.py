@@ -15,8 +15,6 @@ from tarmac.inference.parts import misfit
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["Feature", "features_in"]
-
 _MAX_NAMED = 8
 
 

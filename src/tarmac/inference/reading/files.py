@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference.parts import Part, Samples
 
-__all__ = ["read_samples"]
-
 _READERS = {
     ".csv": read_csv,
     ".json": read_json,

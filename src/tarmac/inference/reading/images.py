@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference.parts import Part
 
-__all__ = ["IMAGES", "read_images"]
-
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 

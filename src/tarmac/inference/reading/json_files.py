@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference.parts import Part
 
-__all__ = ["read_json", "read_json_lines"]
-
 
 def read_json(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
     """Read a list of samples; see `read_samples`.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.inference.parts import Part
 
-__all__ = ["read_csv"]
-
 
 def read_csv(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
     """Read a table of numbers; see `read_samples`.

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.plan import Task
 
-__all__ = ["Attempt", "Outcome"]
-
 Outcome = Literal["succeeded", "failed", "skipped", "interrupted"]
 
 # Where `tarmac train` makes its run in the directory that it is started in.

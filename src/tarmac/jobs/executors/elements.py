@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.receipts import Receipt
 
-__all__ = [
-    "Apart",
-    "build_environments",
-    "prepare_element",
-    "refuse_unknown_containers",
-    "staging_variables",
-    "store_settings",
-]
-
 # What clients of stores and web servers read in their environment, and what installers do.
 _OF_CLIENTS = (
     *("AWS_", "S3_", "AZURE_", "GOOGLE_", "GCS_"),

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.attempt import Attempt, Outcome
     from tarmac.jobs.machine import Grant
 
-__all__ = ["DISTURBANCES", "Began", "Cause", "Event", "Finished", "Queued", "Requeued", "Waiting"]
-
 # Why an attempt did not succeed. `exit`, `signal`, `timeout`, `memory` and `start`, which is that
 # it never began, are its own; `cancelled` is somebody else's will; `stop` is Tarmac's.
 Cause = Literal[

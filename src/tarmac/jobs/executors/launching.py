@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.processes import Process
 
-__all__ = ["Launcher", "attempt_variables", "program_of"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launcher:

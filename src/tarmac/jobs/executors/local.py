@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
 
-__all__ = ["LocalExecutor"]
-
 # How often memory is looked at while any is limited.
 _LOOK_EVERY_S = 0.5
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from tarmac.environments import ClusterEngine
 
-__all__ = ["NodeAnswer", "NodeRequest", "Phase"]
-
 Phase = Literal["in", "environment", "out"]
 
 # What an engine says of a container that SIGKILL has ended.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Attempt, Outcome
     from tarmac.processes import Process
 
-__all__ = ["Verdict", "judge"]
-
 # A disk with less than this cannot take what a program says at its end.
 _FULL_BYTES = 2**16
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Executor, Site
     from tarmac.jobs.plan import Task
 
-__all__ = ["executor_names", "find_executor", "outlives_runner"]
-
 _GROUP = "tarmac.executors"
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["RunnerEngine", "RunnerJob", "RunnerState", "runner_memory"]
-
 # Twice and more of what was measured: 54 MiB with 100 tasks, 80 with 10,000 and 195 with 100,000;
 # planning a million took 1,335.
 _MEMORY_BYTES, _MEMORY_OF_TASK_BYTES = 256 * 2**20, 3 * 2**10

@@ -18,8 +18,6 @@ import platformdirs
 from tarmac.errors import RequestError, quoted
 from tarmac.files import expanded, make_private, read_errors, storage_errors, write_bytes
 
-__all__ = ["Spool", "sweep_spools"]
-
 # Says whose a spool is, so that those of runs that were removed are found.
 _OWNER = ".run"
 

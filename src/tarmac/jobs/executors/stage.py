@@ -20,8 +20,6 @@ from tarmac.errors import TarmacError, short_reason
 from tarmac.jobs.executors.node_staging import NodeAnswer, NodeRequest
 from tarmac.masking import remember_environment, without_known
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Do what is asked; what goes wrong is in the answer, and the exit code is 0."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.staging import StageIn, StageOut
 
-__all__ = ["Stagers"]
-
-
 # Of the standard error of a process, whose last line says why it ended.
 _KEPT_BYTES = 4096
 # What a process has started may keep its standard error open.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Environment, Input, Output, Secret
     from tarmac.jobs.receipts import Receipt
 
-__all__ = ["Answer", "StageIn", "StageOut", "perform", "venv_spec"]
-
 
 @dataclasses.dataclass(frozen=True)
 class StageIn:

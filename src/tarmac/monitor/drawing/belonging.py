@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
 
-__all__ = ["HostFacts", "OwnedWork", "all_work", "gpu_label"]
-
 
 @dataclasses.dataclass(frozen=True)
 class OwnedWork:

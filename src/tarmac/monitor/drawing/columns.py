@@ -10,8 +10,6 @@ from tarmac.monitor.drawing.lines import Line, Span, cut, num_cells
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["Column", "choose", "heading", "table_line"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Column:

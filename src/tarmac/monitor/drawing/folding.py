@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import Work
 
-__all__ = ["MOST_PARTS", "Rest", "folded"]
-
 # Of one whole, in one place.
 MOST_PARTS = 8
 

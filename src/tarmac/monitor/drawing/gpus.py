@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import ProcessRow, Snapshot, Work
 
-__all__ = ["COLUMNS", "gpus_view", "link_of", "slowed_by"]
-
 COLUMNS = (
     Column("gpu", "GPU", 5, 0),
     Column("name", "NAME", 16, 5),

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import Finding, HostSnapshot, Snapshot
 
-__all__ = ["COLUMNS", "finding_lines", "head_line", "hosts_view", "trouble_lines"]
-
 COLUMNS = (
     Column("state", "S", 1, 0),
     Column("name", "HOST", 10, 0, stretches=True, comfort=12),

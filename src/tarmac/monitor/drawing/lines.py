@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Line", "Row", "Span", "clean", "cut", "fitted", "joined", "num_cells", "width_of"]
-
 
 class Span(NamedTuple):
     """A piece of a line.

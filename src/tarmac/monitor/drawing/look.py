@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.drawing.lines import Line, Row
 
-__all__ = ["IDLE_AFTER_S", "Look", "View", "with_command"]
-
 # As `WatchOptions.idle_after_s`.
 IDLE_AFTER_S = 600.0
 

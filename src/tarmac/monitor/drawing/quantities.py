@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["UNKNOWN", "count", "decimal", "duration", "gib", "percent", "watt_hours", "whole"]
-
 UNKNOWN = "-"
 
 _MINUTE_S = 60

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["COLUMNS", "runs_view", "tasks_view"]
-
 COLUMNS = (
     Column("state", "S", 1, 0),
     Column("name", "RUN", 12, 0, stretches=True, comfort=30),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tarmac.monitor.drawing.lines import Span
 
-__all__ = ["LETTERS", "gpu_state", "work_state"]
-
 _GPU = {
     "busy": Span("B", "busy"),
     "free": Span("F", "free"),

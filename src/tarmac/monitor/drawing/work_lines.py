@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
 
-__all__ = [
-    "process_row",
-    "progress",
-    "rank_row",
-    "state_words",
-    "waits_text",
-    "warning_rows",
-    "work_row",
-]
-
 # Waits below this share are no news.
 _WAIT_SHOWN = 0.05
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
     from tarmac.processes import ProcessIdentity
 
-__all__ = ["ACTIONS", "Action", "Plan", "plan_action"]
-
 # What ends well when it is asked once, and what it does then.
 _STOPS = {
     "training": "saves a checkpoint after the step it is at, and ends",

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.screen import ScreenOptions
     from tarmac.monitor.snapshot import Snapshot, Work
 
-__all__ = ["TopApp"]
-
 # How long what came of a key is said in place of the keys.
 _SAID_S = 5.0
 

@@ -10,8 +10,6 @@ from textual.theme import Theme
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LAYOUT", "THEMES", "styles"]
-
 THEMES = {
     False: Theme(
         "tarmac-dark",

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.screen.history import History
     from tarmac.monitor.snapshot import HostSnapshot, Work
 
-__all__ = ["details_rows"]
-
 _LOG_LINES = 10
 
 _GONE: Line = (Span("it is no longer there", "dim"),)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Line
     from tarmac.monitor.drawing.columns import Column
 
-__all__ = ["ColumnMenu", "Page", "Question"]
-
 
 class Page(Screen[None]):
     """Lines that fill the screen, drawn anew with each snapshot.

@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing.columns import Column
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = [
-    "VIEWS",
-    "NamedView",
-    "banner_lines",
-    "findings_rows",
-    "keys_line",
-    "state_span",
-    "tab_line",
-    "view_at",
-    "with_text",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class NamedView:

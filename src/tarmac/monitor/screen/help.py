@@ -5,8 +5,6 @@ from __future__ import annotations
 from tarmac.monitor.drawing import Row, Span
 from tarmac.monitor.drawing.states import LETTERS
 
-__all__ = ["help_rows"]
-
 _KEYS = (
     ("1 2 3 4", "GPUs, runs, tasks, hosts; Tab goes to the next"),
     ("Up Down", "choose a row; j and k too, and the mouse"),

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
-__all__ = ["KEPT", "History"]
-
 # Readings of each value: an hour of one a second.
 KEPT = 3600
 

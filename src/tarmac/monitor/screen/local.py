@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Line, Look
     from tarmac.monitor.snapshot import Snapshot, Work
 
-__all__ = ["environment_rows", "is_here", "pids_of", "tree_rows", "work_of"]
-
 _GONE: Line = (Span("it has ended", "dim"),)
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Look
     from tarmac.monitor.snapshot import Work
 
-__all__ = ["log_page_rows", "log_rows"]
-
 # Of each file, and of the files with the newest lines.
 _LINES = 200
 _FILES = 8

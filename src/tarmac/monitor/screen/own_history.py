@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Work
     from tarmac.runs import Samples
 
-__all__ = ["Sampled", "metric_series", "sampled_series"]
-
 # Values of a plot by time: more than any terminal has room for.
 _STEPS = 400
 # A point that is so many times as late as is usual comes after a time without any.

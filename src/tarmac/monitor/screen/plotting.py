@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.drawing import Line, Look
 
-__all__ = ["Series", "plot_lines"]
-
 _HEIGHT = 5
 # Wide enough for -1.23e-05: a number that is cut is another number.
 _LABEL_WIDTH = 10

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 
-__all__ = ["Broke", "Came", "Ended", "Failed", "FeedReader"]
-
 # How long its end is waited for: one reading is under way.
 _ENDS_WITHIN_S = 2.0
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-__all__ = ["serve"]
-
 _HOST = "127.0.0.1"
 # Textual's page asks a server of fonts for one; its own files are at http.
 _ELSEWHERE = re.compile(r'<link\b[^>]*\bhref="https://[^>]*>')

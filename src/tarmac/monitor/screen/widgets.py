@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.drawing import Line, Row
 
-__all__ = ["GUTTER", "LineBox", "RowsView"]
-
 # Cells at the left that show which row is chosen, and which are marked.
 GUTTER = 1
 

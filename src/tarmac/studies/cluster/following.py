@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.study import Study
 
-__all__ = ["Following"]
-
 # Of a study that is over, whatever its workers still have to do takes seconds.
 _LEAVE_WITHIN_S = 120.0
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-__all__ = ["End", "search_on"]
-
 # How this machine's part ended: the study is over; it was stopped; or its workers go on without it.
 End = Literal["over", "stopped", "detached"]
 

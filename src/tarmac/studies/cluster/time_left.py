@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["time_left"]
-
 # A cluster asks a job to end up to two minutes early: Slurm looks once a minute, and its warning is
 # meant to come a minute before the end (sbatch(1), --signal).
 _EARLY_S = 120.0

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from tarmac.studies.request import Request
     from tarmac.studies.study.study import Study
 
-__all__ = [
-    "AGAIN",
-    "RUNS",
-    "STORAGE_VARIABLE",
-    "Workers",
-    "most_workers",
-    "most_workers_of",
-    "workers_job",
-]
-
 # The exit status of a worker that leaves for want of time, with work left to do: EX_TEMPFAIL of
 # sysexits.h, "the user is invited to retry".
 AGAIN = 75

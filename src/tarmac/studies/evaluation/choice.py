@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Evaluator
     from tarmac.studies.study.study import Study
 
-__all__ = ["Chosen", "choose_evaluator"]
-
 # More networks than are ever planned at a time.
 _ALL = 1_000_000
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["check_corners"]
-
 # A value may only fit others than the defaults, as heads fit some widths.
 _NUM_DRAWS = 4
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["load_dataset"]
-
 
 def load_dataset(workload: Workload, settings: Mapping[str, Setting]) -> Dataset:
     """Load a workload's data: those that a setting names, else its own.

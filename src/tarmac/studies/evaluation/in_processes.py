@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Candidate, EpochReporter
     from tarmac.studies.evaluation.slots import Slot
 
-__all__ = ["PROGRAM", "ProcessEvaluator", "Training"]
-
-
 # Between two checkpoints of a training that may be cut short, in seconds.
 _CHECKPOINT_EVERY_S = 60.0
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.training import Setting
 
-__all__ = ["Candidate", "EpochReporter", "Evaluator", "Progress", "Result"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:

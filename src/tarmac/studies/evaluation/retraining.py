@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.processes import Worker
 
-__all__ = ["train_whole"]
-
 
 def train_whole(
     worker: Worker,

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.machine import Device
 
-__all__ = ["Slot", "slots_of"]
-
 # Each process holds PyTorch and the data: some hundred MiB.
 _MOST_ON_CPU = 8
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training import Plan
 
-__all__ = ["main"]
-
 # Of a job, what a training has an option for.
 _OPTIONS = (
     "epochs",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.processes import Conversation
 
-__all__ = ["serve_trainings", "start_worker", "was_asked_to_end"]
-
 # A worker of a search is no rank of a training, whatever started the search.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

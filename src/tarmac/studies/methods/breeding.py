@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from tarmac.studies.space import Space
     from tarmac.training import Setting
 
-__all__ = [
-    "Individual",
-    "Rules",
-    "make_child",
-    "num_survivors",
-    "num_survivors_by_fitness",
-    "select",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Rules:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.space import Space
 
-__all__ = ["EvolutionSampler"]
-
 # How many children in a row may be known networks before a random one takes the place.
 _TRIES = 50
 _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)

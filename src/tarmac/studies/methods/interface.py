@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.studies.space import Space
     from tarmac.training import Setting
 
-__all__ = ["Child", "GenerationSampler", "Method", "MethodOptions"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MethodOptions:

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.ledger import Ledger
 
-__all__ = [
-    "PRUNING_RULES",
-    "Halving",
-    "Median",
-    "Pruner",
-    "PruningRule",
-    "find_rule",
-    "pruning_rule_names",
-]
-
 _GROUP = "tarmac.pruning_rules"
 
 # What `prune` is where nothing is stopped.

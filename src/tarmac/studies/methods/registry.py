@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tarmac.studies.methods.interface import MethodOptions
     from tarmac.studies.space import Space
 
-__all__ = ["METHODS", "find_method", "method_names"]
-
 _GROUP = "tarmac.search_methods"
 
 

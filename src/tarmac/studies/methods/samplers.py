@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.studies.methods.interface import MethodOptions
     from tarmac.studies.space import Space
 
-__all__ = ["SeededSampler", "brute", "cmaes", "nsga2", "random", "resumable", "tpe"]
-
 
 class SeededSampler(BaseSampler):
     """A sampler that is made anew for each trial, with a seed of its own.

@@ -12,8 +12,6 @@ from tarmac.studies.study.kind import SEARCH
 from tarmac.studies.study.study import Study
 from tarmac.wording import in_one_line
 
-__all__ = ["find_study", "list_studies"]
-
 
 def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
     """Return the studies under a directory, the newest first, and why others cannot be read."""

@@ -19,8 +19,6 @@ from tarmac.runs import Glance, glance_training
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["glance_search"]
-
 # Optuna's, of its journal.
 _CREATE_TRIAL, _SET_STATE, _SET_INTERMEDIATE, _SET_ATTRIBUTE = 4, 6, 7, 8
 _RUNNING, _COMPLETE, _PRUNED, _FAILED = range(4)

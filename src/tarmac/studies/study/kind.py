@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.record import StudyRecord
 
-__all__ = ["SEARCH"]
-
 _RECORD = "study.json"
 
 

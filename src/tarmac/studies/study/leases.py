@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.locks import Locks
 
-__all__ = ["Leases"]
-
 # Clocks of hosts and file servers differ by less than this.
 _LONG_AGO_S = 600.0
 

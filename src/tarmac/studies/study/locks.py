@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["Locks", "owner_lock", "short_lock", "turns"]
-
 Locks = Literal["kernel", "leases"]
 
 

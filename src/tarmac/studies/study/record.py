@@ -15,15 +15,6 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "StudyRecord",
-    "Winner",
-    "held_out_in_words",
-    "read_study_record",
-    "status_of",
-]
-
 # How held-out samples were chosen, in words.
 _HELD_OUT = {
     "random": "drawn by the seed",

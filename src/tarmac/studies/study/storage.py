@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.locks import Locks
 
-__all__ = ["has_password", "loss_of_database", "masked", "open_storage"]
-
 _CONNECT_S = 10
 # Where SQLAlchemy takes a password from: up to the first @, slashes included.
 _IN_AUTHORITY = re.compile(r"(\w://[^:/@\s]*):[^@\s]*@")

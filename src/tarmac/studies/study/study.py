@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.record import StudyRecord, Winner
     from tarmac.training import Setting
 
-__all__ = ["Study"]
-
 _STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",

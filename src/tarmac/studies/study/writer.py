@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.locks import Locks
     from tarmac.training import Setting
 
-__all__ = ["StudyWriter"]
-
 _BY_ACCURACY = JudgedBy()
 
 _PACKAGES = ("optuna", "torch", "numpy")

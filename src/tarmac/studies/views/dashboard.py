@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-__all__ = ["serve_dashboard"]
-
 
 class _Quiet(WSGIRequestHandler):
     """Prints no line per request."""

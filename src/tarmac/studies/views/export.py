@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
 
-__all__ = ["export"]
-
 # What of a trial stands in the table after its values and parameters.
 _MEASURED = ("epochs", "seconds", "num_parameters", "same_as", "error")
 

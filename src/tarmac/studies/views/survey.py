@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.training import Setting
 
-__all__ = ["Network", "SpaceAxis", "Step", "Survey", "survey"]
-
 # Importances of fewer trials say nothing; those of more values take minutes, and are the same.
 _LEAST_TRIALS = 2
 _MOST_VALUES = 2400

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-__all__ = ["Group", "Totals", "by_generation", "summarize"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Event, Executor, ExecutorKind, Task
 
-__all__ = ["PATIENCE_S", "VAULT", "ExecutorCase", "Watch", "printed", "variable"]
-
 # How long a check waits for what should come at once, or as soon as an engine gets to it.
 PATIENCE_S = 120.0
 

@@ -14,14 +14,6 @@ from tarmac.testing.executors.case import PATIENCE_S, printed
 if TYPE_CHECKING:
     from tarmac.testing.executors.case import ExecutorCase
 
-__all__ = [
-    "check_a_failure_is_a_result_and_no_exception",
-    "check_a_stop_leaves_no_process",
-    "check_a_time_limit_is_kept",
-    "check_each_end_has_its_cause",
-    "check_one_attempt_is_ended_and_others_go_on",
-]
-
 
 def check_a_failure_is_a_result_and_no_exception(case: ExecutorCase) -> None:
     """Exit codes, signals and a program that is not there are ends like others."""

@@ -14,18 +14,6 @@ from tarmac.testing.executors.case import VAULT, printed, variable
 if TYPE_CHECKING:
     from tarmac.testing.executors.case import ExecutorCase
 
-__all__ = [
-    "check_a_later_attempt_adds_to_what_an_earlier_one_printed",
-    "check_a_secret_is_in_no_command_line",
-    "check_a_task_sees_its_variables_and_secrets_and_no_others",
-    "check_an_attempt_runs_in_its_directory",
-    "check_an_engine_hands_nothing_of_the_runners_environment_on",
-    "check_every_byte_of_arguments_and_variables_arrives",
-    "check_inputs_are_brought_and_outputs_kept",
-    "check_only_the_last_attempts_outputs_are_kept",
-    "check_what_a_task_keeps_in_the_run_is_there_for_the_next",
-]
-
 
 def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:
     """A task runs in ``work``, and what it prints is in ``stdout`` and ``stderr``."""

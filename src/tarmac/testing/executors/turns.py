@@ -12,19 +12,6 @@ from tarmac.testing.executors.case import Watch, printed
 if TYPE_CHECKING:
     from tarmac.testing.executors.case import ExecutorCase
 
-__all__ = [
-    "check_a_graph_of_tasks_goes_through",
-    "check_a_later_executor_attaches_to_what_an_earlier_one_left",
-    "check_a_task_without_gpus_sees_none",
-    "check_an_end_that_nobody_may_have_written_down_is_told_again",
-    "check_every_attempt_is_answered",
-    "check_queued_comes_before_began_and_that_before_finished",
-    "check_the_cluster_is_the_same_for_every_session",
-    "check_two_tasks_never_share_a_gpu",
-    "check_waiting_returns_when_patience_ends",
-    "check_what_can_never_run_is_refused",
-]
-
 
 def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
     """A task that needs more than there is is refused by its name, before anything is made."""

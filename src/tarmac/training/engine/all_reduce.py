@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.update import AnyUpdate
     from tarmac.training.plan import Plan
 
-__all__ = ["AllReduce"]
-
 
 class AllReduce:
     """Adds the gradients up over all processes, each of which then does the same update.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.feeds import Feed, Spans
     from tarmac.workloads import Augment
 
-__all__ = ["AugmentedFeed"]
-
 
 class AugmentedFeed:
     """Hands over each sample's draws with it, and applies them on the device.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.strategy import Strategy
 
-__all__ = ["showing_average"]
-
 
 @contextlib.contextmanager
 @torch.no_grad()

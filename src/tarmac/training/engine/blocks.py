@@ -13,8 +13,6 @@ from torch.utils.checkpoint import checkpoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["checkpoint_activations", "find_blocks"]
-
 
 def find_blocks(model: nn.Module) -> dict[str, nn.Module]:
     """Find the outermost modules that a ``ModuleList`` or ``Sequential`` repeats.

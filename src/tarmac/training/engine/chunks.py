@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.shares import Shares
 
-__all__ = ["Chunk", "cut_into_chunks", "kinds_of_chunks", "most_at_once", "order_of_replica"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.data import Column, Split, Subset
 
-__all__ = [
-    "Arrangement",
-    "num_samples_of",
-    "overlaps",
-    "put_on",
-    "rows_of",
-    "samples_of",
-    "view",
-]
-
 # PyTorch computes little with unsigned integers of more than a byte; the next larger type holds
 # all their values but those of uint64 that no index reaches.
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}

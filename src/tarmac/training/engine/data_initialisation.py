@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.plan import Plan
 
-__all__ = ["initialise_from_data"]
-
 
 @torch.no_grad()
 def initialise_from_data(model: nn.Module, plan: Plan) -> None:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.engine import Engine
     from tarmac.training.plan import Plan
 
-__all__ = ["Divergence", "check_finite", "check_loss_scale", "find_divergence"]
-
 _MOST_NAMED = 5
 
 # At which fairseq stops a training (`--min-loss-scale`): thirty steps on end were skipped before.

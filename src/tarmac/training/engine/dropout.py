@@ -10,8 +10,6 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-__all__ = ["FastDropout", "replace_dropout"]
-
 _LEVELS = 1 << 16
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
-__all__ = ["Engine", "Epoch"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:

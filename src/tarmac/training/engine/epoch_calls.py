@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.step_runner import StepRunner
     from tarmac.training.plan import Plan
 
-__all__ = ["EpochCalls"]
-
 
 class EpochCalls:
     """Cuts epochs into calls, and lets the replicas' feeds hand over the samples of each.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.scoring import Scoring
     from tarmac.workloads import Recipe
 
-__all__ = ["Evaluation"]
-
 _SMALLEST_BATCH = 1000
 
 # Where the model's outputs may be many times its inputs, as logits of every token are: so many

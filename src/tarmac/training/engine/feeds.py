@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Spans = Sequence[tuple[int, int]]
 
-__all__ = ["Direct", "Feed", "Prefetch", "Resident", "open_feed", "rows_tensor"]
-
 # Batches that wait for the device, and threads that gather them: one gathers while another waits
 # for a page of the file.
 _DEPTH = 4

@@ -14,8 +14,6 @@ from torch.optim.adam import adam
 if TYPE_CHECKING:
     from tarmac.workloads import Adadelta, Nadam
 
-__all__ = ["adadelta_", "nadam_on_cpu_"]
-
 
 def adadelta_(
     spec: Adadelta,

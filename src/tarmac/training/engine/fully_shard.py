@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.update import AnyUpdate
     from tarmac.training.plan import Plan
 
-__all__ = ["FullyShard"]
-
 
 class FullyShard:
     """Keeps on each rank its part of every parameter, with gradients and optimizer state.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Plan
     from tarmac.workloads import Nadam, Scale
 
-__all__ = ["FusedSteps"]
-
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
 # Some 10 ms of a small network's steps, for which a stop waits. Copying the weights to where others

@@ -21,8 +21,6 @@ from tarmac.machine import read_cpuinfo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FastLinear", "fast_linear", "mkl_is_held_back", "replace_linears"]
-
 # Below this many weights the calls around a layer's three products cost what is saved in them.
 _LEAST_WEIGHTS = 2**16
 

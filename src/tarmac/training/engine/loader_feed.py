@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     Batches = Generator[tuple[torch.Tensor, ...], None, None]
 
-__all__ = ["LoaderFeed", "LoaderFeeds", "explain_loader_error", "is_loader_error"]
-
 # How PyTorch says that a worker is gone, also where its signal comes amid something else.
 _GONE = re.compile(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\)")
 _CAUGHT = re.compile(r"Caught (\w+) in DataLoader worker process (\d+)")

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tarmac.data import Loaded, Loading
 
-__all__ = ["BadSampleError", "Indexed", "Kind", "WorkerStart", "starting_workers"]
-
 # Mixes epoch and index into the seed of a sample's own draws; large odd numbers.
 _EPOCH_STRIDE = 0x9E3779B97F4A7C15
 _INDEX_STRIDE = 0xBF58476D1CE4E5B9

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.loader_samples import Kind
 
-__all__ = ["Stream", "end_workers"]
-
 # Mixes the epoch into the seed of its draws; a large odd number.
 _EPOCH_STRIDE = 0x94D049BB133111EB
 

@@ -14,8 +14,6 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["LossScale"]
-
 _FIRST = 2.0**16
 _GROWTH = 2.0
 _BACKOFF = 0.5

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.update import Update
     from tarmac.training.plan import Plan
 
-__all__ = ["ManySteps"]
-
 # A launch then costs the host a sixteenth, so that the device is the limit; recording costs some
 # 2 ms a step, and stopping waits for the whole graph.
 _AT_ONCE = 16

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Setting
     from tarmac.workloads import Objective, Workload
 
-__all__ = ["bind_dataset", "build_model", "name_with_settings", "replicate"]
-
 
 def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
     """Give a workload's model what it asks to know of its data: see `Workload.model`.

@@ -9,8 +9,6 @@ import torch
 if TYPE_CHECKING:
     from tarmac.workloads import Ema
 
-__all__ = ["MovingAverage"]
-
 # Of the warm-up: d = n / (n + 10).
 _SLOWNESS = 10
 

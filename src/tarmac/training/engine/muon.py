@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
     from tarmac.workloads import Muon
 
-__all__ = ["MuonOptimizer", "orthogonalise"]
-
 # Of the quintic polynomial that drives singular values to about 1, from 0.7 to 1.2
 # (kellerjordan.github.io/posts/muon): chosen for the steepest slope at zero.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)

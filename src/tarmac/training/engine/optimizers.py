@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.parameters import Group
 
-__all__ = ["FlatOptimizer"]
-
 # After this many steps Adam's bias correction 1 - rho**step is exactly 1.0 in float64 for every rho
 # up to the limit, so that it does nothing.
 _NO_BIAS_CORRECTION = 100_000.0

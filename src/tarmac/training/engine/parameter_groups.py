@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
     from tarmac.workloads import Optimizer, Recipe
 
-__all__ = ["AnyOptimizer", "GroupedOptimizer", "build_optimizer"]
-
 
 def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:
     """Make the optimizer of a recipe.

@@ -21,8 +21,6 @@ from tarmac.training.engine.loss_scale import LossScale
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Group", "Parameters", "check_patterns", "key_of"]
-
 # The layers whose weights autocast casts to bf16 whenever they run. All other parameters, such as
 # those of normalisations, stay in fp32.
 _CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.replica import Replica
 
-__all__ = ["Parts"]
-
 
 class Parts:
     """Computes a replica's gradients of a step, and what else it adds to all replicas' sum.

@@ -11,8 +11,6 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-__all__ = ["SlicedConv2d", "replace_strided"]
-
 # Crashes were seen up to 9 channels, and none from 12. A vector of AVX-512 has 16 floats.
 _LEAST_CHANNELS = 16
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import TestViews
 
-__all__ = ["call_model", "predict"]
-
 
 def call_model(model: Callable[..., Any], inputs: Any) -> Any:
     """Return a model's output for a preprocessed batch; a dictionary is keyword arguments."""

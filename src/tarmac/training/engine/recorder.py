@@ -19,8 +19,6 @@ from tarmac.errors import PeerFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-__all__ = ["NUM_CALLS_UNTIL_RECORDED", "GraphRecorder", "Graphed", "Recorder"]
-
 # PyTorch's notes on CUDA graphs ask for a few calls on a side stream first, for lazy allocations.
 _NUM_WARM_UP_CALLS = 3
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.loader_feed import LoaderFeed
     from tarmac.training.plan import Plan
 
-__all__ = ["Replica", "seed_of_replica"]
-
 # Mixes a replica's number into its seed; any large odd number serves.
 _REPLICA_STRIDE = 0x9E3779B97F4A7C15
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 
-__all__ = ["SampleDraws", "drawing_from"]
-
 # What a generator is seeded with that nobody is known to draw from; any number.
 _MARK = 0x5AFE
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Objective
 
-__all__ = ["Score", "Scoring", "detached", "in_precision"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Score:

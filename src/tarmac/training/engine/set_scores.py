@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.team import Team
 
-__all__ = ["SetScores"]
-
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
     from tarmac.workloads import Recipe
 
-__all__ = ["ShardedParameters", "ShardedUpdate", "own_part"]
-
 # How PyTorch says that it cannot compute with parts of tensors.
 _IS_DTENSORS = re.compile("DTensor|[Ss]harding|placement")
 _END_OF_SENTENCE = ". "

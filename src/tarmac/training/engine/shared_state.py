@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["SharedState"]
-
 
 class SharedState:
     """A model's floating-point buffers, laid into a tensor to be added up over replicas, and back.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.strategy import Strategy
 
-__all__ = ["put_back"]
-
 
 @contextlib.contextmanager
 def put_back(strategy: Strategy) -> Iterator[None]:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["TrainingState"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingState:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.step_runner import Steps
     from tarmac.training.engine.strategy import Strategy
 
-__all__ = ["StepByStep"]
-
 
 class StepByStep:
     """Computes one step a call by `Strategy.step`; see `StepRunner`.

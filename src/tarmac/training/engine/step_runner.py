@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["StepRunner", "Steps"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Steps:

@@ -9,8 +9,6 @@ import torch
 if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
 
-__all__ = ["StopVote"]
-
 # On a GPU a call's end is awaited when so many steps, or so many calls, were launched after it: the
 # host need not wait for the step, and a wish to stop not for all that could be queued.
 _LAG_STEPS = 16

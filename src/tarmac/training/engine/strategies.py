@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
-__all__ = ["find_strategy", "strategy_names"]
-
 _GROUP = "tarmac.strategies"
 
 

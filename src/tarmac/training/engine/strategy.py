@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.update import AnyUpdate
     from tarmac.training.plan import Plan
 
-__all__ = ["Strategy", "StrategySpec"]
-
 
 class Strategy(Protocol):
     """Turns the gradients of replicas into one update.

@@ -13,8 +13,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
 
-__all__ = ["synchronise_norms"]
-
 
 def synchronise_norms(model: nn.Module, device: torch.device, team: Team) -> nn.Module:
     """Make a model's batch normalisations take their statistics over all ranks.

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Alone", "Team"]
-
 
 class Team(Protocol):
     """The processes that train together, each with its rank.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Throughput"]
-
 
 class Throughput:
     """Counts time and samples since an engine was made.

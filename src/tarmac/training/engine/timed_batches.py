@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["TimedBatches"]
-
 
 class TimedBatches:
     """Passes on what a feed hands over, and counts the time until it does.

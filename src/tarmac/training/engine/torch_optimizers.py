@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
     from tarmac.workloads import TorchOptimizer
 
-__all__ = ["PyTorchOptimizer"]
-
 # Of names of state: whose it is, what it is called, and its kind.
 _SEPARATOR = "|"
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
     from tarmac.training.plan import Plan
 
-__all__ = ["Towers"]
-
 
 class Towers:
     """Keeps the parameters on the CPU, and a replica on every device.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Parameters
     from tarmac.workloads import Recipe
 
-__all__ = ["NORM_EPS", "AnyUpdate", "Update", "build_update"]
-
 # As `torch.nn.utils.clip_grad_norm_`: keeps gradients of zeros from a division by zero.
 NORM_EPS = 1e-6
 

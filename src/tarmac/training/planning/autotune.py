@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.machine import Device
 
-__all__ = ["choose_autotune"]
-
 # cuDNN builds and times up to ten plans for each convolution, direction and shape (PyTorch's
 # Conv_v8.cpp), which takes from tenths of a second to seconds; this much work takes a GPU of
 # 100 TFLOP/s ten seconds. Arithmetic, not yet a measurement.

@@ -11,8 +11,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.workloads import Recipe
 
-__all__ = ["BatchSize", "choose_batch_size"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSize:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from tarmac.files import foreign_owner
 
-__all__ = ["directory_of_compiler", "why_no_compiler"]
-
 # The compiler puts its paths into command lines as they are.
 _FIT = re.compile(r"[\w./+@=,-]+", re.ASCII)
 

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.processes.rendezvous import Rendezvous
 
-__all__ = [
-    "ONE_OF_SEVERAL",
-    "choose_devices",
-    "devices_again",
-    "devices_of_machine",
-    "find_training_devices",
-    "why_not_all",
-]
-
 # How the reason begins where `auto` leaves GPUs idle.
 ONE_OF_SEVERAL = "one GPU of"
 

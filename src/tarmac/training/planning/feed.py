@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import FeedName
 
-__all__ = ["choose_feed"]
-
 # Data may take this share of what is free; the rest is for the model, whose layers' outputs are not
 # known beforehand.
 _RESIDENT_SHARE = 0.5

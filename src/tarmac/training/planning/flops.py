@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["count_forward_flops"]
-
 # Where the matrices of a product are among its arguments.
 _PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 

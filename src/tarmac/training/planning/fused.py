@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.workloads import Objective, Recipe
 
-__all__ = ["Others", "choose_fused", "why_not_plain_classes"]
-
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
 # The compute capability of Ampere. For Volta and Turing, Triton 3.7 compiles the kernels without an

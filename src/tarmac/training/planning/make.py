@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.workloads import Workload
 
-__all__ = ["make_plan"]
-
 
 def make_plan(
     workload: Workload,

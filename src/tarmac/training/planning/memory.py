@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import FeedName
 
-__all__ = ["check_memory"]
-
 
 def check_memory(
     device: Device,

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from tarmac.training.planning.batch_size import BatchSize
     from tarmac.workloads import Recipe, Workload
 
-__all__ = [
-    "Options",
-    "check_options",
-    "check_sync",
-    "check_types",
-    "with_batch_size",
-    "with_options",
-]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import Precision
 
-__all__ = ["choose_compile", "choose_precision"]
-
 # What the casts around bf16 products cost a step on a CPU, as matrix work in fp32 that takes as
 # long. bench/precision_rule.py measures it: some 25e6 on an AMD EPYC with AVX512_BF16, and 120e6 on
 # an Intel Xeon with AMX, where steps between 60 and 160 MFLOP are within a tenth either way. This

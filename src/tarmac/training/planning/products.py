@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Device
 
-__all__ = ["bf16_speedup", "measure_bf16_speedup"]
-
 # [rows, inputs] x [outputs, inputs]: a layer of 512 on a batch of 128, and its weights' gradient.
 _SHAPES = ((128, 512, 512), (512, 128, 512))
 

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Workload
 
-__all__ = [
-    "apply_settings",
-    "optional_types",
-    "settings_of",
-    "show_setting",
-    "typed_setting",
-    "unknown_setting",
-]
-
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 # PyTorch's sizes are int64.

@@ -10,8 +10,6 @@ from tarmac.workloads import Muon, TorchOptimizer
 if TYPE_CHECKING:
     from tarmac.workloads import Optimizer, Recipe
 
-__all__ = ["check_sharding"]
-
 # They look at a whole tensor, or call what DTensors do not have; all others were compared.
 _NOT_BY_PARTS = ("torch.optim.Adafactor", "torch.optim.Muon", "torch.optim.Rprop")
 

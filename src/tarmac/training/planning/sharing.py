@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Device
 
-__all__ = ["Sharing", "weigh_sharing"]
-
 # Of a GPU without a row in the table of chips.
 _RATE_OF_UNKNOWN_FLOPS = 100e12
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.strategy import StrategySpec
     from tarmac.training.processes.rendezvous import Rendezvous
 
-__all__ = ["choose_strategy"]
-
 _LAUNCHED = "a launcher has set RANK and WORLD_SIZE"
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from tarmac.data import Dataset, HoldOut
     from tarmac.workloads import Workload
 
-__all__ = ["check_task"]
-
 
 def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
     """Raise a RequestError where an objective cannot be asked of the data.

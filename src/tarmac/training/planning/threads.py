@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Device
 
-__all__ = ["choose_threads"]
-
 # Two threads wait for each other after every operation. bench/threads_rule.py measures steps of two
 # hidden layers on two cores of an AMD EPYC: at 5 MFLOP two threads take 1.0 to 1.3 times as long as
 # one where the cores are free, at 32 MFLOP 0.8 to 1.3 times. On busy cores, where a thread waits

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["Trial", "first_samples", "try_model"]
-
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
 # Far above the rounding of fp32 sums over many classes.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Recipe
 
-__all__ = ["check_updates"]
-
 
 def check_updates(recipe: Recipe, model: nn.Module) -> None:
     """Make a recipe's optimizers once for a model, and leave both as they are.

@@ -19,8 +19,6 @@ from tarmac.training.engine.prediction import call_model
 if TYPE_CHECKING:
     from tarmac.data import Column, Dataset
 
-__all__ = ["check_tokens"]
-
 # So many samples are looked at a time, of windows whose overlap would multiply them.
 _ROWS = 4096
 

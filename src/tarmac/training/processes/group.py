@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.processes.store import RankStore
 
-__all__ = ["ProcessTeam", "join", "losses_told"]
-
 
 class ProcessTeam:
     """This process's part in a group of processes; see `Team`.

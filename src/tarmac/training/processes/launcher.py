@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from torch.distributed.elastic.multiprocessing import LogsDest
 
-__all__ = ["launch"]
-
 _SOCKET = "link"
 
 # unix(7): 108 bytes, of which the last is zero; BSDs have four less.

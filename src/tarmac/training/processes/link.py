@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Failure", "Link", "listen"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:

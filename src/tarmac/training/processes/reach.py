@@ -22,8 +22,6 @@ from torch._C._distributed_c10d import PrefixStore, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Place", "find_unreached", "listening"]
-
 # A host's name and port, and the address that its name stands for there; empty for none.
 Place = tuple[str, str, int]
 

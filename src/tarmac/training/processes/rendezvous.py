@@ -10,8 +10,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Rendezvous", "find_launch", "find_rendezvous"]
-
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _PLACE = ("MASTER_ADDR", "MASTER_PORT")
 

@@ -13,8 +13,6 @@ from tarmac.errors import PeerFailed, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["blame", "check_all_reduce", "stuck"]
-
 # Large enough for every algorithm of NCCL and Gloo to use all its chunks, small enough for well
 # under a second on the slowest links.
 _NUM_ELEMENTS = 1 << 20

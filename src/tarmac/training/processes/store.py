@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.processes.rendezvous import Rendezvous
 
-__all__ = ["RankStore", "RanksMissing", "open_store"]
-
 _RENDEZVOUS_S = 300.0
 
 # One rank may fetch data for all meanwhile.

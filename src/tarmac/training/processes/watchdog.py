@@ -14,8 +14,6 @@ from torch._C._distributed_c10d import PrefixStore, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Heartbeat", "OnHang", "Watchdog", "name_hung"]
-
 # Called with a message, the ranks that hang, and whether this rank should report it.
 OnHang: TypeAlias = Callable[[str, Sequence[int], bool], None]
 

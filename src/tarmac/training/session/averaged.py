@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Recipe
 
-__all__ = ["read_scored_weights"]
-
 # As `Update` names it, below what a checkpoint calls the optimizer.
 _AVERAGE = "optimizer/ema.values"
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-__all__ = ["BestSoFar", "find_best"]
-
 # How names of checkpoints end that are not of the midst of an epoch.
 _WHOLE_EPOCH = "-step-0000000"
 

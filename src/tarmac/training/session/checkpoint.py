@@ -41,20 +41,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-__all__ = [
-    "best_checkpoint",
-    "check_fits",
-    "check_progress",
-    "epoch_of",
-    "keep_as_best",
-    "newest_checkpoint",
-    "portable",
-    "read_checkpoint",
-    "remove_older",
-    "set_damaged_aside",
-    "write_checkpoint",
-]
-
 _VERSION = 1
 
 _WHOLE = ".safetensors"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.state import TrainingState
 
-__all__ = ["CheckpointWriter", "writing_checkpoints"]
-
 
 @contextlib.contextmanager
 def writing_checkpoints(directory: Path) -> Iterator[CheckpointWriter]:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["fetch_run"]
-
 _CHECKPOINTS = "checkpoints"
 
 

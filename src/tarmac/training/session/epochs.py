@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from tarmac.training.session.patience import Patience
     from tarmac.training.session.reporter import Reporter
 
-__all__ = ["EpochHook", "train_epochs"]
-
 # How CUDA itself says it, where a context finds too little.
 _GPU_FULL = "CUDA error: out of memory"
 

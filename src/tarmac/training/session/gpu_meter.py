@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LiveGpu
 
-__all__ = ["GpuMeter"]
-
 
 class GpuMeter:
     """Turns readings of one GPU into rows of a training's samples.

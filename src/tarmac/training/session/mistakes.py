@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
 
-__all__ = ["look_at_mistakes"]
-
 _BATCH = 500
 
 # A larger matrix is no picture any more.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import Plan
 
-__all__ = ["denormals_flushed", "threads_within_limits", "training_environment"]
-
 _T = TypeVar("_T")
 
 

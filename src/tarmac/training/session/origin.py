@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-__all__ = ["CHECKPOINTS", "Checkpoint", "begin_from", "check_extension", "find_weights"]
-
 Checkpoint = Literal["best", "last"]
 CHECKPOINTS: Mapping[str, str] = {
     "best": "the checkpoint that was best on held-out data",

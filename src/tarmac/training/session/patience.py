@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Direction, JudgedBy
 
-__all__ = ["Patience", "patience_of"]
-
 
 class Patience:
     """Counts the epochs since a validation metric was at its best.

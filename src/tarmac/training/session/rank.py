@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from tarmac.training.session.epochs import EpochHook
     from tarmac.workloads import Workload
 
-__all__ = ["train_as_rank", "train_as_worker"]
-
 # Ranks that do not report a hang leave this much time to the one that does.
 _REPORT_WAIT_S = 5.0
 

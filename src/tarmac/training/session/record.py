@@ -45,17 +45,6 @@ if TYPE_CHECKING:
     from tarmac.training.session.tracking import Tracking
     from tarmac.workloads import Workload
 
-__all__ = [
-    "Outcome",
-    "create_run",
-    "expectation_of",
-    "find_begun",
-    "input_record",
-    "options_of",
-    "plan_of",
-    "recorded",
-]
-
 _PACKAGES = ("torch", "numpy", "safetensors")
 
 # The recorded batch size and rate are those of all devices, scaled already, and first weights are

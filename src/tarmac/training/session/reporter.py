@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.scoring import Score
     from tarmac.training.plan import Plan
 
-__all__ = ["Reporter", "Silent"]
-
 
 class Reporter(Protocol):
     """Receives what happens, in the thread that trains; a slow one slows the training."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device, LiveGpu, LiveHost, LiveReader
     from tarmac.runs import Run
 
-__all__ = ["INTERVAL_S", "Sampler", "uuids_of"]
-
 INTERVAL_S = 5.0
 
 # A GPU that does not answer must not keep a training from ending.

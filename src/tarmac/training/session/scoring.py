@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Plan
     from tarmac.workloads import Workload
 
-__all__ = ["plan_to_score", "score_test"]
-
 # What only matters while a model is trained, and what depends on the machine that did it.
 _OF_TRAINING = {
     "accumulate",

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tarmac.training.engine.engine import Engine
     from tarmac.training.engine.team import Team
 
-__all__ = ["read_sharded", "write_sharded"]
-
 _PARTS = ("model", "optimizer", "random", "feed")
 
 

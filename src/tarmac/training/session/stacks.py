@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["telling_stacks"]
-
 
 @contextlib.contextmanager
 def telling_stacks() -> Iterator[None]:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["StopRequest"]
-
 # A cluster that ends a job signals each of its processes, and so does what has started this one.
 _ONE_WISH_S = 1.0
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.training.session.reporter import Reporter
     from tarmac.training.session.sampling import Sampler
 
-__all__ = ["Tracking"]
-
 
 class Tracking:
     """A reporter that passes all on, and tells the trackers that were opened of each epoch.

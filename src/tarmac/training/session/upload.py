@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-__all__ = ["RECORD", "uploaded"]
-
 RECORD = "run.json"
 _METRICS = "metrics.jsonl"
 _CHECKPOINTS = "checkpoints/"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import Plan
 
-__all__ = ["model_flops_utilization", "speed_of"]
-
 
 def model_flops_utilization(plan: Plan, history: Iterable[Mapping[str, float]]) -> float | None:
     """Return the model FLOPs utilisation over all epochs of a training, 0 to 1.

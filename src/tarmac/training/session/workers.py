@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.training.session.reporter import Reporter
     from tarmac.training.session.sampling import Sampler
 
-__all__ = ["WORKER", "train_in_workers"]
-
 WORKER = "tarmac.training.session.worker"
 
 

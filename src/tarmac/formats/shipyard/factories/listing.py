@@ -11,8 +11,6 @@ from tarmac.jobs import escape
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["files_of"]
-
 
 def files_of(
     uris: Sequence[str], storage: Mapping[str, Any], where: str | None

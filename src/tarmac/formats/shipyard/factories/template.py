@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Template"]
-
 # Enough for any number; a width of nine digits would fill the memory.
 _FORMAT = re.compile(r"[^{}]{0,12}")
 _LONG_WIDTH = re.compile(r"\d{4,}")

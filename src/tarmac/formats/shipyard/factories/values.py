@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["MOST_TASKS", "kind_of", "values_of"]
-
 # More than any pool ran; a mistake in a range makes more than memory holds.
 MOST_TASKS = 100_000
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 
-__all__ = ["as_command", "with_entrypoint"]
-
 # What a shell acts on outside of quotes, and what it still does between double ones.
 _ACTIVE = frozenset("<>|&;()*?[`\n")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(0-9?#@*!$]")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     # The numbered and named values of a factory's task, and its input.
     Row = tuple[Sequence[Any], Mapping[str, Any], dict[str, str] | None]
 
-__all__ = ["Expander", "Made"]
-
 
 @dataclasses.dataclass
 class Made:

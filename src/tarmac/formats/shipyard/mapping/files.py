@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = [
-    "NODE_SHARED",
-    "Transfer",
-    "inside",
-    "read_inputs",
-    "read_outputs",
-    "read_resource_files",
-    "split_remote",
-]
-
 # Where below its directory a task finds what a node's tasks share in Azure Batch.
 NODE_SHARED = "node-shared"
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["Names", "job_name"]
-
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREFIX, _WIDTH = "task-", 5
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.mapping.expand import Lister, Made
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["JobMaker"]
-
 # By which a task may need others.
 _NEEDS = ("depends_on", "depends_on_range", "input_data")
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.mapping.pool import Pool
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["command_of"]
-
 
 def command_of(
     task: Mapping[str, Any], path: Path, pool: Pool, report: Report

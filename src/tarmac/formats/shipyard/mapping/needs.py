@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.mapping.expand import Made
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["Needs", "transfer_files"]
-
 
 class Needs:
     """The tasks that others may depend on.

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["after"]
-
 _TOKEN = re.compile(r"\[!?\]?[^]]*\]|.", re.DOTALL)
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["Pool"]
-
 # Source: _VM_GPU_COUNT in convoy/settings.py (3.9.1).
 _NUMBERED = re.compile(r"standard_n[cdv](6|12|24)[a-z]*(_v\d+)?(_promo)?")
 _COUNTS = {"6": 1, "12": 2, "24": 4}

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Report
 
-__all__ = ["Registries"]
-
 _HUB = "hub"
 
 

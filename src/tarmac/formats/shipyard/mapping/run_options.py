@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["RunOptions", "parse_size", "read_options"]
-
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([bkmgtBKMGT])?[iI]?[bB]?")
 _UNITS = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.mapping.volumes import Volumes
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["MOST_RETRIES", "Reader", "Template", "parse_timedelta"]
-
 _CLOCK = re.compile(r"(?:(\d{1,5})\.)?(\d{1,6}):(\d{1,6}):(\d{1,6})")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AZURE_VARIABLE = re.compile(r"\$\{?(AZ_BATCH_[A-Z_]+)")

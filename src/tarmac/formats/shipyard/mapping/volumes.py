@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["Volumes"]
-
 
 class Volumes:
     """The volumes that tasks may name.

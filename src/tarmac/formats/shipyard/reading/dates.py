@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tarmac.documents import Document, Path
 
-__all__ = ["Date", "mark_dates"]
-
 
 class Date(str):
     """A date as it is written."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
-__all__ = ["find_jobs_files", "is_part", "load", "looks_like_shipyard", "read_siblings"]
-
 _SUFFIXES = (".yaml", ".yml", ".json")
 # What is beside a jobs file, and what is at the top of each.
 _SIBLINGS = {

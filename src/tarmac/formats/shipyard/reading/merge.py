@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document, Place
 
-__all__ = ["merge"]
-
 
 def merge(documents: Sequence[Document]) -> Configuration:
     """Merge files: mappings one into the other, anything else by what comes last.

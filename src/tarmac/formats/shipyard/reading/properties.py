@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-__all__ = ["Property", "all_properties", "check", "secret_names", "without_secrets"]
-
 _KINDS = ("str", "text", "int", "float", "bool", "any", "secret")
 _LEAF = re.compile(
     r"(?P<kind>\S+)(?: (?P<low>\d*)\.\.(?P<high>\d*))?(?P<old> old)?(?: -- (?P<reason>\w+))?"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes import Cluster
 
-__all__ = ["Admission"]
-
 # Kueue has looked at a Job within that; one list is for all Jobs, and is made ever more seldom.
 _FIRST_S, _LONGEST_S = 2.0, 60.0
 _LONGEST_WORDS = 300

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.pods import SeenJob
     from tarmac.kubernetes import Cluster, Object
 
-__all__ = ["Creation"]
-
 # A Job makes its pods within that; later it asks ever more seldom whether anything has changed.
 _FIRST_S, _LONGEST_S = 2.0, 60.0
 

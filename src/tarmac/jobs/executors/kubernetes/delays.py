@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.pods import SeenPod
 
-__all__ = ["Delays"]
-
 
 class Delays:
     """What keeps pods, by their names, and since when by this machine's clock."""

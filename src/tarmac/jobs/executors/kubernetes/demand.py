@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
 
-__all__ = ["Demand", "cluster_secrets", "demand_of", "program_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Demand:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod
     from tarmac.jobs.executors.queueing import ChunkRecord, UnitName
 
-__all__ = ["Disruptions"]
-
 
 class Disruptions:
     """How pods of units were ended for others' needs, kept when pods say so no longer."""

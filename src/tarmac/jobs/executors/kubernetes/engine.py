@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.kubernetes import Cluster
 
-__all__ = ["MOST_UNITS", "KubernetesEngine", "cluster_of"]
-
 MOST_UNITS = 1000
 
 # How pods end that are told to, and with them an attempt on several nodes.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes import Cluster
 
-__all__ = ["Followed", "Followers"]
-
 # Each is a connection to the API server; what more pods print is read when they have ended.
 _MOST_AT_ONCE = 64
 

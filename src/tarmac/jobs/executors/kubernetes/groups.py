@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.kubernetes.pods import SeenPod
 
-__all__ = ["Group"]
-
 
 @dataclasses.dataclass
 class Group:

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster, Object
     from tarmac.node import Element
 
-__all__ = ["KUBERNETES", "KubernetesExecutor"]
-
 _READS_SECRETS = Right("get", "secrets")
 _MAKES_SERVICES = Right("create", "services")
 # Nobody has to have it.

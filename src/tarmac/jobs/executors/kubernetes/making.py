@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
-__all__ = ["ChunkManifests", "JobMaker", "demand_in", "silent"]
-
 # What all files of a ConfigMap take at most (the API's MaxSecretSize, which holds for both).
 _MOST_BYTES = 2**20
 

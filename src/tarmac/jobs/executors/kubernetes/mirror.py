@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Heard", "mirror_log", "write_began", "write_ended"]
-
 _STREAM_OF = {mark: name for name, mark in STREAMS.items()}
 
 

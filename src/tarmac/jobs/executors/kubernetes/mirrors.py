@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
-__all__ = ["Mirrors"]
-
 # So long the last lines of pods that are gone are waited for.
 _LAST_WORDS_S = 30.0
 

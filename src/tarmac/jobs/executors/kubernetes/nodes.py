@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.kubernetes import Cluster, Object
 
-__all__ = ["UNKNOWN_GPU", "KnownNode", "gpu_resource", "known_nodes", "why_never", "with_gpus"]
-
 # Where nobody says what a cluster calls its GPUs.
 UNKNOWN_GPU = "nvidia.com/gpu"
 

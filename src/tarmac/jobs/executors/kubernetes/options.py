@@ -13,8 +13,6 @@ from tarmac.jobs.executors.kubernetes.overlay import check_overlay
 if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
 
-__all__ = ["KubernetesOptions", "RunnerPod", "Toleration", "Volume", "options_of"]
-
 
 def _switch(value: Any) -> Any:
     # YAML reads `off` as false.

@@ -15,8 +15,6 @@ from tarmac.kubernetes import Fault, faults_of, is_gpu, merged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["CHECK", "CHUNK", "CONTAINER", "RUN_DIRECTORY", "check_overlay", "overlaid"]
-
 CONTAINER = "task"
 CHECK = "check"
 

@@ -11,8 +11,6 @@ from tarmac.jobs.runner_notes import RUNNER_JOB
 if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster
 
-__all__ = ["connect_to"]
-
 
 def connect_to(
     kubeconfig: str, context: str, namespace: str, *, patience_s: float | None = None

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes import PodState
 
-__all__ = ["SeenJob", "SeenPod", "keep_job", "keep_pod"]
-
 _LONGEST_WORDS = 300
 
 _JOB_LABELS = (OF_JOBSET, "batch.kubernetes.io/job-name", "job-name")

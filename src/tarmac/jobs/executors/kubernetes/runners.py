@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.runners import RunnerJob
     from tarmac.kubernetes import Cluster, Object
 
-__all__ = ["KubernetesRunners"]
-
 # Who lists runs does not wait for longer.
 _ANSWERS_WITHIN_S = 10.0
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.attempt import Attempt
     from tarmac.jobs.plan import Task
 
-__all__ = ["apart_of", "refuse_apart", "refuse_unreachable_files", "store_keys"]
-
 # What keys of S3 are called: by its clients, and in the Secret.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.kubernetes.demand import Demand
 
-__all__ = ["GRACE_S", "OF_JOB", "REPLICATED_JOB", "Manifest", "Unit", "pod_spec"]
-
 Manifest = dict[str, Any]
 
 # What an agent needs beside its program, as under Slurm.

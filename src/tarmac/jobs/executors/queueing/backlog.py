@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.held import Flight
     from tarmac.jobs.plan import Task
 
-__all__ = ["Backlog"]
-
 
 class Backlog:
     """Attempts in the order in which they came, those of one shape together.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
     from tarmac.jobs.executors.queueing.ledger import Ledger
 
-__all__ = ["Cancellations"]
-
 _AGAIN_S = 5.0
 
 

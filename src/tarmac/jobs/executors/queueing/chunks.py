@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tarmac.node import Element
 
-__all__ = ["ChunkFiles", "ChunkRecord", "chunk_name", "job_label", "run_code"]
-
 _SCHEMA_VERSION = 2
 
 # With the run's code, numbers and what Kubernetes adds, a name has 63 characters at most.

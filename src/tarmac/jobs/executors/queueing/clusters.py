@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["ClusterId"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ClusterId:

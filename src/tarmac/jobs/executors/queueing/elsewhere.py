@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 
-__all__ = ["note_runner_cluster", "refuse_other_cluster", "runner_elsewhere"]
-
 # In the run's directory: the cluster that has the last runner.
 _RUNNER_CLUSTER = "runners/where.json"
 

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.clusters import ClusterId
     from tarmac.jobs.plan import Task
 
-__all__ = [
-    "Accepted",
-    "Ending",
-    "Engine",
-    "Full",
-    "Refused",
-    "Shown",
-    "Silent",
-    "Terms",
-    "TooLarge",
-    "UnitName",
-]
-
 
 class UnitName(NamedTuple):
     """Which unit of a run.

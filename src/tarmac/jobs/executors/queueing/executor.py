@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.engine import Engine
     from tarmac.node import Element
 
-__all__ = ["QueueingExecutor"]
-
 _STOPPED = "the run was stopped"
 
 # A call to an engine answers within two minutes, or says that nobody does.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.events import Cause, Finished
 
-__all__ = ["Blame", "FirstFailures", "Hosts"]
-
 # Once may be chance, twice bad luck.
 _MAX_ON_A_HOST = 3
 

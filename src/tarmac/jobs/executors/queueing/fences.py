@@ -11,8 +11,6 @@ from tarmac.node import AttemptRecord, attempt_file, fence_file
 if TYPE_CHECKING:
     from tarmac.jobs.executors.attempt import Attempt
 
-__all__ = ["fence_at_work", "fence_unbegun"]
-
 
 def fence_unbegun(attempt: Attempt, nonce: str) -> bool:
     """Claim an attempt so that no agent can, and return whether none had.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Attempt
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 
-__all__ = ["MOST_TOLD", "Flight", "HeldChunk", "evidence_of"]
-
 # Records of so many units that still wait are looked for, the first ones of a chunk: engines begin
 # units mostly in their order, and looking for a file that is not there costs a network file system
 # as much as reading one. Of so many it is told why they wait, too.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
     from tarmac.node import AttemptRecord
 
-__all__ = ["Ledger", "grant_of"]
-
 # Where fewer attempts are left, they may as well fail too.
 _MANY = 100
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.ledger import Ledger
     from tarmac.node import Element
 
-__all__ = ["GATHER_S", "MOST_HELD", "Submissions", "chunk_size"]
-
 # Attempts in hand at once, with the engine or on their way to it: what most sites let all their
 # users have together (slurm.conf(5), MaxJobCount).
 MOST_HELD = 10_000

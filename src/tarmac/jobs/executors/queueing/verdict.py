@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.engine import Ending, Shown
     from tarmac.node import AttemptRecord
 
-__all__ = ["Evidence", "Judge", "Next", "Over", "Patience"]
-
 # What an engine ends units for before the turn of their later attempts has come.
 _ENDED_EARLY: frozenset[Cause] = frozenset({"timeout", "memory", "signal", "exit", "start"})
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.verdict import Judge
     from tarmac.node import AttemptRecord
 
-__all__ = ["Watch"]
-
 # Between two looks at the engine's queue: soon after a change, seldom while nothing happens.
 _LOOK_SOON_S, _LOOK_SELDOM_S = 5.0, 60.0
 

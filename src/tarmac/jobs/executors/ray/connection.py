@@ -25,8 +25,6 @@ from tarmac.ray import read_token
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Connection", "Versions", "connect", "explain_versions"]
-
 _ANSWERS_WITHIN_S = 5.0
 
 # Nodes and what is free of them are asked for again after this.

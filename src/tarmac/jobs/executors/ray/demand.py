@@ -15,16 +15,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.plan import Task
 
-__all__ = [
-    "Demand",
-    "RayNode",
-    "demand_of",
-    "num_slots",
-    "why_never",
-    "why_waiting",
-    "with_ray_type",
-]
-
 # Ray counts resources in ten-thousandths (ray: src/ray/common/scheduling/fixed_point.h).
 _GRAIN = 1e-4
 

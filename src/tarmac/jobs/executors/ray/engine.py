@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.node import Element
 
-__all__ = ["Probe", "RayEngine"]
-
 _MOST_UNITS = 1000
 
 # A head that does not answer is looked for so often before it is given up; each takes 5 s at most.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tarmac.jobs.executors.ray.demand import Demand
 
-__all__ = ["Group"]
-
 # A group's resources come back within moments; a node that is gone gives nothing back.
 _REMOVED_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05

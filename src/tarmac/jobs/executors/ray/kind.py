@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.node import Element
 
-__all__ = ["RAY", "RayExecutor"]
-
 # Ray's workers end right after their agents; that a node is lost is known in half a minute.
 _SETTLES_WITHIN_S = 30.0
 

@@ -12,8 +12,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
 
-__all__ = ["RayOptions", "options_of"]
-
 # What a job says by its resources.
 _INSTEAD = {
     "CPU": "`cpus` of the task's resources",

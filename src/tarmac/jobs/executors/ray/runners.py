@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.runners import RunnerJob
 
-__all__ = ["RayRunners"]
-
 # In the run's spool.
 _SECRETS = "runner.json"
 

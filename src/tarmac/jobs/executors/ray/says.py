@@ -11,8 +11,6 @@ from tarmac.masking import without_known
 if TYPE_CHECKING:
     from tarmac.jobs.executors.events import Cause
 
-__all__ = ["RUNNER_GONE", "ending_of", "returned_ending"]
-
 # What Ray's exceptions mean, by the names of their classes, of which the first that an exception
 # has among its own and its bases' holds (ray: python/ray/exceptions.py).
 _BY_NAME: dict[str, tuple[Cause, str]] = {

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.ray.connection import Connection
     from tarmac.jobs.executors.ray.demand import Demand
 
-__all__ = ["Unit", "Units"]
-
 # In flight beside twice what fits: what ends while the next are on their way.
 _MORE = 16
 

@@ -27,8 +27,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Mirror", "perform", "see"]
-
 # How fast a cancellation is heard, and what an agent prints is carried where that is needed.
 _LOOK_EVERY_S = 0.2
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.events import Cause
     from tarmac.slurm import Accounted
 
-__all__ = ["accounted_ending", "printed_ending"]
-
 # As slurmstepd prints it, in all versions: slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT
 # 2026-01-02T03:04:05 DUE TO TIME LIMIT ***
 _CANCELLED = re.compile(

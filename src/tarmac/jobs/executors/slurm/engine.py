@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.slurm import Accounted, Limits, Queued, Script, Slurm, SlurmNode
 
-__all__ = ["SlurmEngine", "cluster_of", "shape_of"]
-
 # What an agent itself needs beside its program; its own limit is to act before Slurm's.
 _AGENT_BYTES = 64 * 2**20
 

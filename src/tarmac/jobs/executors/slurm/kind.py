@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tarmac.node import Element
     from tarmac.slurm import Limits, Shape, SlurmNode
 
-__all__ = ["SLURM", "SlurmExecutor"]
-
 # Programs get so long to end by themselves, where the site's KillWait leaves it.
 _GRACE_S = 10.0
 

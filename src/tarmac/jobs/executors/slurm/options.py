@@ -13,8 +13,6 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
 
-__all__ = ["JobOptions", "RunnerOptions", "SlurmOptions", "options_of"]
-
 # What Tarmac says to sbatch itself, from what a job asks for.
 _OURS = frozenset(
     {

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.runners import RunnerJob
     from tarmac.slurm import Accounted, Script
 
-__all__ = ["SlurmRunners"]
-
 # In the run's spool.
 _SECRETS = "runner.json"
 

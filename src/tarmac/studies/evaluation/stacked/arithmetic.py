@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.layout import Layout
     from tarmac.studies.evaluation.stacked.masks import Masks
 
-__all__ = ["Arithmetic", "Workspace"]
-
 _aten = torch.ops.aten
 
 

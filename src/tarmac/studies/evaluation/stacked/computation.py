@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.draws import EpochDraws
     from tarmac.studies.evaluation.stacked.masks import Masks
 
-__all__ = ["Computation"]
-
 
 class Computation(Protocol):
     """Holds the parameters of a stack and trains them."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.evaluation.stacked.masks import Masks
 
-__all__ = ["Draws", "EpochDraws"]
-
 
 @dataclasses.dataclass(frozen=True)
 class EpochDraws:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-__all__ = ["StackedEvaluator", "split_in_two"]
-
 Member = TypeVar("Member")
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

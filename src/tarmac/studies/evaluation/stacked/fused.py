@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
-__all__ = ["FusedKernels", "why_unusable"]
-
 _SGD = SGD(learning_rate=1.0, momentum=0.0, nesterov=False)
 
 

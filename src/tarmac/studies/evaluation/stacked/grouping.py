@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.studies.evaluation.stacked.network import Network, Shape
 
-__all__ = ["Stack", "group"]
-
 # Stacks may take this share of what is free; the rest is for what is allocated and freed in a step.
 _MEMORY_SHARE = 0.5
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tarmac.studies.evaluation.stacked.architecture import Architecture
 
-__all__ = ["Layout", "Segment", "decays"]
-
 # Layers begin at multiples of this many elements, so that matrix units load aligned tiles.
 _ALIGNMENT = 32
 

@@ -18,8 +18,6 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Masks"]
-
 _LEVELS = 1 << 16
 _WORD_BITS = 64
 

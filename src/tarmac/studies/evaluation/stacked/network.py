@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Recipe, Workload
 
-__all__ = ["Network", "Outlines", "Shape", "can_stack", "configure", "resolve"]
-
 # By a model's arguments, what it is but for its weights.
 Outlines = dict[frozenset[tuple[str, "Setting"]], Architecture]
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
     from tarmac.studies.evaluation.stacked.grouping import Stack
 
-__all__ = ["PooledEvaluator"]
-
 _PROGRAM = "tarmac.studies.evaluation.stacked.worker"
 
 _Members = tuple["Candidate", ...]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
-__all__ = ["Products"]
-
 _EVALUATION_BATCH = 1000
 
 # Steps of one CUDA graph: enough to make what is submitted besides it cheap. Recording costs some

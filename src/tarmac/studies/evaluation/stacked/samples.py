@@ -9,8 +9,6 @@ import torch
 if TYPE_CHECKING:
     from tarmac.data import HoldOut, Subset
 
-__all__ = ["Samples"]
-
 
 class Samples:
     """Training and validation samples, resident as uint8.

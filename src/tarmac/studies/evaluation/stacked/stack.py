@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
-__all__ = ["arranged", "make_computation", "train_stack"]
-
 # Compute capability: bf16 entered the tensor cores with the A100, and Triton is tested from it on.
 _KERNELS_SINCE = (8, 0)
 

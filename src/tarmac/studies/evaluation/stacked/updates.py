@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.layout import Segment
     from tarmac.workloads import Optimizer, Schedule
 
-__all__ = [
-    "BlockedUpdates",
-    "Rule",
-    "State",
-    "Updates",
-    "WholeUpdates",
-    "make_updates",
-    "published_of",
-    "rates_of",
-]
-
 # Elements of a block on a CPU: values, gradients, two averages and what is published of it are
 # 1.4 MiB, which fits the second-level cache of a current Xeon's core. For 784-768-768-768-768-10
 # this takes 9 % less time than whole layers do with Adam, and a third less with Adadelta, which

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tarmac.processes import Conversation
     from tarmac.studies.evaluation.interface import Progress
 
-__all__ = ["main"]
-
 
 class _Trainer:
     """Trains stacks by one evaluator, which keeps the samples from one to the next."""
