@@ -240,7 +240,7 @@ def test_why_a_machine_has_too_few_gpus_for_a_task_is_said(on_machine):
 
 
 _HEALTHY = Path(__file__).parents[1] / "checks" / "machines" / "healthy.txt"
-_WITHOUT_PATIENCE = "from tarmac.machine import visible\nvisible._PATIENCE_S = 0.2\n"
+_WITHOUT_PATIENCE = "from tarmac.machine import nvml\nnvml._PATIENCE_S = 0.2\n"
 
 
 @pytest.mark.parametrize("lines", ["0.hang 1", "init_hang 1"])
@@ -251,7 +251,9 @@ def test_a_driver_that_hangs_hangs_no_run(on_machine, tmp_path, lines):
     env = on_machine("healthy", NVML_STAND_IN=str(machine))
     done = run_python("-c", _WITHOUT_PATIENCE + _REFUSE, env=env, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "NVIDIA's driver does not say which GPUs there are: no answer for 0 s" in done.stdout
+    words = "NVIDIA's driver does not say which GPUs there are: "
+    who = "GPU 0" if lines.startswith("0.") else "NVML"
+    assert f"{words}{who}: no answer for 0 s See what is wrong: tarmac check.\n" in done.stdout
 
 
 def test_unknown_gpus_stop_tasks_that_need_them_and_no_others(tmp_path):

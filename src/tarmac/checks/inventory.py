@@ -34,7 +34,6 @@ from tarmac.machine import (
     name_cpu,
     open_nvml,
     read_limits,
-    read_nvlink_pairs,
     read_pcie_path,
 )
 from tarmac.masking import is_secret_name
@@ -89,7 +88,7 @@ def read_inventory(
                 Driver(version=nvml.version, cuda=nvml.cuda),
                 nvml.read_gpus(with_health=True),
             )
-            pairs = read_nvlink_pairs(len(gpus))
+            pairs = nvml.read_nvlink_pairs()
     libraries = find_libraries(variables)
     kernel_log, kernel = read_kernel_log(xid_hours, root)
     cards = _cards(root)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tarmac.checks.under_load import UnderLoad, summarise
+from tarmac.machine import Asker, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tarmac.machine import LoadReader, LoadSample
 
 _EVERY_S = 0.1
+
+# How long the last look may take: a driver that has begun to hang says no more.
+_PATIENCE_S = 20.0
 
 
 @contextlib.contextmanager
@@ -32,17 +35,22 @@ def sampling(
         What ends it and returns what was read of each GPU that computed meanwhile.
     """
     stop = threading.Event()
-    with ThreadPoolExecutor(1) as thread:
-        reading = thread.submit(_read, readers, is_measuring, stop)
+    reading = Asker(_read)
+    reading.ask(readers, is_measuring, stop)
+    started = time.monotonic()
 
-        def finish() -> tuple[UnderLoad, ...]:
-            stop.set()
-            return reading.result()
-
+    def finish() -> tuple[UnderLoad, ...]:
+        stop.set()
         try:
-            yield finish
-        finally:
-            stop.set()
+            return reading.answer(time.monotonic() - started + _PATIENCE_S)
+        except NoAnswerError:
+            return ()
+
+    try:
+        yield finish
+    finally:
+        stop.set()
+        reading.close()
 
 
 def _read(

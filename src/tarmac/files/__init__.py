@@ -7,278 +7,96 @@ Example:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.files.archives import tarfile
-    from tarmac.files.atomic import (
-        StorageError,
-        atomic_writer,
-        make_directories,
-        new_directory,
-        open_record,
-        open_regular,
-        output_errors,
-        read_errors,
-        read_regular,
-        replace_directory,
-        replace_file,
-        storage_errors,
-        sync_directory,
-        write_bytes,
-        write_json,
-        write_text,
-    )
-    from tarmac.files.fields import Fields, moment_after
-    from tarmac.files.holders import BEAT_S, Holder, LeaseWatch, read_lease
-    from tarmac.files.hosts_locks import (
-        Lock,
-        is_held,
-        lease_file,
-        open_lock,
-        read_holder,
-        taking_turns,
-    )
-    from tarmac.files.journal import (
-        DamagedLine,
-        JournalLines,
-        append_lines,
-        drop_torn_line,
-        journal_text,
-        parse_line,
-        read_lines,
-    )
-    from tarmac.files.lease import Lease
-    from tarmac.files.leftovers import (
-        abandoned,
-        remove_abandoned,
-        remove_tree,
-        scratch_directory,
-        temporary_directory,
-        temporary_path,
-    )
-    from tarmac.files.locations import SCHEMES, Location, expanded, placed, without_password
-    from tarmac.files.locks import (
-        OwnerLock,
-        is_owned,
-        lock_descriptor,
-        remove_unowned,
-        unlock_descriptor,
-    )
-    from tarmac.files.log_ends import masked_end
-    from tarmac.files.mounts import is_network, network_type
-    from tarmac.files.objects import (
-        delete_object,
-        get_object,
-        is_object,
-        is_object_directory,
-        list_objects,
-        put_object,
-        read_object,
-        write_object,
-    )
-    from tarmac.files.ownership import (
-        TRUSTED_USERS,
-        first_own,
-        foreign_owner,
-        foreign_python_owner,
-        passes_over,
-        refuse_foreign,
-        refuse_foreign_build,
-        refuse_foreign_python,
-        refuse_going_on,
-        trust_in_this_user,
-    )
-    from tarmac.files.parsing import Shape, parse_json
-    from tarmac.files.private import make_private
-    from tarmac.files.programs import job_lines, job_name
-    from tarmac.files.readings import Readings
-    from tarmac.files.records import Moment, damaged_record, read_versioned, validated
-    from tarmac.files.web import UnreachableError, download
-
-__all__ = [
-    "BEAT_S",
-    "SCHEMES",
-    "TRUSTED_USERS",
-    "DamagedLine",
-    "Fields",
-    "Holder",
-    "JournalLines",
-    "Lease",
-    "LeaseWatch",
-    "Location",
-    "Lock",
-    "Moment",
-    "OwnerLock",
-    "Readings",
-    "Shape",
-    "StorageError",
-    "UnreachableError",
-    "abandoned",
-    "append_lines",
-    "atomic_writer",
-    "damaged_record",
-    "delete_object",
-    "download",
-    "drop_torn_line",
-    "expanded",
-    "first_own",
-    "foreign_owner",
-    "foreign_python_owner",
-    "get_object",
-    "is_held",
-    "is_network",
-    "is_object",
-    "is_object_directory",
-    "is_owned",
-    "job_lines",
-    "job_name",
-    "journal_text",
-    "lease_file",
-    "list_objects",
-    "lock_descriptor",
-    "make_directories",
-    "make_private",
-    "masked_end",
-    "moment_after",
-    "network_type",
-    "new_directory",
-    "open_lock",
-    "open_record",
-    "open_regular",
-    "output_errors",
-    "parse_json",
-    "parse_line",
-    "passes_over",
-    "placed",
-    "put_object",
-    "read_errors",
-    "read_holder",
-    "read_lease",
-    "read_lines",
-    "read_object",
-    "read_regular",
-    "read_versioned",
-    "refuse_foreign",
-    "refuse_foreign_build",
-    "refuse_foreign_python",
-    "refuse_going_on",
-    "remove_abandoned",
-    "remove_tree",
-    "remove_unowned",
-    "replace_directory",
-    "replace_file",
-    "scratch_directory",
-    "storage_errors",
-    "sync_directory",
-    "taking_turns",
-    "tarfile",
-    "temporary_directory",
-    "temporary_path",
-    "trust_in_this_user",
-    "unlock_descriptor",
-    "validated",
-    "without_password",
-    "write_bytes",
-    "write_json",
-    "write_object",
-    "write_text",
-]
-
-# Where a name is at home.
-_MODULES = {
-    "BEAT_S": "holders",
-    "SCHEMES": "locations",
-    "DamagedLine": "journal",
-    "Fields": "fields",
-    "moment_after": "fields",
-    "Holder": "holders",
-    "JournalLines": "journal",
-    "Lease": "lease",
-    "LeaseWatch": "holders",
-    "Location": "locations",
-    "Lock": "hosts_locks",
-    "Moment": "records",
-    "OwnerLock": "locks",
-    "Readings": "readings",
-    "Shape": "parsing",
-    "StorageError": "atomic",
-    "UnreachableError": "web",
-    "abandoned": "leftovers",
-    "append_lines": "journal",
-    "remove_abandoned": "leftovers",
-    "remove_tree": "leftovers",
-    "scratch_directory": "leftovers",
-    "temporary_directory": "leftovers",
-    "temporary_path": "leftovers",
-    "atomic_writer": "atomic",
-    "make_directories": "atomic",
-    "replace_file": "atomic",
-    "sync_directory": "atomic",
-    "delete_object": "objects",
-    "download": "web",
-    "damaged_record": "records",
-    "drop_torn_line": "journal",
-    "journal_text": "journal",
-    "parse_line": "journal",
-    "get_object": "objects",
-    "is_held": "hosts_locks",
-    "job_lines": "programs",
-    "job_name": "programs",
-    "lease_file": "hosts_locks",
-    "read_holder": "hosts_locks",
-    "is_network": "mounts",
-    "is_object": "objects",
-    "is_object_directory": "objects",
-    "is_owned": "locks",
-    "list_objects": "objects",
-    "lock_descriptor": "locks",
-    "make_private": "private",
-    "masked_end": "log_ends",
-    "network_type": "mounts",
-    "open_lock": "hosts_locks",
-    "parse_json": "parsing",
-    "put_object": "objects",
-    "read_object": "objects",
-    "new_directory": "atomic",
-    "open_record": "atomic",
-    "open_regular": "atomic",
-    "output_errors": "atomic",
-    "read_errors": "atomic",
-    "read_regular": "atomic",
-    "read_lease": "holders",
-    "read_lines": "journal",
-    "read_versioned": "records",
-    "remove_unowned": "locks",
-    "replace_directory": "atomic",
-    "storage_errors": "atomic",
-    "tarfile": "archives",
-    "taking_turns": "hosts_locks",
-    "unlock_descriptor": "locks",
-    "validated": "records",
-    "without_password": "locations",
-    "write_bytes": "atomic",
-    "write_json": "atomic",
-    "write_object": "objects",
-    "write_text": "atomic",
-    "TRUSTED_USERS": "ownership",
-    "expanded": "locations",
-    "placed": "locations",
-    "first_own": "ownership",
-    "foreign_owner": "ownership",
-    "foreign_python_owner": "ownership",
-    "passes_over": "ownership",
-    "refuse_foreign": "ownership",
-    "refuse_foreign_build": "ownership",
-    "refuse_foreign_python": "ownership",
-    "refuse_going_on": "ownership",
-    "trust_in_this_user": "ownership",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a module when a name of it is first used: one picture needs few of them."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.files.archives import tarfile as tarfile
+    from tarmac.files.atomic import StorageError as StorageError
+    from tarmac.files.atomic import atomic_writer as atomic_writer
+    from tarmac.files.atomic import make_directories as make_directories
+    from tarmac.files.atomic import new_directory as new_directory
+    from tarmac.files.atomic import open_record as open_record
+    from tarmac.files.atomic import open_regular as open_regular
+    from tarmac.files.atomic import output_errors as output_errors
+    from tarmac.files.atomic import read_errors as read_errors
+    from tarmac.files.atomic import read_regular as read_regular
+    from tarmac.files.atomic import replace_directory as replace_directory
+    from tarmac.files.atomic import replace_file as replace_file
+    from tarmac.files.atomic import storage_errors as storage_errors
+    from tarmac.files.atomic import sync_directory as sync_directory
+    from tarmac.files.atomic import write_bytes as write_bytes
+    from tarmac.files.atomic import write_json as write_json
+    from tarmac.files.atomic import write_text as write_text
+    from tarmac.files.fields import Fields as Fields
+    from tarmac.files.fields import moment_after as moment_after
+    from tarmac.files.holders import BEAT_S as BEAT_S
+    from tarmac.files.holders import Holder as Holder
+    from tarmac.files.holders import LeaseWatch as LeaseWatch
+    from tarmac.files.holders import read_lease as read_lease
+    from tarmac.files.hosts_locks import Lock as Lock
+    from tarmac.files.hosts_locks import is_held as is_held
+    from tarmac.files.hosts_locks import lease_file as lease_file
+    from tarmac.files.hosts_locks import open_lock as open_lock
+    from tarmac.files.hosts_locks import read_holder as read_holder
+    from tarmac.files.hosts_locks import taking_turns as taking_turns
+    from tarmac.files.journal import DamagedLine as DamagedLine
+    from tarmac.files.journal import JournalLines as JournalLines
+    from tarmac.files.journal import append_lines as append_lines
+    from tarmac.files.journal import drop_torn_line as drop_torn_line
+    from tarmac.files.journal import journal_text as journal_text
+    from tarmac.files.journal import parse_line as parse_line
+    from tarmac.files.journal import read_lines as read_lines
+    from tarmac.files.lease import Lease as Lease
+    from tarmac.files.leftovers import abandoned as abandoned
+    from tarmac.files.leftovers import remove_abandoned as remove_abandoned
+    from tarmac.files.leftovers import remove_tree as remove_tree
+    from tarmac.files.leftovers import scratch_directory as scratch_directory
+    from tarmac.files.leftovers import temporary_directory as temporary_directory
+    from tarmac.files.leftovers import temporary_path as temporary_path
+    from tarmac.files.locations import SCHEMES as SCHEMES
+    from tarmac.files.locations import Location as Location
+    from tarmac.files.locations import expanded as expanded
+    from tarmac.files.locations import placed as placed
+    from tarmac.files.locations import without_password as without_password
+    from tarmac.files.locks import OwnerLock as OwnerLock
+    from tarmac.files.locks import is_owned as is_owned
+    from tarmac.files.locks import lock_descriptor as lock_descriptor
+    from tarmac.files.locks import remove_unowned as remove_unowned
+    from tarmac.files.locks import unlock_descriptor as unlock_descriptor
+    from tarmac.files.log_ends import masked_end as masked_end
+    from tarmac.files.mounts import is_network as is_network
+    from tarmac.files.mounts import network_type as network_type
+    from tarmac.files.objects import delete_object as delete_object
+    from tarmac.files.objects import get_object as get_object
+    from tarmac.files.objects import is_object as is_object
+    from tarmac.files.objects import is_object_directory as is_object_directory
+    from tarmac.files.objects import list_objects as list_objects
+    from tarmac.files.objects import put_object as put_object
+    from tarmac.files.objects import read_object as read_object
+    from tarmac.files.objects import write_object as write_object
+    from tarmac.files.ownership import TRUSTED_USERS as TRUSTED_USERS
+    from tarmac.files.ownership import first_own as first_own
+    from tarmac.files.ownership import foreign_owner as foreign_owner
+    from tarmac.files.ownership import foreign_python_owner as foreign_python_owner
+    from tarmac.files.ownership import passes_over as passes_over
+    from tarmac.files.ownership import refuse_foreign as refuse_foreign
+    from tarmac.files.ownership import refuse_foreign_build as refuse_foreign_build
+    from tarmac.files.ownership import refuse_foreign_python as refuse_foreign_python
+    from tarmac.files.ownership import refuse_going_on as refuse_going_on
+    from tarmac.files.ownership import trust_in_this_user as trust_in_this_user
+    from tarmac.files.parsing import Shape as Shape
+    from tarmac.files.parsing import parse_json as parse_json
+    from tarmac.files.private import make_private as make_private
+    from tarmac.files.programs import job_lines as job_lines
+    from tarmac.files.programs import job_name as job_name
+    from tarmac.files.readings import Readings as Readings
+    from tarmac.files.records import Moment as Moment
+    from tarmac.files.records import damaged_record as damaged_record
+    from tarmac.files.records import read_versioned as read_versioned
+    from tarmac.files.records import validated as validated
+    from tarmac.files.web import UnreachableError as UnreachableError
+    from tarmac.files.web import download as download
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

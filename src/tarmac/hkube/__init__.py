@@ -5,64 +5,28 @@ What its documentation does not say is as in kube-HPC/hkube at 261d3d06.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import explained_imports
+from tarmac.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tarmac.hkube.clusters import run_errand
-    from tarmac.hkube.extended_json import to_json, write_json
-    from tarmac.hkube.hosting import Ending, Work
-    from tarmac.hkube.running import (
-        RESULT,
-        Observer,
-        PipelineEnd,
-        PipelinePlan,
-        Silent,
-        asked_of_cluster,
-        forecast,
-        plan_pipeline,
-        prepare_pipeline,
-        run_pipeline,
-        work_on_pipeline,
-    )
-    from tarmac.hkube.serving import serve
-
-__all__ = [
-    "RESULT",
-    "Ending",
-    "Observer",
-    "PipelineEnd",
-    "PipelinePlan",
-    "Silent",
-    "Work",
-    "asked_of_cluster",
-    "forecast",
-    "plan_pipeline",
-    "prepare_pipeline",
-    "run_errand",
-    "run_pipeline",
-    "serve",
-    "to_json",
-    "work_on_pipeline",
-    "write_json",
-]
-
-# Where a name is at home, of those that are not of `tarmac.hkube.running`.
-_PARTS = {
-    "Ending": "tarmac.hkube.hosting",
-    "Work": "tarmac.hkube.hosting",
-    "run_errand": "tarmac.hkube.clusters",
-    "serve": "tarmac.hkube.serving",
-    "to_json": "tarmac.hkube.extended_json",
-    "write_json": "tarmac.hkube.extended_json",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a part when its name is first used: each needs other packages."""
-    if name not in __all__:
-        raise AttributeError(f"module 'tarmac.hkube' has no attribute {name!r}")
-    with explained_imports():
-        return getattr(importlib.import_module(_PARTS.get(name, "tarmac.hkube.running")), name)
+    from tarmac.hkube.clusters import run_errand as run_errand
+    from tarmac.hkube.extended_json import to_json as to_json
+    from tarmac.hkube.extended_json import write_json as write_json
+    from tarmac.hkube.hosting import Ending as Ending
+    from tarmac.hkube.hosting import Work as Work
+    from tarmac.hkube.running import RESULT as RESULT
+    from tarmac.hkube.running import Observer as Observer
+    from tarmac.hkube.running import PipelineEnd as PipelineEnd
+    from tarmac.hkube.running import PipelinePlan as PipelinePlan
+    from tarmac.hkube.running import Silent as Silent
+    from tarmac.hkube.running import asked_of_cluster as asked_of_cluster
+    from tarmac.hkube.running import forecast as forecast
+    from tarmac.hkube.running import plan_pipeline as plan_pipeline
+    from tarmac.hkube.running import prepare_pipeline as prepare_pipeline
+    from tarmac.hkube.running import run_pipeline as run_pipeline
+    from tarmac.hkube.running import work_on_pipeline as work_on_pipeline
+    from tarmac.hkube.serving import serve as serve
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, explained_imports)

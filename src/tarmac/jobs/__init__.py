@@ -8,306 +8,113 @@ Example:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.jobs.containers import WORK
-    from tarmac.jobs.executors import (
-        DISTURBANCES,
-        Attempt,
-        Began,
-        Busy,
-        Cause,
-        Event,
-        Executor,
-        ExecutorKind,
-        Finished,
-        LocalExecutor,
-        Outcome,
-        Queued,
-        Requeued,
-        RunnerEngine,
-        RunnerJob,
-        RunnerState,
-        Site,
-        Waiting,
-        executor_names,
-        find_executor,
-        is_retried,
-    )
-    from tarmac.jobs.glance import glance_job
-    from tarmac.jobs.graph import circle_of
-    from tarmac.jobs.handle import Handle, JobFailed, attach, runner_options, start_runner
-    from tarmac.jobs.job_run import (
-        JobRun,
-        create_run,
-        find_run,
-        list_statuses,
-        note_executor,
-        note_outcome,
-        prepare,
-        problems_beforehand,
-        refuse_lost_lock,
-        work_on,
-        working_on,
-    )
-    from tarmac.jobs.journal import Journal, read_journal
-    from tarmac.jobs.kind import JOB
-    from tarmac.jobs.machine import Grant, Machine, Shortage, read_machine
-    from tarmac.jobs.model import (
-        Conda,
-        Container,
-        Input,
-        Job,
-        Mount,
-        Output,
-        Project,
-        Resources,
-        Retries,
-        Secret,
-        SystemEnvironment,
-        TaskSpec,
-        Venv,
-    )
-    from tarmac.jobs.pauses import MOST_DISTURBANCES, disturbed_pause_s
-    from tarmac.jobs.placeholders import escape
-    from tarmac.jobs.plan import LAUNCH, Task, plan_tasks, specs_of, thread_variables
-    from tarmac.jobs.progress import Ended, Reporter, Silent
-    from tarmac.jobs.reader import as_written, job_of, parse_job, read_job
-    from tarmac.jobs.record import JobRecord, changed_file, read_record
-    from tarmac.jobs.run_files import SHARED, directory_name
-    from tarmac.jobs.runner_jobs import (
-        OwnRunnerJob,
-        end_runner_jobs,
-        recall_secrets,
-        submit_runner,
-        why_no_runner_job,
-    )
-    from tarmac.jobs.scheduler import run_tasks, task_directory
-    from tarmac.jobs.secret_marks import learn_marks
-    from tarmac.jobs.secrets import missing_secrets, read_secret_mapping, secret_variables
-    from tarmac.jobs.status import RunStatus, TaskStatus, is_asked_to_end, read_status
-    from tarmac.jobs.sweep import Sweep
-    from tarmac.jobs.timeline import AttemptSpan, TaskTrace, Timeline, read_timeline
-    from tarmac.jobs.training_jobs import training_job
-    from tarmac.jobs.unfit import UnfitFileError, placed
-
-__all__ = [
-    "DISTURBANCES",
-    "JOB",
-    "LAUNCH",
-    "MOST_DISTURBANCES",
-    "SHARED",
-    "WORK",
-    "Attempt",
-    "AttemptSpan",
-    "Began",
-    "Busy",
-    "Cause",
-    "Conda",
-    "Container",
-    "Ended",
-    "Event",
-    "Executor",
-    "ExecutorKind",
-    "Finished",
-    "Grant",
-    "Handle",
-    "Input",
-    "Job",
-    "JobFailed",
-    "JobRecord",
-    "JobRun",
-    "Journal",
-    "LocalExecutor",
-    "Machine",
-    "Mount",
-    "Outcome",
-    "Output",
-    "OwnRunnerJob",
-    "Project",
-    "Queued",
-    "Reporter",
-    "Requeued",
-    "Resources",
-    "Retries",
-    "RunStatus",
-    "RunnerEngine",
-    "RunnerJob",
-    "RunnerState",
-    "Secret",
-    "Shortage",
-    "Silent",
-    "Site",
-    "Sweep",
-    "SystemEnvironment",
-    "Task",
-    "TaskSpec",
-    "TaskStatus",
-    "TaskTrace",
-    "Timeline",
-    "UnfitFileError",
-    "Venv",
-    "Waiting",
-    "as_written",
-    "attach",
-    "changed_file",
-    "circle_of",
-    "create_run",
-    "directory_name",
-    "disturbed_pause_s",
-    "end_runner_jobs",
-    "escape",
-    "executor_names",
-    "find_executor",
-    "find_run",
-    "glance_job",
-    "is_asked_to_end",
-    "is_retried",
-    "job_of",
-    "learn_marks",
-    "list_statuses",
-    "missing_secrets",
-    "note_executor",
-    "note_outcome",
-    "parse_job",
-    "placed",
-    "plan_tasks",
-    "prepare",
-    "problems_beforehand",
-    "read_job",
-    "read_journal",
-    "read_machine",
-    "read_record",
-    "read_secret_mapping",
-    "read_status",
-    "read_timeline",
-    "recall_secrets",
-    "refuse_lost_lock",
-    "run_tasks",
-    "runner_options",
-    "secret_variables",
-    "specs_of",
-    "start_runner",
-    "submit_runner",
-    "task_directory",
-    "thread_variables",
-    "training_job",
-    "why_no_runner_job",
-    "work_on",
-    "working_on",
-]
-
-# Where a name is at home; imported when first used, as whoever only looks at jobs needs little.
-_MODULES = {
-    "specs_of": "plan",
-    "read_timeline": "timeline",
-    "Timeline": "timeline",
-    "TaskTrace": "timeline",
-    "AttemptSpan": "timeline",
-    "Attempt": "executors",
-    "Began": "executors",
-    "Busy": "executors",
-    "Cause": "executors",
-    "Conda": "model",
-    "Container": "model",
-    "DISTURBANCES": "executors",
-    "Ended": "progress",
-    "Event": "executors",
-    "Executor": "executors",
-    "ExecutorKind": "executors",
-    "Finished": "executors",
-    "Grant": "machine",
-    "Handle": "handle",
-    "Input": "model",
-    "JOB": "kind",
-    "Job": "model",
-    "JobFailed": "handle",
-    "JobRecord": "record",
-    "JobRun": "job_run",
-    "Journal": "journal",
-    "LAUNCH": "plan",
-    "LocalExecutor": "executors",
-    "MOST_DISTURBANCES": "pauses",
-    "Machine": "machine",
-    "Mount": "model",
-    "Outcome": "executors",
-    "Output": "model",
-    "OwnRunnerJob": "runner_jobs",
-    "Project": "model",
-    "Queued": "executors",
-    "Reporter": "progress",
-    "Requeued": "executors",
-    "Resources": "model",
-    "Retries": "model",
-    "RunStatus": "status",
-    "RunnerEngine": "executors",
-    "RunnerJob": "executors",
-    "RunnerState": "executors",
-    "SHARED": "run_files",
-    "Secret": "model",
-    "Shortage": "machine",
-    "Silent": "progress",
-    "Site": "executors",
-    "Sweep": "sweep",
-    "SystemEnvironment": "model",
-    "Task": "plan",
-    "TaskSpec": "model",
-    "TaskStatus": "status",
-    "UnfitFileError": "unfit",
-    "Venv": "model",
-    "WORK": "containers",
-    "Waiting": "executors",
-    "as_written": "reader",
-    "changed_file": "record",
-    "attach": "handle",
-    "circle_of": "graph",
-    "create_run": "job_run",
-    "directory_name": "run_files",
-    "disturbed_pause_s": "pauses",
-    "end_runner_jobs": "runner_jobs",
-    "escape": "placeholders",
-    "executor_names": "executors",
-    "find_executor": "executors",
-    "find_run": "job_run",
-    "glance_job": "glance",
-    "is_asked_to_end": "status",
-    "is_retried": "executors",
-    "job_of": "reader",
-    "list_statuses": "job_run",
-    "learn_marks": "secret_marks",
-    "missing_secrets": "secrets",
-    "note_executor": "job_run",
-    "note_outcome": "job_run",
-    "parse_job": "reader",
-    "placed": "unfit",
-    "plan_tasks": "plan",
-    "prepare": "job_run",
-    "problems_beforehand": "job_run",
-    "read_job": "reader",
-    "read_journal": "journal",
-    "read_machine": "machine",
-    "read_record": "record",
-    "read_secret_mapping": "secrets",
-    "read_status": "status",
-    "recall_secrets": "runner_jobs",
-    "refuse_lost_lock": "job_run",
-    "run_tasks": "scheduler",
-    "runner_options": "handle",
-    "secret_variables": "secrets",
-    "start_runner": "handle",
-    "submit_runner": "runner_jobs",
-    "task_directory": "scheduler",
-    "thread_variables": "plan",
-    "training_job": "training_jobs",
-    "why_no_runner_job": "runner_jobs",
-    "work_on": "job_run",
-    "working_on": "job_run",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'tarmac.jobs' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tarmac.jobs.{_MODULES[name]}"), name)
+    from tarmac.jobs.containers import WORK as WORK
+    from tarmac.jobs.executors import DISTURBANCES as DISTURBANCES
+    from tarmac.jobs.executors import Attempt as Attempt
+    from tarmac.jobs.executors import Began as Began
+    from tarmac.jobs.executors import Busy as Busy
+    from tarmac.jobs.executors import Cause as Cause
+    from tarmac.jobs.executors import Event as Event
+    from tarmac.jobs.executors import Executor as Executor
+    from tarmac.jobs.executors import ExecutorKind as ExecutorKind
+    from tarmac.jobs.executors import Finished as Finished
+    from tarmac.jobs.executors import LocalExecutor as LocalExecutor
+    from tarmac.jobs.executors import Outcome as Outcome
+    from tarmac.jobs.executors import Queued as Queued
+    from tarmac.jobs.executors import Requeued as Requeued
+    from tarmac.jobs.executors import RunnerEngine as RunnerEngine
+    from tarmac.jobs.executors import RunnerJob as RunnerJob
+    from tarmac.jobs.executors import RunnerState as RunnerState
+    from tarmac.jobs.executors import Site as Site
+    from tarmac.jobs.executors import Waiting as Waiting
+    from tarmac.jobs.executors import executor_names as executor_names
+    from tarmac.jobs.executors import find_executor as find_executor
+    from tarmac.jobs.executors import is_retried as is_retried
+    from tarmac.jobs.glance import glance_job as glance_job
+    from tarmac.jobs.graph import circle_of as circle_of
+    from tarmac.jobs.handle import Handle as Handle
+    from tarmac.jobs.handle import JobFailed as JobFailed
+    from tarmac.jobs.handle import attach as attach
+    from tarmac.jobs.handle import runner_options as runner_options
+    from tarmac.jobs.handle import start_runner as start_runner
+    from tarmac.jobs.job_run import JobRun as JobRun
+    from tarmac.jobs.job_run import create_run as create_run
+    from tarmac.jobs.job_run import find_run as find_run
+    from tarmac.jobs.job_run import list_statuses as list_statuses
+    from tarmac.jobs.job_run import note_executor as note_executor
+    from tarmac.jobs.job_run import note_outcome as note_outcome
+    from tarmac.jobs.job_run import prepare as prepare
+    from tarmac.jobs.job_run import problems_beforehand as problems_beforehand
+    from tarmac.jobs.job_run import refuse_lost_lock as refuse_lost_lock
+    from tarmac.jobs.job_run import work_on as work_on
+    from tarmac.jobs.job_run import working_on as working_on
+    from tarmac.jobs.journal import Journal as Journal
+    from tarmac.jobs.journal import read_journal as read_journal
+    from tarmac.jobs.kind import JOB as JOB
+    from tarmac.jobs.machine import Grant as Grant
+    from tarmac.jobs.machine import Machine as Machine
+    from tarmac.jobs.machine import Shortage as Shortage
+    from tarmac.jobs.machine import read_machine as read_machine
+    from tarmac.jobs.model import Conda as Conda
+    from tarmac.jobs.model import Container as Container
+    from tarmac.jobs.model import Input as Input
+    from tarmac.jobs.model import Job as Job
+    from tarmac.jobs.model import Mount as Mount
+    from tarmac.jobs.model import Output as Output
+    from tarmac.jobs.model import Project as Project
+    from tarmac.jobs.model import Resources as Resources
+    from tarmac.jobs.model import Retries as Retries
+    from tarmac.jobs.model import Secret as Secret
+    from tarmac.jobs.model import SystemEnvironment as SystemEnvironment
+    from tarmac.jobs.model import TaskSpec as TaskSpec
+    from tarmac.jobs.model import Venv as Venv
+    from tarmac.jobs.pauses import MOST_DISTURBANCES as MOST_DISTURBANCES
+    from tarmac.jobs.pauses import disturbed_pause_s as disturbed_pause_s
+    from tarmac.jobs.placeholders import escape as escape
+    from tarmac.jobs.plan import LAUNCH as LAUNCH
+    from tarmac.jobs.plan import Task as Task
+    from tarmac.jobs.plan import plan_tasks as plan_tasks
+    from tarmac.jobs.plan import specs_of as specs_of
+    from tarmac.jobs.plan import thread_variables as thread_variables
+    from tarmac.jobs.progress import Ended as Ended
+    from tarmac.jobs.progress import Reporter as Reporter
+    from tarmac.jobs.progress import Silent as Silent
+    from tarmac.jobs.reader import as_written as as_written
+    from tarmac.jobs.reader import job_of as job_of
+    from tarmac.jobs.reader import parse_job as parse_job
+    from tarmac.jobs.reader import read_job as read_job
+    from tarmac.jobs.record import JobRecord as JobRecord
+    from tarmac.jobs.record import changed_file as changed_file
+    from tarmac.jobs.record import read_record as read_record
+    from tarmac.jobs.run_files import SHARED as SHARED
+    from tarmac.jobs.run_files import directory_name as directory_name
+    from tarmac.jobs.runner_jobs import OwnRunnerJob as OwnRunnerJob
+    from tarmac.jobs.runner_jobs import end_runner_jobs as end_runner_jobs
+    from tarmac.jobs.runner_jobs import recall_secrets as recall_secrets
+    from tarmac.jobs.runner_jobs import submit_runner as submit_runner
+    from tarmac.jobs.runner_jobs import why_no_runner_job as why_no_runner_job
+    from tarmac.jobs.scheduler import run_tasks as run_tasks
+    from tarmac.jobs.scheduler import task_directory as task_directory
+    from tarmac.jobs.secret_marks import learn_marks as learn_marks
+    from tarmac.jobs.secrets import missing_secrets as missing_secrets
+    from tarmac.jobs.secrets import read_secret_mapping as read_secret_mapping
+    from tarmac.jobs.secrets import secret_variables as secret_variables
+    from tarmac.jobs.status import RunStatus as RunStatus
+    from tarmac.jobs.status import TaskStatus as TaskStatus
+    from tarmac.jobs.status import is_asked_to_end as is_asked_to_end
+    from tarmac.jobs.status import read_status as read_status
+    from tarmac.jobs.sweep import Sweep as Sweep
+    from tarmac.jobs.timeline import AttemptSpan as AttemptSpan
+    from tarmac.jobs.timeline import TaskTrace as TaskTrace
+    from tarmac.jobs.timeline import Timeline as Timeline
+    from tarmac.jobs.timeline import read_timeline as read_timeline
+    from tarmac.jobs.training_jobs import training_job as training_job
+    from tarmac.jobs.unfit import UnfitFileError as UnfitFileError
+    from tarmac.jobs.unfit import placed as placed
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

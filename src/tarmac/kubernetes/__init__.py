@@ -11,153 +11,61 @@ Example::
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.kubernetes.answers import Listed, Object, Refused, Right, Silence, Version, in_form
-    from tarmac.kubernetes.bounds import why_out_of_bounds
-    from tarmac.kubernetes.cluster import Cluster, connect
-    from tarmac.kubernetes.events import explain_creation, explain_event, explain_quota
-    from tarmac.kubernetes.jobs import JOB_ENDS, JobState, explain_job
-    from tarmac.kubernetes.kubeconfig import NoKubeconfigError
-    from tarmac.kubernetes.look import Look
-    from tarmac.kubernetes.manifests import (
-        JOBSET_RIGHTS,
-        RIGHTS,
-        as_yaml,
-        check_daemon_set,
-        problem_detector_set,
-        role_for,
-        setup,
-    )
-    from tarmac.kubernetes.nodes import ClusterNode
-    from tarmac.kubernetes.overlays import Fault, faults_of, merged
-    from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, Cause
-    from tarmac.kubernetes.pod_security import (
-        container_context,
-        default_user,
-        home_variables,
-        pod_context,
-    )
-    from tarmac.kubernetes.pods import UNFIT, PodState, explain_pod
-    from tarmac.kubernetes.quantities import is_gpu, quantity
-    from tarmac.kubernetes.refusals import REFUSALS, Explained, explain_refusal, lacking_right
-    from tarmac.kubernetes.survey import ClusterFindings, survey_cluster
-    from tarmac.kubernetes.watch import Watch
-    from tarmac.kubernetes.workloads import explain_workload, job_of_workload
-
-__all__ = [
-    "DISRUPTIONS",
-    "ENDS",
-    "JOBSET_RIGHTS",
-    "JOB_ENDS",
-    "REFUSALS",
-    "RIGHTS",
-    "UNFIT",
-    "WAITS",
-    "Cause",
-    "Cluster",
-    "ClusterFindings",
-    "ClusterNode",
-    "Explained",
-    "Fault",
-    "JobState",
-    "Listed",
-    "Look",
-    "NoKubeconfigError",
-    "Object",
-    "PodState",
-    "Refused",
-    "Right",
-    "Silence",
-    "Version",
-    "Watch",
-    "as_yaml",
-    "check_daemon_set",
-    "connect",
-    "container_context",
-    "default_user",
-    "explain_creation",
-    "explain_event",
-    "explain_job",
-    "explain_pod",
-    "explain_quota",
-    "explain_refusal",
-    "explain_workload",
-    "faults_of",
-    "home_variables",
-    "in_form",
-    "is_gpu",
-    "job_of_workload",
-    "lacking_right",
-    "merged",
-    "pod_context",
-    "problem_detector_set",
-    "quantity",
-    "role_for",
-    "setup",
-    "survey_cluster",
-    "why_out_of_bounds",
-]
-
-_MODULES = {
-    "Cause": "pod_rows",
-    "Cluster": "cluster",
-    "ClusterFindings": "survey",
-    "ClusterNode": "nodes",
-    "DISRUPTIONS": "pod_rows",
-    "ENDS": "pod_rows",
-    "Explained": "refusals",
-    "Fault": "overlays",
-    "JOB_ENDS": "jobs",
-    "JobState": "jobs",
-    "Listed": "answers",
-    "Look": "look",
-    "NoKubeconfigError": "kubeconfig",
-    "Object": "answers",
-    "PodState": "pods",
-    "REFUSALS": "refusals",
-    "JOBSET_RIGHTS": "manifests",
-    "RIGHTS": "manifests",
-    "UNFIT": "pods",
-    "Refused": "answers",
-    "Right": "answers",
-    "Silence": "answers",
-    "Version": "answers",
-    "WAITS": "pod_rows",
-    "Watch": "watch",
-    "as_yaml": "manifests",
-    "check_daemon_set": "manifests",
-    "connect": "cluster",
-    "container_context": "pod_security",
-    "default_user": "pod_security",
-    "explain_creation": "events",
-    "explain_event": "events",
-    "explain_job": "jobs",
-    "in_form": "answers",
-    "explain_pod": "pods",
-    "explain_quota": "events",
-    "explain_refusal": "refusals",
-    "explain_workload": "workloads",
-    "faults_of": "overlays",
-    "home_variables": "pod_security",
-    "is_gpu": "quantities",
-    "job_of_workload": "workloads",
-    "lacking_right": "refusals",
-    "merged": "overlays",
-    "pod_context": "pod_security",
-    "problem_detector_set": "manifests",
-    "quantity": "quantities",
-    "role_for": "manifests",
-    "setup": "manifests",
-    "survey_cluster": "survey",
-    "why_out_of_bounds": "bounds",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a module when a name of it is first used."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.kubernetes.answers import Listed as Listed
+    from tarmac.kubernetes.answers import Object as Object
+    from tarmac.kubernetes.answers import Refused as Refused
+    from tarmac.kubernetes.answers import Right as Right
+    from tarmac.kubernetes.answers import Silence as Silence
+    from tarmac.kubernetes.answers import Version as Version
+    from tarmac.kubernetes.answers import in_form as in_form
+    from tarmac.kubernetes.bounds import why_out_of_bounds as why_out_of_bounds
+    from tarmac.kubernetes.cluster import Cluster as Cluster
+    from tarmac.kubernetes.cluster import connect as connect
+    from tarmac.kubernetes.events import explain_creation as explain_creation
+    from tarmac.kubernetes.events import explain_event as explain_event
+    from tarmac.kubernetes.events import explain_quota as explain_quota
+    from tarmac.kubernetes.jobs import JOB_ENDS as JOB_ENDS
+    from tarmac.kubernetes.jobs import JobState as JobState
+    from tarmac.kubernetes.jobs import explain_job as explain_job
+    from tarmac.kubernetes.kubeconfig import NoKubeconfigError as NoKubeconfigError
+    from tarmac.kubernetes.look import Look as Look
+    from tarmac.kubernetes.manifests import JOBSET_RIGHTS as JOBSET_RIGHTS
+    from tarmac.kubernetes.manifests import RIGHTS as RIGHTS
+    from tarmac.kubernetes.manifests import as_yaml as as_yaml
+    from tarmac.kubernetes.manifests import check_daemon_set as check_daemon_set
+    from tarmac.kubernetes.manifests import problem_detector_set as problem_detector_set
+    from tarmac.kubernetes.manifests import role_for as role_for
+    from tarmac.kubernetes.manifests import setup as setup
+    from tarmac.kubernetes.nodes import ClusterNode as ClusterNode
+    from tarmac.kubernetes.overlays import Fault as Fault
+    from tarmac.kubernetes.overlays import faults_of as faults_of
+    from tarmac.kubernetes.overlays import merged as merged
+    from tarmac.kubernetes.pod_rows import DISRUPTIONS as DISRUPTIONS
+    from tarmac.kubernetes.pod_rows import ENDS as ENDS
+    from tarmac.kubernetes.pod_rows import WAITS as WAITS
+    from tarmac.kubernetes.pod_rows import Cause as Cause
+    from tarmac.kubernetes.pod_security import container_context as container_context
+    from tarmac.kubernetes.pod_security import default_user as default_user
+    from tarmac.kubernetes.pod_security import home_variables as home_variables
+    from tarmac.kubernetes.pod_security import pod_context as pod_context
+    from tarmac.kubernetes.pods import UNFIT as UNFIT
+    from tarmac.kubernetes.pods import PodState as PodState
+    from tarmac.kubernetes.pods import explain_pod as explain_pod
+    from tarmac.kubernetes.quantities import is_gpu as is_gpu
+    from tarmac.kubernetes.quantities import quantity as quantity
+    from tarmac.kubernetes.refusals import REFUSALS as REFUSALS
+    from tarmac.kubernetes.refusals import Explained as Explained
+    from tarmac.kubernetes.refusals import explain_refusal as explain_refusal
+    from tarmac.kubernetes.refusals import lacking_right as lacking_right
+    from tarmac.kubernetes.survey import ClusterFindings as ClusterFindings
+    from tarmac.kubernetes.survey import survey_cluster as survey_cluster
+    from tarmac.kubernetes.watch import Watch as Watch
+    from tarmac.kubernetes.workloads import explain_workload as explain_workload
+    from tarmac.kubernetes.workloads import job_of_workload as job_of_workload
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

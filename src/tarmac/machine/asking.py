@@ -22,6 +22,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def answer_in_time(question: Callable[[], T], timeout_s: float) -> T:
+    """Return a question's answer.
+
+    Args:
+        question: Is called in a thread of its own.
+        timeout_s: How long it may take.
+
+    Raises:
+        NoAnswerError: It has not come in time.
+    """
+    asker = Asker(question)
+    asker.ask()
+    try:
+        return asker.answer(timeout_s)
+    finally:
+        asker.close()
+
+
 class NoAnswerError(Exception):
     """A question is still open.
 

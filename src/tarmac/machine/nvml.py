@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 import pynvml
 
+from tarmac.machine.asking import Asker, NoAnswerError, answer_in_time
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
+from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
 from tarmac.machine.nvml_ask import SLOWDOWNS, ask_reasons, ask_running, pci_address, watts
 from tarmac.machine.nvml_ask import ask as _ask
 from tarmac.machine.nvml_health import read_health
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 
+# Without its persistence mode a driver takes a second or two for each GPU to begin.
+_PATIENCE_S = 20.0
+
+T = TypeVar("T")
+
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
     pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
@@ -32,6 +40,9 @@ _COMPUTE_MODES = {
 
 class Nvml:
     """The started library, while `open_nvml` holds it open.
+
+    GPUs are asked in threads: whoever calls into a driver that hangs hears no signal any more. One
+    that does not answer in time is not asked again.
 
     Attributes:
         version: The driver's version; None where it does not say.
@@ -43,6 +54,7 @@ class Nvml:
         cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         self.cuda = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
         self._num_gpus: int = _ask(pynvml.nvmlDeviceGetCount) or 0
+        self._silences: dict[int, str] = {}
 
     def read_gpus(self, *, with_health: bool = False) -> tuple[Gpu, ...]:
         """Describe all GPUs, in the order of the bus.
@@ -51,46 +63,89 @@ class Nvml:
             with_health: Whether faults, limits and what the driver asks to be done are read too,
                 from the card's own store among others, which takes longer.
         """
-        gpus = (_read_gpu(index) for index in range(self._num_gpus))
-        return tuple(_with_health(gpu) if with_health else gpu for gpu in gpus)
+
+        def read(index: int) -> Gpu:
+            gpu = _read_gpu(index)
+            return _with_health(gpu) if with_health else gpu
+
+        gpus = self._each(read)
+        return tuple(
+            gpus.get(index) or Gpu(index=index, error=self._silences[index])
+            for index in range(self._num_gpus)
+        )
+
+    def read_nvlink_pairs(self) -> tuple[NvlinkPair, ...]:
+        """Return the pairs of GPUs that NVLink joins; none where a GPU does not answer."""
+        if self._silences:
+            return ()
+        try:
+            return answer_in_time(partial(read_nvlink_pairs, self._num_gpus), _PATIENCE_S)
+        except NoAnswerError:
+            return ()
 
     def load_readers(self) -> dict[int, LoadReader]:
         """Return what reads each GPU that answers while it computes, by the GPU's index."""
-        handles = {
-            index: _ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(self._num_gpus)
-        }
-        return {
-            index: LoadReader(handle) for index, handle in handles.items() if handle is not None
-        }
+
+        def handle_of(index: int) -> Any:
+            handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            return handle and _ask(pynvml.nvmlDeviceGetUUID, handle) and handle
+
+        handles = self._each(handle_of)
+        return {index: LoadReader(handle) for index, handle in handles.items() if handle}
 
     def gpus_of_process(self, pid: int) -> set[int]:
         """Return the indices of the GPUs that a process or its children compute on."""
         pids = {pid}
         with contextlib.suppress(psutil.Error):
             pids |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
-        indices = set()
-        for index in range(self._num_gpus):
+
+        def computes(index: int) -> bool:
             handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
             running = ask_running(handle, "Compute") if handle else None
-            if any(process.pid in pids for process in running or ()):
-                indices.add(index)
-        return indices
+            return any(process.pid in pids for process in running or ())
+
+        return {index for index, does in self._each(computes).items() if does}
+
+    def _each(self, question: Callable[[int], T]) -> dict[int, T]:
+        """Ask all GPUs at once; return the answers by index, of those that answer."""
+        askers = {
+            index: Asker(question) for index in range(self._num_gpus) if index not in self._silences
+        }
+        for index, asker in askers.items():
+            asker.ask(index)
+        answers = {}
+        for index, asker in askers.items():
+            try:
+                answers[index] = asker.answer(_PATIENCE_S)
+            except NoAnswerError as silence:
+                self._silences[index] = str(silence)
+            finally:
+                asker.close()
+        return answers
 
 
 @contextlib.contextmanager
 def open_nvml() -> Iterator[Nvml | NvmlProblem]:
-    """Start the library; yield why it does not start where it does not."""
+    """Start the library; yield why it does not start where it does not, or not in time."""
     try:
-        pynvml.nvmlInit()
+        nvml = answer_in_time(_start, _PATIENCE_S)
     except pynvml.NVMLError as error:
         yield problem_of(error)
         return
+    except NoAnswerError as silence:
+        yield NvmlProblem(f"NVML: {silence}", is_absence=False)
+        return
     try:
-        yield Nvml()
+        yield nvml
     finally:
         # What is lost by now was lost before.
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
+        with contextlib.suppress(pynvml.NVMLError, NoAnswerError):
+            answer_in_time(pynvml.nvmlShutdown, _PATIENCE_S)
+
+
+def _start() -> Nvml:
+    pynvml.nvmlInit()
+    return Nvml()
 
 
 def _read_gpu(index: int) -> Gpu:

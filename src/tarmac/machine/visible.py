@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tarmac.errors import RequestError
-from tarmac.machine.asking import Asker, NoAnswerError
 from tarmac.machine.nvml import open_nvml
 from tarmac.machine.nvml_problem import NvmlProblem
 
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from tarmac.machine.nvml import Nvml
 
 T = TypeVar("T")
-
-# Without its persistence mode a driver takes a second or two for each GPU to begin.
-_PATIENCE_S = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +72,7 @@ def read_gpus_in_time() -> tuple[Gpu, ...]:
     Raises:
         RequestError: It fails, or does not answer.
     """
-    return _in_time(lambda nvml: nvml.read_gpus()) or ()
+    return _ask(lambda nvml: nvml.read_gpus()) or ()
 
 
 def newest_cuda() -> str | None:
@@ -86,25 +81,11 @@ def newest_cuda() -> str | None:
     Raises:
         RequestError: It fails, or does not answer.
     """
-    return _in_time(lambda nvml: nvml.cuda)
-
-
-def _in_time(question: Callable[[Nvml], T]) -> T | None:
-    """Ask the driver in a thread; return None where there is no driver.
-
-    Whoever calls into a driver that hangs hears no signal any more.
-    """
-    asker = Asker(partial(_ask, question))
-    asker.ask()
-    try:
-        return asker.answer(_PATIENCE_S)
-    except NoAnswerError as silence:
-        raise _unanswered(str(silence)) from None
-    finally:
-        asker.close()
+    return _ask(lambda nvml: nvml.cuda)
 
 
 def _ask(question: Callable[[Nvml], T]) -> T | None:
+    """Ask the driver; return None where there is none."""
     with open_nvml() as nvml:
         if isinstance(nvml, NvmlProblem):
             if nvml.is_absence:
@@ -128,7 +109,7 @@ def visible_gpus(
         RequestError: A GPU that is meant cannot be looked at, or an index may mean several.
     """
     if visible is None:
-        return tuple(info for gpu in gpus for info in _usable(gpu))
+        return tuple(info for gpu in gpus for info in _usable(gpu, gpus))
     infos: dict[str, GpuInfo] = {}
     for name in visible.split(","):
         info = _find(gpus, name.strip(), is_by_bus)
@@ -161,11 +142,11 @@ def _find(gpus: Sequence[Gpu], name: str, is_by_bus: bool) -> GpuInfo | None:
     if not meant and name.startswith(("GPU-", "MIG-")):
         # It may be one that does not answer.
         for gpu in gpus:
-            _usable(gpu)
+            _usable(gpu, gpus)
     if len(meant) != 1:
         return None
     ((gpu, instance),) = meant
-    infos = _usable(gpu)
+    infos = _usable(gpu, gpus)
     if instance is None:
         return next(iter(infos), None)
     return next(info for info in infos if info.uuid == instance.uuid)
@@ -194,35 +175,43 @@ def _meant(gpus: Sequence[Gpu], name: str) -> Sequence[tuple[Gpu, MigDevice | No
     return ()
 
 
-def _usable(gpu: Gpu) -> Sequence[GpuInfo]:
+def _usable(gpu: Gpu, gpus: Sequence[Gpu]) -> Sequence[GpuInfo]:
     """Return what of a GPU can be given to programs.
+
+    Args:
+        gpu: One of them.
+        gpus: All of them.
 
     Raises:
         RequestError: The driver does not say.
     """
+
+    def unanswered(words: str) -> RequestError:
+        return _unanswered(f"{gpu.label}: {words}", has_others=len(gpus) > 1)
+
+    def info(uuid: str | None, name: str | None, memory_bytes: int | None) -> GpuInfo:
+        if uuid is None or name is None or memory_bytes is None:
+            raise unanswered("its UUID, name or memory")
+        return GpuInfo(
+            uuid,
+            name,
+            memory_bytes,
+            is_instance=bool(gpu.mig),
+            is_exclusive=gpu.compute_mode == "exclusive process",
+        )
+
     if gpu.error is not None:
-        raise _unanswered(f"{gpu.label}: {gpu.error}")
+        raise unanswered(gpu.error)
     if gpu.mig is None:
-        raise _unanswered(f"{gpu.label}: whether it is partitioned")
+        raise unanswered("whether it is partitioned")
     if gpu.mig:
-        return [_info(gpu, mig.uuid, mig.name, mig.memory_bytes) for mig in gpu.mig_devices]
-    return [_info(gpu, gpu.uuid, gpu.name, gpu.memory_bytes)]
+        return [info(mig.uuid, mig.name, mig.memory_bytes) for mig in gpu.mig_devices]
+    return [info(gpu.uuid, gpu.name, gpu.memory_bytes)]
 
 
-def _info(gpu: Gpu, uuid: str | None, name: str | None, memory_bytes: int | None) -> GpuInfo:
-    if uuid is None or name is None or memory_bytes is None:
-        raise _unanswered(f"{gpu.label}: its UUID, name or memory")
-    return GpuInfo(
-        uuid,
-        name,
-        memory_bytes,
-        is_instance=bool(gpu.mig),
-        is_exclusive=gpu.compute_mode == "exclusive process",
-    )
-
-
-def _unanswered(words: str) -> RequestError:
+def _unanswered(words: str, *, has_others: bool = False) -> RequestError:
+    others = " Or name those to use: CUDA_VISIBLE_DEVICES=GPU-..." if has_others else ""
     return RequestError(
         f"NVIDIA's driver does not say which GPUs there are: {words}",
-        hint="See what is wrong: tarmac check. Or name those to use: CUDA_VISIBLE_DEVICES=GPU-...",
+        hint=f"See what is wrong: tarmac check.{others}",
     )

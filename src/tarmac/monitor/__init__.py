@@ -11,119 +11,45 @@ Example::
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.monitor.alerts import Alerts
-    from tarmac.monitor.events import EVENTS, idle_ones
-    from tarmac.monitor.feed import Feed, LocalFeed
-    from tarmac.monitor.hosts import HostsFeed
-    from tarmac.monitor.job_map import JobMap
-    from tarmac.monitor.look import Watcher
-    from tarmac.monitor.once import render_once
-    from tarmac.monitor.openmetrics import MetricsAddress, serve_metrics
-    from tarmac.monitor.options import WatchOptions
-    from tarmac.monitor.plain import RecordingError, from_json, render_schema, to_json, to_line
-    from tarmac.monitor.recording import Recorder, ReplayFeed
-    from tarmac.monitor.screen import (
-        ScreenOptions,
-        can_show_screen,
-        run_screen,
-        serve_in_browser,
-    )
-    from tarmac.monitor.snapshot import (
-        SCHEMA_VERSION,
-        Finding,
-        HostSnapshot,
-        ProcessRow,
-        Snapshot,
-        Work,
-    )
-    from tarmac.monitor.table_csv import csv_header, csv_rows
-    from tarmac.monitor.taps import Tap, TappedFeed
-    from tarmac.monitor.whereabouts import ray_hosts, slurm_hosts
-
-__all__ = [
-    "EVENTS",
-    "SCHEMA_VERSION",
-    "Alerts",
-    "Feed",
-    "Finding",
-    "HostSnapshot",
-    "HostsFeed",
-    "JobMap",
-    "LocalFeed",
-    "MetricsAddress",
-    "ProcessRow",
-    "Recorder",
-    "RecordingError",
-    "ReplayFeed",
-    "ScreenOptions",
-    "Snapshot",
-    "Tap",
-    "TappedFeed",
-    "WatchOptions",
-    "Watcher",
-    "Work",
-    "can_show_screen",
-    "csv_header",
-    "csv_rows",
-    "from_json",
-    "idle_ones",
-    "ray_hosts",
-    "render_once",
-    "render_schema",
-    "run_screen",
-    "serve_in_browser",
-    "serve_metrics",
-    "slurm_hosts",
-    "to_json",
-    "to_line",
-]
-
-# Where a name is at home.
-_MODULES = {
-    "EVENTS": "events",
-    "SCHEMA_VERSION": "snapshot",
-    "Alerts": "alerts",
-    "Feed": "feed",
-    "Finding": "snapshot",
-    "HostSnapshot": "snapshot",
-    "HostsFeed": "hosts",
-    "JobMap": "job_map",
-    "LocalFeed": "feed",
-    "MetricsAddress": "openmetrics",
-    "ProcessRow": "snapshot",
-    "Recorder": "recording",
-    "RecordingError": "plain",
-    "ReplayFeed": "recording",
-    "ScreenOptions": "screen",
-    "Snapshot": "snapshot",
-    "Tap": "taps",
-    "TappedFeed": "taps",
-    "WatchOptions": "options",
-    "Watcher": "look",
-    "Work": "snapshot",
-    "can_show_screen": "screen",
-    "csv_header": "table_csv",
-    "csv_rows": "table_csv",
-    "from_json": "plain",
-    "idle_ones": "events",
-    "ray_hosts": "whereabouts",
-    "render_once": "once",
-    "render_schema": "plain",
-    "run_screen": "screen",
-    "serve_in_browser": "screen",
-    "serve_metrics": "openmetrics",
-    "slurm_hosts": "whereabouts",
-    "to_json": "plain",
-    "to_line": "plain",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a module when a name of it is first used: one picture needs few of them."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.monitor.alerts import Alerts as Alerts
+    from tarmac.monitor.events import EVENTS as EVENTS
+    from tarmac.monitor.events import idle_ones as idle_ones
+    from tarmac.monitor.feed import Feed as Feed
+    from tarmac.monitor.feed import LocalFeed as LocalFeed
+    from tarmac.monitor.hosts import HostsFeed as HostsFeed
+    from tarmac.monitor.job_map import JobMap as JobMap
+    from tarmac.monitor.look import Watcher as Watcher
+    from tarmac.monitor.once import render_once as render_once
+    from tarmac.monitor.openmetrics import MetricsAddress as MetricsAddress
+    from tarmac.monitor.openmetrics import serve_metrics as serve_metrics
+    from tarmac.monitor.options import WatchOptions as WatchOptions
+    from tarmac.monitor.plain import RecordingError as RecordingError
+    from tarmac.monitor.plain import from_json as from_json
+    from tarmac.monitor.plain import render_schema as render_schema
+    from tarmac.monitor.plain import to_json as to_json
+    from tarmac.monitor.plain import to_line as to_line
+    from tarmac.monitor.recording import Recorder as Recorder
+    from tarmac.monitor.recording import ReplayFeed as ReplayFeed
+    from tarmac.monitor.screen import ScreenOptions as ScreenOptions
+    from tarmac.monitor.screen import can_show_screen as can_show_screen
+    from tarmac.monitor.screen import run_screen as run_screen
+    from tarmac.monitor.screen import serve_in_browser as serve_in_browser
+    from tarmac.monitor.snapshot import SCHEMA_VERSION as SCHEMA_VERSION
+    from tarmac.monitor.snapshot import Finding as Finding
+    from tarmac.monitor.snapshot import HostSnapshot as HostSnapshot
+    from tarmac.monitor.snapshot import ProcessRow as ProcessRow
+    from tarmac.monitor.snapshot import Snapshot as Snapshot
+    from tarmac.monitor.snapshot import Work as Work
+    from tarmac.monitor.table_csv import csv_header as csv_header
+    from tarmac.monitor.table_csv import csv_rows as csv_rows
+    from tarmac.monitor.taps import Tap as Tap
+    from tarmac.monitor.taps import TappedFeed as TappedFeed
+    from tarmac.monitor.whereabouts import ray_hosts as ray_hosts
+    from tarmac.monitor.whereabouts import slurm_hosts as slurm_hosts
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

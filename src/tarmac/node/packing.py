@@ -52,7 +52,7 @@ run()
 """
 
 _ROOMS = ("node", "processes")
-_MODULES = ("control_groups.py",)
+_MODULES = ("control_groups.py", "lazy.py")
 
 
 def agent_file(run: Path) -> Path:

@@ -6,95 +6,51 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-from tarmac.pages.bars import Bar, bars, stacked_bars
-from tarmac.pages.lanes import Lane, Span, lanes
-from tarmac.pages.matrix import matrix
-from tarmac.pages.numbers import moment, worded
-from tarmac.pages.page import Link, Live, Page, Section, page_parts, render_page
-from tarmac.pages.pieces import (
-    Tile,
-    chip,
-    details,
-    facts,
-    flat,
-    message,
-    paragraph,
-    pre,
-    table,
-    tiles,
-)
-from tarmac.pages.plots import Mark, Point, Series, histogram, line_plot, scatter, sparkline
-from tarmac.pages.scales import Axis
+from tarmac.lazy import lazy_names
+from tarmac.pages.bars import Bar as Bar
+from tarmac.pages.bars import bars as bars
+from tarmac.pages.bars import stacked_bars as stacked_bars
+from tarmac.pages.lanes import Lane as Lane
+from tarmac.pages.lanes import Span as Span
+from tarmac.pages.lanes import lanes as lanes
+from tarmac.pages.matrix import matrix as matrix
+from tarmac.pages.numbers import moment as moment
+from tarmac.pages.numbers import worded as worded
+from tarmac.pages.page import Link as Link
+from tarmac.pages.page import Live as Live
+from tarmac.pages.page import Page as Page
+from tarmac.pages.page import Section as Section
+from tarmac.pages.page import page_parts as page_parts
+from tarmac.pages.page import render_page as render_page
+from tarmac.pages.pieces import Tile as Tile
+from tarmac.pages.pieces import chip as chip
+from tarmac.pages.pieces import details as details
+from tarmac.pages.pieces import facts as facts
+from tarmac.pages.pieces import flat as flat
+from tarmac.pages.pieces import message as message
+from tarmac.pages.pieces import paragraph as paragraph
+from tarmac.pages.pieces import pre as pre
+from tarmac.pages.pieces import table as table
+from tarmac.pages.pieces import tiles as tiles
+from tarmac.pages.plots import Mark as Mark
+from tarmac.pages.plots import Point as Point
+from tarmac.pages.plots import Series as Series
+from tarmac.pages.plots import histogram as histogram
+from tarmac.pages.plots import line_plot as line_plot
+from tarmac.pages.plots import scatter as scatter
+from tarmac.pages.plots import sparkline as sparkline
+from tarmac.pages.scales import Axis as Axis
 
 if TYPE_CHECKING:
-    from tarmac.pages.by_kind import is_apart, page_of, report
-    from tarmac.pages.check import check_page
-    from tarmac.pages.job import job_page
-    from tarmac.pages.search import search_page
-    from tarmac.pages.task import is_task, task_page
-
-__all__ = [
-    "Axis",
-    "Bar",
-    "Lane",
-    "Link",
-    "Live",
-    "Mark",
-    "Page",
-    "Point",
-    "Section",
-    "Series",
-    "Span",
-    "Tile",
-    "bars",
-    "check_page",
-    "chip",
-    "details",
-    "facts",
-    "flat",
-    "histogram",
-    "is_apart",
-    "is_task",
-    "job_page",
-    "lanes",
-    "line_plot",
-    "matrix",
-    "message",
-    "moment",
-    "page_of",
-    "page_parts",
-    "paragraph",
-    "pre",
-    "render_page",
-    "report",
-    "scatter",
-    "search_page",
-    "sparkline",
-    "stacked_bars",
-    "table",
-    "task_page",
-    "tiles",
-    "worded",
-]
-
-# Names whose modules read runs, and need what such runs need: Optuna for a search's.
-_MODULES = {
-    "check_page": "check",
-    "is_apart": "by_kind",
-    "is_task": "task",
-    "job_page": "job",
-    "page_of": "by_kind",
-    "report": "by_kind",
-    "search_page": "search",
-    "task_page": "task",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a module that reads runs when a name of it is first used."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.pages.by_kind import is_apart as is_apart
+    from tarmac.pages.by_kind import page_of as page_of
+    from tarmac.pages.by_kind import report as report
+    from tarmac.pages.check import check_page as check_page
+    from tarmac.pages.job import job_page as job_page
+    from tarmac.pages.search import search_page as search_page
+    from tarmac.pages.task import is_task as is_task
+    from tarmac.pages.task import task_page as task_page
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -7,71 +7,31 @@ of JSON, of which `serve` is the other end. `python_command` words the start of 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.processes.cgroup import MemoryGroup, make_memory_group, parent_of_groups
-    from tarmac.processes.children import Child, kill_tree, spawn
-    from tarmac.processes.identity import ProcessIdentity, identify
-    from tarmac.processes.output import OutputTail, last_line
-    from tarmac.processes.python import python_command
-    from tarmac.processes.serving import Conversation, serve
-    from tarmac.processes.tree import MARK, Process, guarded, guarded_by_fork, start, watch
-    from tarmac.processes.workers import LOOK_EVERY_S, Worker
-
-__all__ = [
-    "LOOK_EVERY_S",
-    "MARK",
-    "Child",
-    "Conversation",
-    "MemoryGroup",
-    "OutputTail",
-    "Process",
-    "ProcessIdentity",
-    "Worker",
-    "guarded",
-    "guarded_by_fork",
-    "identify",
-    "kill_tree",
-    "last_line",
-    "make_memory_group",
-    "parent_of_groups",
-    "python_command",
-    "serve",
-    "spawn",
-    "start",
-    "watch",
-]
-
-# Where a name is at home.
-_MODULES = {
-    "LOOK_EVERY_S": "workers",
-    "MARK": "tree",
-    "Child": "children",
-    "Conversation": "serving",
-    "MemoryGroup": "cgroup",
-    "OutputTail": "output",
-    "Process": "tree",
-    "ProcessIdentity": "identity",
-    "Worker": "workers",
-    "guarded": "tree",
-    "guarded_by_fork": "tree",
-    "identify": "identity",
-    "kill_tree": "children",
-    "last_line": "output",
-    "make_memory_group": "cgroup",
-    "parent_of_groups": "cgroup",
-    "python_command": "python",
-    "serve": "serving",
-    "spawn": "children",
-    "start": "tree",
-    "watch": "tree",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a module when a name of it is first used: an agent begins for each of its tasks."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.processes.cgroup import MemoryGroup as MemoryGroup
+    from tarmac.processes.cgroup import make_memory_group as make_memory_group
+    from tarmac.processes.cgroup import parent_of_groups as parent_of_groups
+    from tarmac.processes.children import Child as Child
+    from tarmac.processes.children import kill_tree as kill_tree
+    from tarmac.processes.children import spawn as spawn
+    from tarmac.processes.identity import ProcessIdentity as ProcessIdentity
+    from tarmac.processes.identity import identify as identify
+    from tarmac.processes.output import OutputTail as OutputTail
+    from tarmac.processes.output import last_line as last_line
+    from tarmac.processes.python import python_command as python_command
+    from tarmac.processes.serving import Conversation as Conversation
+    from tarmac.processes.serving import serve as serve
+    from tarmac.processes.tree import MARK as MARK
+    from tarmac.processes.tree import Process as Process
+    from tarmac.processes.tree import guarded as guarded
+    from tarmac.processes.tree import guarded_by_fork as guarded_by_fork
+    from tarmac.processes.tree import start as start
+    from tarmac.processes.tree import watch as watch
+    from tarmac.processes.workers import LOOK_EVERY_S as LOOK_EVERY_S
+    from tarmac.processes.workers import Worker as Worker
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

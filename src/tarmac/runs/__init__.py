@@ -9,161 +9,60 @@ Searches and jobs have directories of their own; `Catalogue` finds all of them a
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.runs.catalogue import (
-        BrokenRun,
-        Catalogue,
-        FoundRun,
-        RunFacts,
-        RunKind,
-        RunSummary,
-        default_output,
-        refuse_empty,
-    )
-    from tarmac.runs.comparison import Comparison, compare
-    from tarmac.runs.directory import Run
-    from tarmac.runs.events import EventWriter, graph_events
-    from tarmac.runs.git import git_state
-    from tarmac.runs.glance import Glance, Glancer
-    from tarmac.runs.index import RunIndex
-    from tarmac.runs.judging import Direction, JudgedBy, bare_name, name_words
-    from tarmac.runs.layers import LAYERS, Layer, layer_rows, read_layers, write_layers
-    from tarmac.runs.predictions import PREDICTIONS, Mistake, Predictions, read_predictions
-    from tarmac.runs.record import (
-        SCHEMA_VERSION,
-        Best,
-        GitState,
-        Parallel,
-        Replica,
-        RunRecord,
-        Session,
-        now,
-    )
-    from tarmac.runs.sample_file import SampleFile
-    from tarmac.runs.samples import (
-        GpuSamples,
-        SampleEvent,
-        Samples,
-        read_all_samples,
-        read_samples,
-        samples_path,
-    )
-    from tarmac.runs.training import TRAINING, facts_of, list_runs, resolve
-    from tarmac.runs.training_glance import glance_training
-
-__all__ = [
-    "LAYERS",
-    "PREDICTIONS",
-    "SCHEMA_VERSION",
-    "TRAINING",
-    "Best",
-    "BrokenRun",
-    "Catalogue",
-    "Comparison",
-    "Direction",
-    "EventWriter",
-    "FoundRun",
-    "GitState",
-    "Glance",
-    "Glancer",
-    "GpuSamples",
-    "JudgedBy",
-    "Layer",
-    "Mistake",
-    "Parallel",
-    "Predictions",
-    "Replica",
-    "Run",
-    "RunFacts",
-    "RunIndex",
-    "RunKind",
-    "RunRecord",
-    "RunSummary",
-    "SampleEvent",
-    "SampleFile",
-    "Samples",
-    "Session",
-    "bare_name",
-    "compare",
-    "default_output",
-    "facts_of",
-    "git_state",
-    "glance_training",
-    "graph_events",
-    "layer_rows",
-    "list_runs",
-    "name_words",
-    "now",
-    "read_all_samples",
-    "read_layers",
-    "read_predictions",
-    "read_samples",
-    "refuse_empty",
-    "resolve",
-    "samples_path",
-    "write_layers",
-]
-
-# Where a name is at home.
-_MODULES = {
-    "LAYERS": "layers",
-    "PREDICTIONS": "predictions",
-    "SCHEMA_VERSION": "record",
-    "TRAINING": "training",
-    "Best": "record",
-    "BrokenRun": "catalogue",
-    "Catalogue": "catalogue",
-    "Comparison": "comparison",
-    "Direction": "judging",
-    "EventWriter": "events",
-    "FoundRun": "catalogue",
-    "GitState": "record",
-    "Glance": "glance",
-    "Glancer": "glance",
-    "GpuSamples": "samples",
-    "JudgedBy": "judging",
-    "Layer": "layers",
-    "Mistake": "predictions",
-    "Parallel": "record",
-    "Predictions": "predictions",
-    "Replica": "record",
-    "Run": "directory",
-    "RunFacts": "catalogue",
-    "RunIndex": "index",
-    "RunKind": "catalogue",
-    "RunRecord": "record",
-    "RunSummary": "catalogue",
-    "SampleEvent": "samples",
-    "SampleFile": "sample_file",
-    "Samples": "samples",
-    "Session": "record",
-    "bare_name": "judging",
-    "compare": "comparison",
-    "default_output": "catalogue",
-    "facts_of": "training",
-    "git_state": "git",
-    "glance_training": "training_glance",
-    "graph_events": "events",
-    "layer_rows": "layers",
-    "list_runs": "training",
-    "name_words": "judging",
-    "now": "record",
-    "read_all_samples": "samples",
-    "read_layers": "layers",
-    "read_predictions": "predictions",
-    "read_samples": "samples",
-    "refuse_empty": "catalogue",
-    "resolve": "training",
-    "samples_path": "samples",
-    "write_layers": "layers",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a module when a name of it is first used: one picture needs few of them."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.runs.catalogue import BrokenRun as BrokenRun
+    from tarmac.runs.catalogue import Catalogue as Catalogue
+    from tarmac.runs.catalogue import FoundRun as FoundRun
+    from tarmac.runs.catalogue import RunFacts as RunFacts
+    from tarmac.runs.catalogue import RunKind as RunKind
+    from tarmac.runs.catalogue import RunSummary as RunSummary
+    from tarmac.runs.catalogue import default_output as default_output
+    from tarmac.runs.catalogue import refuse_empty as refuse_empty
+    from tarmac.runs.comparison import Comparison as Comparison
+    from tarmac.runs.comparison import compare as compare
+    from tarmac.runs.directory import Run as Run
+    from tarmac.runs.events import EventWriter as EventWriter
+    from tarmac.runs.events import graph_events as graph_events
+    from tarmac.runs.git import git_state as git_state
+    from tarmac.runs.glance import Glance as Glance
+    from tarmac.runs.glance import Glancer as Glancer
+    from tarmac.runs.index import RunIndex as RunIndex
+    from tarmac.runs.judging import Direction as Direction
+    from tarmac.runs.judging import JudgedBy as JudgedBy
+    from tarmac.runs.judging import bare_name as bare_name
+    from tarmac.runs.judging import name_words as name_words
+    from tarmac.runs.layers import LAYERS as LAYERS
+    from tarmac.runs.layers import Layer as Layer
+    from tarmac.runs.layers import layer_rows as layer_rows
+    from tarmac.runs.layers import read_layers as read_layers
+    from tarmac.runs.layers import write_layers as write_layers
+    from tarmac.runs.predictions import PREDICTIONS as PREDICTIONS
+    from tarmac.runs.predictions import Mistake as Mistake
+    from tarmac.runs.predictions import Predictions as Predictions
+    from tarmac.runs.predictions import read_predictions as read_predictions
+    from tarmac.runs.record import SCHEMA_VERSION as SCHEMA_VERSION
+    from tarmac.runs.record import Best as Best
+    from tarmac.runs.record import GitState as GitState
+    from tarmac.runs.record import Parallel as Parallel
+    from tarmac.runs.record import Replica as Replica
+    from tarmac.runs.record import RunRecord as RunRecord
+    from tarmac.runs.record import Session as Session
+    from tarmac.runs.record import now as now
+    from tarmac.runs.sample_file import SampleFile as SampleFile
+    from tarmac.runs.samples import GpuSamples as GpuSamples
+    from tarmac.runs.samples import SampleEvent as SampleEvent
+    from tarmac.runs.samples import Samples as Samples
+    from tarmac.runs.samples import read_all_samples as read_all_samples
+    from tarmac.runs.samples import read_samples as read_samples
+    from tarmac.runs.samples import samples_path as samples_path
+    from tarmac.runs.training import TRAINING as TRAINING
+    from tarmac.runs.training import facts_of as facts_of
+    from tarmac.runs.training import list_runs as list_runs
+    from tarmac.runs.training import resolve as resolve
+    from tarmac.runs.training_glance import glance_training as glance_training
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

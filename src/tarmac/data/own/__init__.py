@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tarmac.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tarmac.data.own.images import read_image
-    from tarmac.data.own.store import OwnRecord, load_own, own_names, own_record
-    from tarmac.data.own.table_values import TableColumns
-    from tarmac.data.own.taking import Taking, take_over
-
-__all__ = [
-    "OwnRecord",
-    "TableColumns",
-    "Taking",
-    "load_own",
-    "own_names",
-    "own_record",
-    "read_image",
-    "take_over",
-]
-
-# Where a name is at home.
-_MODULES = {
-    "TableColumns": "table_values",
-    "OwnRecord": "store",
-    "Taking": "taking",
-    "load_own": "store",
-    "own_names": "store",
-    "own_record": "store",
-    "read_image": "images",
-    "take_over": "taking",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from tarmac.data.own.images import read_image as read_image
+    from tarmac.data.own.store import OwnRecord as OwnRecord
+    from tarmac.data.own.store import load_own as load_own
+    from tarmac.data.own.store import own_names as own_names
+    from tarmac.data.own.store import own_record as own_record
+    from tarmac.data.own.table_values import TableColumns as TableColumns
+    from tarmac.data.own.taking import Taking as Taking
+    from tarmac.data.own.taking import take_over as take_over
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
