@@ -4,6 +4,4 @@
 says; `Connection` keeps the websocket up.
 """
 
-from tarmac.hkube.serving.verb import serve
-
-__all__ = ["serve"]
+from tarmac.hkube.serving.verb import serve as serve

@@ -1,5 +1,4 @@
 """Nodes of the kind hyperparamsTuner: trials chosen by Optuna."""
 
-from tarmac.hkube.tuning.trials import TrialEnd, tune
-
-__all__ = ["TrialEnd", "tune"]
+from tarmac.hkube.tuning.trials import TrialEnd as TrialEnd
+from tarmac.hkube.tuning.trials import tune as tune
