@@ -124,7 +124,7 @@ def test_lines_for_other_platforms_are_passed_over(build, channel, line, is_ther
 
 @pytest.mark.parametrize("form", ["environment.yml", "list.txt"])
 def test_a_channel_that_never_answers_is_not_waited_for(build, monkeypatch, form):
-    monkeypatch.setattr("tarmac.environments.conda.answers._TIMEOUT_S", 0.2)
+    monkeypatch.setattr("tarmac.environments.conda.answers.ANSWER_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://a:secret@127.0.0.1:{silent.getsockname()[1]}/c"
         text = f"channels: ['{url}']\ndependencies: [x]\n"

@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from tarmac.files.records import damaged_record as damaged_record
     from tarmac.files.records import read_versioned as read_versioned
     from tarmac.files.records import validated as validated
+    from tarmac.files.web import ANSWER_TIMEOUT_S as ANSWER_TIMEOUT_S
+    from tarmac.files.web import CONNECT_TIMEOUT_S as CONNECT_TIMEOUT_S
     from tarmac.files.web import UnreachableError as UnreachableError
     from tarmac.files.web import download as download
 else:

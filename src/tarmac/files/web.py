@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     # Told of bytes done, bytes in all where known, and the file's name.
     Progress: TypeAlias = Callable[[int, int | None, str], object]
 
-_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
+# Seconds that a server may take for each part of an answer, and for a connection.
+ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S = 30, 10
 
 # How often one server may break off and still be asked to go on.
 _MAX_RESUMES = 5
@@ -93,7 +94,7 @@ def _receive(url: str, part: Path, progress: Progress | None) -> None:
     import httpx  # noqa: PLC0415 - as above
 
     version: dict[str, str] = {}
-    timeout = httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+    timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     with httpx.Client(timeout=timeout, follow_redirects=True) as client:
         for attempt in range(_MAX_RESUMES + 1):
             try:

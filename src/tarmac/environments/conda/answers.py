@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tarmac.errors import TarmacError
-from tarmac.files import without_password
+from tarmac.files import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
 
 
 async def refuse_silent(urls: Iterable[str], where: str) -> None:
@@ -38,13 +36,13 @@ async def refuse_silent(urls: Iterable[str], where: str) -> None:
 async def _ask(url: str, where: str) -> None:
     import httpx  # noqa: PLC0415 - a tenth of a second, for all who build nothing
 
-    timeout = httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+    timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     try:
         async with httpx.AsyncClient(timeout=timeout) as client:
             await client.head(url)
     except (httpx.ConnectTimeout, httpx.ReadTimeout) as error:
         is_connected = isinstance(error, httpx.ReadTimeout)
-        limit_s = _TIMEOUT_S if is_connected else _CONNECT_TIMEOUT_S
+        limit_s = ANSWER_TIMEOUT_S if is_connected else CONNECT_TIMEOUT_S
         raise TarmacError(
             f"{where}: {without_password(url)} does not answer in {limit_s} s",
             hint="A mirror is named as a channel by its URL; proxies by HTTPS_PROXY.",
