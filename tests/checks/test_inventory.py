@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -319,3 +320,31 @@ def test_secrets_in_variables_stay_there(root):
     variables = {"NVIDIA_API_KEY": "nvapi-1234", "TF_TOKEN_x": "abc", "HOME": "/home/me"}
     shown = read_inventory(root.path, variables).environment
     assert shown == {"NVIDIA_API_KEY": "(set)", "TF_TOKEN_x": "(set)"}
+
+
+_HANGS = """
+import sys, tarmac.machine.nvml as nvml
+from tarmac.checks import sampling
+from tarmac.cli import main
+nvml._PATIENCE_S = sampling._PATIENCE_S = 0.2
+main(["check", "torch", "--quick", "--device", "cpu"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("init_hang 1", "Could not look: machine: the driver does not answer: NVML: no answer"),
+        ("0.hang 1", "Could not look: GPU 0: it does not answer: no answer for 0 s"),
+        # In the midst of the questions.
+        ("0.hang 0 | 20 1", "Could not look: GPU 0: it does not answer: no answer for 0 s"),
+    ],
+)
+def test_a_check_of_a_driver_that_hangs_ends_and_says_so(on_machine, tmp_path, lines, words):
+    machine = tmp_path / "machine.txt"
+    healthy = Path(on_machine("healthy")["NVML_STAND_IN"]).read_text()
+    machine.write_text(f"{lines}\n{healthy}")
+    env = on_machine("healthy", NVML_STAND_IN=str(machine))
+    done = run_python("-c", _HANGS, env=env, timeout=120)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert words in done.stdout
