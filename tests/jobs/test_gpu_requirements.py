@@ -66,6 +66,7 @@ def test_what_is_installed_before_and_variables_are_of_gpus_too():
     }
     chosen = environment([], **more)
     assert chosen.is_for_gpus
+    assert chosen.for_driver(None) == chosen
     assert (chosen.requirements, chosen.before) == (("a==1",), ("b-gpu",))
     assert chosen.build_env == {"X": "1", "Y": "2"}
     without = chosen.chosen(with_gpus=False)
@@ -154,3 +155,13 @@ def test_what_is_built_here_for_nodes_of_unknown_drivers_is_refused(job, tmp_pat
     with pytest.raises(RequestError, match="chosen by the driver of its node") as raised:
         build_environments(tasks, tmp_path, engine="slurm")
     assert "Leave environments out" in raised.value.hint
+
+
+def test_pretended_gpus_take_the_plain_ones(job, tmp_path):
+    words = ("-m", "tarmac", "run", str(job), "--set", "resources.gpus=1", "--fake-gpus", "1")
+    plan = run_python(*words, "--dry-run", cwd=tmp_path)
+    assert "venv of requirements, as its GPUs are pretended" in plan.stdout
+    assert "cannot be run" not in plan.stderr
+    done = run_python(*words, "--follow", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "made for plain" in done.stdout

@@ -74,6 +74,17 @@ def prepare_job(
     return prepare(job, base, mapping, fake_gpus=fake_gpus, executor=on, by_job=by_job)
 
 
+def refuse_rest(run: JobRun, mapping: Mapping[str, Secret], fake_gpus: int) -> None:
+    """Refuse what of a run that is gone on with cannot be done."""
+    if run.job.pipeline is not None:
+        prepare_job(run.job, run.base, mapping, fake_gpus, run.executor)
+        return
+    from tarmac.jobs import refuse_tasks, tasks_left
+
+    left = tasks_left(run)
+    refuse_tasks(left, run.base, mapping, fake_gpus=fake_gpus, executor=run.executor)
+
+
 def resumed(
     reference: str,
     output: Path | None,

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from tarmac.jobs.job_run import prepare as prepare
     from tarmac.jobs.job_run import problems_beforehand as problems_beforehand
     from tarmac.jobs.job_run import refuse_lost_lock as refuse_lost_lock
+    from tarmac.jobs.job_run import refuse_tasks as refuse_tasks
+    from tarmac.jobs.job_run import tasks_left as tasks_left
     from tarmac.jobs.job_run import work_on as work_on
     from tarmac.jobs.job_run import working_on as working_on
     from tarmac.jobs.journal import Journal as Journal

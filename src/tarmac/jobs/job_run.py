@@ -99,17 +99,41 @@ def prepare(
     if job.refusals:
         first, *rest = job.refusals
         raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
-    kind = find_executor(executor)
     tasks = tuple(plan_tasks(job, base))
-    for check in _checks(tasks, base, mapping, executor):
-        check()
-    afar = kind.refuse_afar if by_job else None
-    (afar or kind.refuse)(tasks, fake_gpus)
+    refuse_tasks(tasks, base, mapping, fake_gpus=fake_gpus, executor=executor, by_job=by_job)
     return tasks
 
 
+def refuse_tasks(
+    tasks: Sequence[Task],
+    base: Path,
+    mapping: Mapping[str, Secret],
+    *,
+    fake_gpus: int = 0,
+    executor: str = "local",
+    by_job: bool = False,
+) -> None:
+    """Raise a RequestError where one of a job's tasks cannot be done; see `prepare`."""
+    for check in _checks(tasks, base, mapping, executor, is_pretending=fake_gpus > 0):
+        check()
+    kind = find_executor(executor)
+    afar = kind.refuse_afar if by_job else None
+    (afar or kind.refuse)(tasks, fake_gpus)
+
+
+def tasks_left(run: JobRun) -> tuple[Task, ...]:
+    """Return the tasks of a run that have not succeeded."""
+    done = {task.name for task in read_status(run.path).tasks if task.state == "succeeded"}
+    return tuple(task for task in run.tasks if task.name not in done)
+
+
 def problems_beforehand(
-    tasks: Sequence[Task], base: Path, mapping: Mapping[str, Secret], *, executor: str = "local"
+    tasks: Sequence[Task],
+    base: Path,
+    mapping: Mapping[str, Secret],
+    *,
+    executor: str = "local",
+    is_pretending: bool = False,
 ) -> list[str]:
     """Return why `prepare` would refuse tasks, but for what only the place where they run knows.
 
@@ -118,9 +142,10 @@ def problems_beforehand(
         base: What its paths start from.
         mapping: What names of secrets stand for here.
         executor: Where they are to run.
+        is_pretending: Whether its GPUs are pretended.
     """
     problems: dict[str, None] = {}
-    for check in _checks(tasks, base, mapping, executor):
+    for check in _checks(tasks, base, mapping, executor, is_pretending=is_pretending):
         try:
             check()
         except RequestError as error:
@@ -129,7 +154,12 @@ def problems_beforehand(
 
 
 def _checks(
-    tasks: Sequence[Task], base: Path, mapping: Mapping[str, Secret], executor: str
+    tasks: Sequence[Task],
+    base: Path,
+    mapping: Mapping[str, Secret],
+    executor: str,
+    *,
+    is_pretending: bool,
 ) -> Iterator[Callable[[], object]]:
     """Yield what refuses tasks that cannot succeed, by this machine's knowledge alone."""
     has_named = find_executor(executor).has_secrets
@@ -143,19 +173,24 @@ def _checks(
         yield partial(refuse_unknown_stores, task.outputs)
         if not task.needs:
             yield partial(refuse_missing_inputs, task.inputs, base)
-    yield partial(_refuse_environments, tasks, base, is_here=executor == "local")
+    is_here = executor == "local"
+    yield partial(_refuse_environments, tasks, base, is_here=is_here, has_driver=not is_pretending)
 
 
-def _refuse_environments(tasks: Sequence[Task], base: Path, *, is_here: bool) -> None:
+def _refuse_environments(
+    tasks: Sequence[Task], base: Path, *, is_here: bool, has_driver: bool
+) -> None:
     seen = set()
     for task in tasks:
         environment = task.environment
         # What a task needs may make the files of its environment.
         if task.needs or not isinstance(environment, (Conda, Project, Venv)):
             continue
-        # Its node's driver chooses among them.
-        if isinstance(environment, Venv) and environment.needs_driver and not is_here:
-            continue
+        if isinstance(environment, Venv) and environment.needs_driver:
+            if not is_here:
+                # Its node's driver chooses among them.
+                continue
+            environment = environment.chosen(with_gpus=has_driver)
         content = environment.model_dump_json()
         if content in seen:
             continue

@@ -63,6 +63,7 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         memory=min(total, limits.memory_bytes or total),
         gpus=gpus,
         leases=None if fake_gpus else leases or default_leases(),
+        is_pretending=fake_gpus > 0,
         inherited=inherited_leases(os.environ),
         gpu_problem=problem,
         withheld=withheld,
@@ -122,6 +123,7 @@ class Machine:
         memory: Bytes to give away.
         gpus: GPUs to give away.
         leases: The directory of their locks; None where nobody else could want them.
+        is_pretending: Whether the GPUs are pretended.
         inherited: What the run has leased whose task this process is of.
         gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
         withheld: Why there are fewer GPUs to give away than the driver has.
@@ -130,6 +132,7 @@ class Machine:
         cpus: Cores to give away, used ones included.
         memory: Bytes to give away, used ones included.
         gpus: GPUs to give away, used ones included.
+        is_pretending: Whether these are pretended.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class Machine:
         memory: int,
         gpus: Sequence[GpuInfo],
         leases: Path | None,
+        is_pretending: bool = False,
         inherited: TaskLeases | None = None,
         gpu_problem: RequestError | None = None,
         withheld: Obstacle | None = None,
@@ -146,6 +150,7 @@ class Machine:
         self.cpus = cpus
         self.memory = memory
         self.gpus = tuple(gpus)
+        self.is_pretending = is_pretending
         self._leases = None if leases is None else Leases(leases, inherited)
         self._gpu_problem = gpu_problem
         self._withheld = withheld

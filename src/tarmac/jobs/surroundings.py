@@ -101,19 +101,13 @@ class Venv(BuiltEnvironment):
     def chosen(self, *, with_gpus: bool) -> Venv:
         """Return the environment of a task that asks for GPUs, or for none.
 
-        Where `needs_driver`, the requirements are still those without GPUs.
+        Where it `needs_driver`, that of a task with GPUs is still to be made by `for_driver`.
         """
         if not with_gpus:
             names = ("gpu_requirements", "gpu_before", "gpu_build_env")
             defaults = {name: type(self).model_fields[name].default for name in names}
             return self.model_copy(update=defaults)
-        environment = self.model_copy(
-            update={
-                "before": self.gpu_before or self.before,
-                "build_env": self.build_env | self.gpu_build_env,
-            }
-        )
-        return environment if self.needs_driver else environment.for_driver(None)
+        return self if self.needs_driver else self.for_driver(None)
 
     def cuda_for(self, driver: str | None) -> str:
         """Return the key of the requirements for the newest CUDA that a driver runs.
@@ -143,15 +137,19 @@ class Venv(BuiltEnvironment):
         )
 
     def for_driver(self, driver: str | None) -> Venv:
-        """Return it with the requirements of `cuda_for`.
+        """Return it with what is for GPUs in place, and the requirements of `cuda_for`.
 
         Raises:
             RequestError: None of them is for that driver.
         """
-        if not self.gpu_requirements:
-            return self
-        requirements = self.gpu_requirements[self.cuda_for(driver)]
-        return self.model_copy(update={"requirements": requirements})
+        by_cuda = self.gpu_requirements
+        return self.model_copy(
+            update={
+                "requirements": by_cuda[self.cuda_for(driver)] if by_cuda else self.requirements,
+                "before": self.gpu_before or self.before,
+                "build_env": self.build_env | self.gpu_build_env,
+            }
+        )
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from tarmac.cli.job_options import checked_secrets, job_files, job_options
 from tarmac.cli.job_runs import (
     check_result,
     make_runs,
-    prepare_job,
+    refuse_rest,
     refuse_second_runner,
     resumed,
     submit_runs,
@@ -120,7 +120,7 @@ def command(
         if dry_run:
             print_rest(runs[0], mapping, fake_gpus, as_json=as_json)
             return
-        prepare_job(runs[0].job, runs[0].base, mapping, fake_gpus, runs[0].executor)
+        refuse_rest(runs[0], mapping, fake_gpus)
     else:
         place = chosen(on, profile)
         read = read_jobs(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tarmac.errors import RequestError
-from tarmac.jobs import plan_tasks, problems_beforehand, read_status, thread_variables
+from tarmac.jobs import plan_tasks, problems_beforehand, tasks_left, thread_variables
 from tarmac.machine import newest_cuda
 from tarmac.wording import counted, in_lines
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # Of tasks that a sweep makes of one: more would only push what differs off the screen.
 _MOST_ALIKE = 100
+
+
+_FOR_GPUS = ("gpu_requirements", "gpu_before", "gpu_build_env")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +81,10 @@ def plans_of(
             tasks = tuple(plan_tasks(job, base))
             problems = [] if machine is None else machine.problems_of(tasks)
             if mapping is not None:
-                problems += problems_beforehand(tasks, base, mapping, executor=on)
+                pretends = machine is not None and machine.is_pretending
+                problems += problems_beforehand(
+                    tasks, base, mapping, executor=on, is_pretending=pretends
+                )
             plans.append(
                 Plan(
                     job.name,
@@ -102,10 +108,12 @@ def rest_of(run: JobRun, mapping: Mapping[str, Secret], machine: Machine | None)
         mapping: What names of secrets stand for here.
         machine: Where they would run; None where that is not this one.
     """
-    done = {task.name for task in read_status(run.path).tasks if task.state == "succeeded"}
-    tasks = [task for task in run.tasks if task.name not in done]
+    tasks = tasks_left(run)
     problems = [] if machine is None else machine.problems_of(tasks)
-    problems += problems_beforehand(tasks, run.base, mapping, executor=run.executor)
+    pretends = machine is not None and machine.is_pretending
+    problems += problems_beforehand(
+        tasks, run.base, mapping, executor=run.executor, is_pretending=pretends
+    )
     return Plan(run.job.name, run.base, tasks, run.job.concurrency, problems=problems)
 
 
@@ -185,11 +193,14 @@ def _order(task: Task) -> str:
     return f"{needs}, priority {task.priority}" if task.priority else needs
 
 
-def _why_for_gpus(environment: Venv, *, is_here: bool) -> str:
+def _why_for_gpus(environment: Venv, machine: Machine | None) -> str:
     if not environment.needs_driver:
-        return " of gpu_requirements, as it asks for GPUs"
+        names = [name for name in _FOR_GPUS if getattr(environment, name)]
+        return f" of {' and '.join(names)}, as it asks for GPUs"
     choice = " or ".join(environment.gpu_requirements)
-    if is_here:
+    if machine is not None and machine.is_pretending:
+        return " of requirements, as its GPUs are pretended"
+    if machine is not None:
         # Why there is none for it is among the problems.
         with contextlib.suppress(RequestError):
             driver = newest_cuda()
@@ -208,7 +219,7 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     resources = task.resources
     kind = f"{task.environment.kind} {container.image if container else ''}".rstrip()
     if task.environment.kind == "venv" and task.environment.is_for_gpus:
-        kind += _why_for_gpus(task.environment, is_here=machine is not None)
+        kind += _why_for_gpus(task.environment, machine)
     if task.environment.kind == "project":
         kind += f" {task.environment.path}"
     if task.environment.kind == "conda":

@@ -23,7 +23,7 @@ from tarmac.jobs.executors.outcome import Verdict, judge
 from tarmac.jobs.executors.stagers import Stagers
 from tarmac.jobs.executors.staging import StageIn, StageOut
 from tarmac.jobs.machine import Grant
-from tarmac.jobs.model import BuiltEnvironment, Container
+from tarmac.jobs.model import BuiltEnvironment, Container, Venv
 from tarmac.node import GpuWatch
 from tarmac.processes import Process, guarded, parent_of_groups
 
@@ -231,6 +231,12 @@ class LocalExecutor:
         engine = None
         if isinstance(environment, Container):
             engine = self._engines[environment.engine]
+        if (
+            isinstance(environment, Venv)
+            and environment.needs_driver
+            and self._machine.is_pretending
+        ):
+            environment = environment.chosen(with_gpus=False)
         request = StageIn(
             inputs=task.inputs,
             environment=environment,
