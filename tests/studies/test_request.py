@@ -61,6 +61,20 @@ def test_true_is_no_number_of_a_study(field):
         make_request({"workload": "digits-mlp", field: True})
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"generations": 0}, "generations is 0, expected at least 1"),
+        ({"space": {"neurons": []}}, "space.neurons: "),
+    ],
+)
+def test_what_was_asked_beside_a_file_is_not_blamed_on_it(changes, words):
+    with pytest.raises(RequestError) as raised:
+        check_new("mlp-evolve", {"space": {"dataset": "digits"}} | changes)
+    assert ".yaml" not in str(raised.value)
+    assert str(raised.value).startswith(words)
+
+
 def test_a_file_says_where_it_is_wrong(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text("workload: digits-mlp\nspace:\n  hidden: [16, 32]\nretain: 0.01\n")

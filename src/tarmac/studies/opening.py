@@ -99,7 +99,7 @@ def check_new(
     try:
         return _check(request_of(what, fields), is_shared=is_shared)
     except FieldError as error:
-        raise locate(error, what) if is_file(what) else error from error
+        raise locate(error, what, fields) if is_file(what) else error from error
 
 
 def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:

@@ -268,8 +268,17 @@ def is_file(what: str | Path) -> bool:
     return str(what).endswith((".yaml", ".yml", ".json")) or str(what) in study_names()
 
 
-def locate(error: FieldError, source: str | Path) -> RequestError:
-    """Say where in a study's file a field is; the error itself where it is not in it."""
+def locate(error: FieldError, source: str | Path, changes: Mapping[str, Any]) -> RequestError:
+    """Say where in a study's file a field is; return the error where its value is not from there.
+
+    Args:
+        error: Of the field.
+        source: The file, or one of `study_names`.
+        changes: What was asked for beside it, as `read_request` takes it.
+    """
+    field, *inner = error.path
+    if field in changes and (field != "space" or not inner or inner[0] in changes["space"]):
+        return error
     document = _document(source)
     return _located(error, document) if error.path in document.places else error
 
