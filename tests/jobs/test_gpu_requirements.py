@@ -79,7 +79,7 @@ def test_what_is_installed_before_and_variables_are_of_gpus_too():
         ("six", "expected a list, or lists by CUDA's version: cuda12: [...]"),
         ("{rocm: [six]}", "'rocm': expected cuda, or a version of it such as cuda12"),
         ("{cuda12: six}", "'six': expected a list"),
-        ("{cuda12: []}", "expected at least 1"),
+        ("{cuda12: []}", "expected at least one requirement"),
     ],
 )
 def test_what_is_no_list_by_cuda_has_its_place(value, words):
@@ -126,6 +126,7 @@ def test_a_task_has_the_packages_for_the_driver_of_its_machine(
     words = ("-m", "tarmac", "run", str(job), "--set", "resources.gpus=1")
     options = {"cwd": tmp_path, "env": env}
     plan = run_python(*words, "--dry-run", **options)
+    (row,) = json.loads(run_python(*words, "--dry-run", "--json", **options).stdout)
     done = run_python(*words, "--follow", **options)
     if taken is None:
         assert "venv of gpu_requirements for cuda12 or cuda13, by the driver" in plan.stdout
@@ -138,6 +139,7 @@ def test_a_task_has_the_packages_for_the_driver_of_its_machine(
     assert done.returncode == 0, done.stderr
     assert f"venv of gpu_requirements for {taken}" in plan.stdout
     assert f"made for {taken[:6]}" in done.stdout
+    assert taken[:6] in row["environment"]["requirements"][0]
 
 
 def test_no_driver_and_no_gpu_take_the_plain_ones(job, tmp_path):

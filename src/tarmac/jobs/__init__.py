@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.machine import read_machine as read_machine
     from tarmac.jobs.model import Conda as Conda
     from tarmac.jobs.model import Container as Container
+    from tarmac.jobs.model import Environment as Environment
     from tarmac.jobs.model import Input as Input
     from tarmac.jobs.model import Job as Job
     from tarmac.jobs.model import Mount as Mount

@@ -54,6 +54,12 @@ def _cuda_key(key: str) -> str:
     return key
 
 
+def _any_requirement(lines: tuple[str, ...]) -> tuple[str, ...]:
+    if not lines:
+        raise ValueError("expected at least one requirement")
+    return lines
+
+
 class Venv(BuiltEnvironment):
     """A virtual environment of pinned packages.
 
@@ -77,7 +83,7 @@ class Venv(BuiltEnvironment):
     gpu_requirements: Annotated[
         dict[
             Annotated[str, AfterValidator(_cuda_key)],
-            Annotated[tuple[str, ...], Field(min_length=1)],
+            Annotated[tuple[str, ...], AfterValidator(_any_requirement)],
         ],
         BeforeValidator(
             _by_cuda, json_schema_input_type=tuple[str, ...] | dict[str, tuple[str, ...]]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
     from tarmac.formats import Reading
-    from tarmac.jobs import JobRun, Machine, Secret, Task, Venv
+    from tarmac.jobs import Environment, JobRun, Machine, Secret, Task, Venv
 
 # Of tasks that a sweep makes of one: more would only push what differs off the screen.
 _MOST_ALIKE = 100
@@ -172,7 +172,7 @@ def task_row(task: Task, machine: Machine | None) -> dict[str, Any]:
         "resources": task.resources.model_dump(),
         "gpus_from": [gpu.uuid for gpu in gpus],
         "options": {name: dict(values) for name, values in task.options.items()},
-        "environment": task.environment.model_dump(),
+        "environment": _on(machine, task.environment).model_dump(),
         "env": _variables(task),
         "inputs": [part.model_dump(by_alias=True) for part in task.inputs],
         "outputs": [part.model_dump() for part in task.outputs],
@@ -191,6 +191,18 @@ def _order(task: Task) -> str:
     needs = f" after {', '.join(task.needs)}" if task.needs else ""
     needs = " after all others" if task.is_last else needs
     return f"{needs}, priority {task.priority}" if task.priority else needs
+
+
+def _on(machine: Machine | None, environment: Environment) -> Environment:
+    """Return the environment with what its machine's driver chooses, where that is known."""
+    if machine is None or environment.kind != "venv" or not environment.needs_driver:
+        return environment
+    if machine.is_pretending:
+        return environment.chosen(with_gpus=False)
+    # Why there is none for it is among the problems.
+    with contextlib.suppress(RequestError):
+        return environment.for_driver(newest_cuda())
+    return environment
 
 
 def _why_for_gpus(environment: Venv, machine: Machine | None) -> str:
