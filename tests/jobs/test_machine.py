@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import stat
 import subprocess
@@ -307,3 +308,24 @@ def test_gpus_of_other_programs_are_named_as_why_a_task_waits(tmp_path):
     assert other.take(ONE) is not None
     assert ours.take(ONE) is None
     assert "leased by other programs" in ours.why_full(ONE)
+
+
+_LOOKS = """
+import sys, tarmac.cli.preflight as preflight
+from tarmac.cli import main
+from tarmac.jobs import read_status
+real = preflight._conclude
+def conclude(report, run, **options):
+    print("while it checks:", read_status(run).state)
+    real(report, run, **options)
+preflight._conclude = conclude
+main(["run", "job.json"])
+"""
+
+
+def test_a_run_is_at_work_while_its_gpus_are_checked(on_machine, tmp_path):
+    job = {"name": "x", "command": ["true"], "resources": {"gpus": 1}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    done = run_python("-c", _LOOKS, cwd=tmp_path, env=on_machine("healthy"))
+    assert done.returncode == 0, done.stderr
+    assert "while it checks: running\n" in done.stdout

@@ -236,8 +236,11 @@ def _look_at_gpus(run: JobRun, needs: Iterable[Resources], *, quiet: bool) -> No
     """Check the GPUs; what wants none need not wait for it."""
     if any(each.gpus for each in needs):
         from tarmac.cli.preflight import check_into
+        from tarmac.jobs import working_on
 
-        check_into(run.path, quiet=quiet)
+        # Who looks at the run meanwhile sees that it is at work.
+        with working_on(run.path):
+            check_into(run.path, quiet=quiet)
 
 
 def _sum_up(run: JobRun, counts: Iterable[tuple[str, int]]) -> None:
