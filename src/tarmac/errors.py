@@ -128,7 +128,7 @@ def unknown_name(
 
     Args:
         kind: What was named, e.g. ``"workload"``.
-        name: The unknown name.
+        name: Name that was not recognised, as the user typed it.
         valid: Each valid name with a word on it (a default, a summary); may be empty text.
         meant: The valid name that is suggested; by default the nearest by its letters.
 

@@ -23,7 +23,7 @@ def points_of(group: str) -> EntryPoints:
     """Return the entry points of a group that installed packages provide.
 
     Args:
-        group: Of entry points, such as ``tarmac.strategies``.
+        group: Name of an entry point group, such as ``tarmac.strategies``.
     """
     return _points_on(tuple(sys.path), group)
 
@@ -39,7 +39,7 @@ def names_with_provided(group: str, own: Iterable[str]) -> tuple[str, ...]:
     """Return Tarmac's own names in their order, then those that packages provide.
 
     Args:
-        group: Of entry points.
+        group: Name of an entry point group, such as ``tarmac.strategies``.
         own: Tarmac's names, which a package cannot take.
     """
     mine = tuple(own)
@@ -53,9 +53,9 @@ def load_provided(
     """Return what a package provides by a name; None where none does.
 
     Args:
-        group: Of entry points.
+        group: Name of an entry point group, such as ``tarmac.strategies``.
         kind: What a value of the group is, in an error: ``strategy``.
-        name: The entry point's.
+        name: Name of the entry point to load.
         expected: The type of the group's values.
         is_named: Whether the value has a name of its own, which must be the entry point's.
 

@@ -36,13 +36,15 @@ class AmdGpu(_Facts):
     """A GPU that KFD knows.
 
     Attributes:
-        address: ``0000:75:00.0``.
-        gfx: What programs are compiled for: ``gfx942``.
-        temperature_c: Of ``edge``, ``junction`` and ``memory``, where it has such a sensor.
-        power_watts: ``now``, and ``limit``.
-        uncorrected_errors: Counted by all parts since the driver was loaded; None where it counts
+        address: PCI address of the GPU, such as ``0000:75:00.0``.
+        gfx: Target name that programs are compiled for, such as ``gfx942``.
+        temperature_c: Degrees Celsius by sensor: ``edge``, ``junction`` and ``memory``, as far as
+            present.
+        power_watts: Power in watts: the draw ``now``, and the ``limit`` in force.
+        uncorrected_errors: Uncorrected errors of all parts since the driver was loaded; None where
+            the driver counts none.
+        corrected_errors: Corrected errors since the driver was loaded; None where the driver counts
             none.
-        corrected_errors: Likewise.
     """
 
     address: str
@@ -57,7 +59,7 @@ class Amd(_Facts):
     """What computing on AMD's GPUs needs.
 
     Attributes:
-        gpus: In KFD's order.
+        gpus: All AMD GPUs, in the order of KFD's nodes.
         kfd: Whether this process may use ``/dev/kfd``, may not, or there is none.
         kfd_group: The group that may.
         numa_balancing: Whether the kernel moves memory between NUMA nodes by itself.

@@ -101,7 +101,7 @@ def run_with_gpus(engines: Engines, kind: str | None = None) -> str:
     """Return the beginning of the command that starts a container with all GPUs.
 
     Args:
-        engines: Of this host; none are known in a container.
+        engines: Container engines of this host; all fields are empty in a container.
         kind: What the check runs in, where that is a container.
     """
     if kind == "podman" or (engines.podman is not None and engines.docker is None):

@@ -25,7 +25,7 @@ class PciCard(_Facts):
     """A display or compute card on the bus, driver or not.
 
     Attributes:
-        address: ``0000:01:00.0``.
+        address: PCI address of the card, such as ``0000:01:00.0``; ``built in`` for Apple's chips.
         vendor: ``nvidia``, ``amd``, ``intel`` or ``apple``.
         device: The vendor's number of it, e.g. ``0x2330``; Apple's name of its chip.
         driver: The kernel's driver that holds it.
@@ -49,7 +49,7 @@ class Driver(_Facts):
     """NVIDIA's driver.
 
     Attributes:
-        version: As NVML says.
+        version: Version of the driver, as NVML reports it.
         cuda: The newest CUDA that it runs, ``13.0``.
         nvml_error: Why NVML does not start; None where it does.
         module_version: The loaded kernel module's version.
@@ -82,10 +82,10 @@ class Limits(_Facts):
     """What this process may use; None is unlimited or unknown.
 
     Attributes:
-        cpus: By affinity and cgroup.
-        memory_bytes: By cgroup.
-        shm_bytes: Size of /dev/shm.
-        memlock_bytes: Memory that may be locked.
+        cpus: CPUs that the affinity mask and the cgroup allow.
+        memory_bytes: Memory limit of the cgroup, in bytes.
+        shm_bytes: Size of ``/dev/shm``, in bytes.
+        memlock_bytes: Memory that the process may lock, in bytes.
         infiniband: Whether there are InfiniBand devices, which need it.
     """
 
@@ -134,8 +134,9 @@ class Upkeep(_Facts):
         distribution: Its name in os-release, ``ubuntu``; empty where it has none.
         like: Those that it descends from.
         is_root: Whether this is root, who needs no sudo.
-        processor: ``x86_64`` or ``aarch64``.
-        scheduler: Which gave this job its GPUs: ``slurm``, ``pbs`` or ``lsf``.
+        processor: Machine architecture, such as ``x86_64`` or ``aarch64``.
+        scheduler: Scheduler whose job this process belongs to: ``slurm``, ``pbs`` or ``lsf``. None
+            outside of a job.
     """
 
     distribution: str = ""
@@ -156,8 +157,8 @@ class Inventory(_Facts):
         engines: What could start a container here, where there are GPUs to give.
         libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
             name to path.
-        missing_instructions: Of those that builds of frameworks use (``avx``, ``avx2``, ``fma``),
-            what this x86 CPU lacks.
+        missing_instructions: Instruction sets that framework builds use (``avx``, ``avx2``,
+            ``fma``) and this x86 CPU lacks.
         topology: How cards are joined to the machine and to each other.
         upkeep: What decides which commands work here.
         network: What it has to reach other machines by.
@@ -209,7 +210,7 @@ class Probe(_Facts):
         where: The interpreter, image or environment it ran in.
         outcome: How the process ended.
         detail: The signal, the time limit, or what stood in the result's place.
-        seconds: It took.
+        seconds: Wall-clock seconds that the probe took.
         result: What it wrote down; see any of the probes.
         printed: The last of what it printed, up to 4,000 characters.
         printed_bytes: All that it printed.

@@ -38,9 +38,9 @@ class KernelEvent:
         code: The failure's, in the catalogue.
         words: What happened, e.g. ``Xid 94, contained memory error``.
         address: The card's on the bus, without its function: ``0000:9c:00``.
-        number: Of the Xid or SXid.
+        number: Number of the Xid or SXid; None for other kinds of events.
         pid: The process that it happened to, as the machine numbers it.
-        process: Its name.
+        process: Name of that process; None where the line has none.
         action: What to do at once, where that differs from number to number.
         passes: Whether it was over when it was logged, so that it tells less with every hour.
         is_reset: Whether it is over once the GPU is reset, as by loading the driver.
@@ -152,8 +152,8 @@ def explain_xid(number: int, address: str | None) -> KernelEvent | None:
     """Return what a number of NVIDIA's driver says by itself; None where it is no failure.
 
     Args:
-        number: The Xid.
-        address: The card's, without its function.
+        number: Number of the Xid, such as 94.
+        address: PCI address of the card, without its function.
     """
     return _xid_event(number, "", address=address)
 

@@ -184,7 +184,7 @@ def select_lines(lines: Iterable[str], clock: Clock, hours: float) -> list[str]:
     What passes counts for some hours, and until the GPU that it happened to was reset.
 
     Args:
-        lines: Of one start of the machine, oldest first.
+        lines: Log lines since a single start of the machine, oldest first.
         clock: When they were read.
         hours: How long an error that passes counts.
     """

@@ -45,12 +45,12 @@ class KernelNews:
         code: The failure's, in the catalogue.
         words: What happened, e.g. ``Xid 94, contained memory error``.
         action: What to do at once, where that differs from number to number.
-        at: When, UTC.
-        number: Of the Xid or SXid.
+        at: Time of the event, in UTC.
+        number: Number of the Xid or SXid; None for other kinds of events.
         address: The card's on the bus, without its function: ``0000:9c:00``.
         gpu_uuid: The GPU's, where the driver's event told of it, and not the log.
         pid: The process that it happened to, as the machine numbers it.
-        process: Its name.
+        process: Name of that process; None where the log has none.
     """
 
     code: str

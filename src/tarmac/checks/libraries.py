@@ -23,7 +23,7 @@ def find_libraries(environment: Mapping[str, str], packages: Path | None = None)
     the loader's cache.
 
     Args:
-        environment: For LD_LIBRARY_PATH.
+        environment: Environment variables, of which ``LD_LIBRARY_PATH`` is read.
         packages: The interpreter's site-packages; by default this one's.
     """
     packages = packages or Path(sysconfig.get_path("platlib"))

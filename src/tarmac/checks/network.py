@@ -38,8 +38,8 @@ class Network(_Facts):
     """What a machine has to reach others by.
 
     Attributes:
-        interfaces: Their names.
-        ports: Of InfiniBand and RoCE.
+        interfaces: Names of all network interfaces, sorted, loopback included.
+        ports: Ports of all InfiniBand and RoCE adapters.
         open_module: Whether NVIDIA's kernel module is the open one, which lends a GPU's memory to
             adapters by dma-buf; None where none is loaded.
     """

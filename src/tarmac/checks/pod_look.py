@@ -38,8 +38,8 @@ def tell(report: Report, asked: int) -> dict[str, Any]:
     """Return what a quick check says of a pod's node.
 
     Args:
-        report: The check's.
-        asked: So many GPUs the pod was given.
+        report: Report of a quick check in the pod.
+        asked: Number of GPUs granted to the pod; 0 for none.
     """
     # Who was given no GPU says nothing of those that it may see, nor of what computes on them.
     failures, unseen = judge_pod(report, asked) if asked else (judge_given(report, ())[0], [])

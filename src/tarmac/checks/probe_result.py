@@ -65,7 +65,7 @@ def judge_result(
     Args:
         written: Its result, from `read_result`.
         flaw: Why there is none.
-        code: Its exit code.
+        code: Exit code of the probe's process.
         words: What it printed last of an error; empty where there is a result.
     """
     stage, error = written.get("stage"), written.get("error")

@@ -35,10 +35,10 @@ class Racer:
     """A device in a race.
 
     Attributes:
-        device: ``cpu``, ``cuda:0``.
+        device: Device as PyTorch names it: ``cpu``, ``cuda:0``.
         chip: What its maker calls it.
-        images_per_s: That it trained on.
-        times: As many times as the CPU.
+        images_per_s: Training throughput, in images per second.
+        times: Throughput divided by the CPU's; 1 for the CPU itself.
         is_right: Whether its first loss was the CPU's, up to rounding.
     """
 
@@ -54,10 +54,10 @@ class Race:
     """One training on several devices.
 
     Attributes:
-        version: PyTorch's.
+        version: Version of PyTorch that trained on all devices.
         where: The interpreter or image whose PyTorch that is.
-        seconds: Each device trained so long, after some first steps.
-        threads: That the CPU computed with.
+        seconds: Seconds that each device trained, after some first steps.
+        threads: Number of threads that the CPU trained with.
         racers: The CPU, then the GPUs.
     """
 

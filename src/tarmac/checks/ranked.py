@@ -18,13 +18,13 @@ class Rank(_Facts):
     """A rank, and the machine that it is on; None stands for what is not known.
 
     Attributes:
-        rank: From 0.
+        rank: Global rank of the process, from 0.
         host: As Slurm or the machine itself calls it.
-        address: By which the others reach it.
-        driver: NVIDIA's driver.
-        torch: PyTorch's version.
-        torch_cuda: The CUDA that it is built for.
-        nccl: The NCCL that it has.
+        address: Address by which the other ranks reach its host.
+        driver: Version of NVIDIA's driver on its host.
+        torch: Version of PyTorch on this rank.
+        torch_cuda: CUDA version that PyTorch is built for.
+        nccl: Version of NCCL that PyTorch uses.
         gpu: What tells its GPU apart.
         gpu_name: What its GPU is called.
         clock_off_s: By how much its clock differs from rank 0's, in seconds.
@@ -54,10 +54,10 @@ class Pair(_Facts):
     """Two hosts, or two ranks of one host, that added numbers up alone.
 
     Attributes:
-        round: In which, from 0.
-        names: Of both.
-        seconds: Of one all-reduce: the median, of the slowest ranks; None where it failed.
-        problem: Why it failed.
+        round: Round in which they were paired, from 0.
+        names: Names of the two hosts, or of the two ranks.
+        seconds: Seconds of an all-reduce: the median of the slowest rank; None where it failed.
+        problem: Reason for the failure, with the rank; empty where it worked.
         own: Names of those whose own process failed, and not their partner's.
     """
 
@@ -72,13 +72,13 @@ class Ranks(_Facts):
     """Several ranks, and what they computed together.
 
     Attributes:
-        size: How many there should be.
-        limit_s: How long they were waited for, in seconds.
-        ranks: Those that came.
-        missing: Those that did not.
+        size: Number of ranks that the launcher started.
+        limit_s: Seconds to wait for all ranks.
+        ranks: Ranks that connected in time, in ascending order.
+        missing: Numbers of the ranks that did not connect in time.
         lost: Those that were lost later, with how.
-        message_bytes: Of what pairs all-reduce.
-        pairs: Round after round.
+        message_bytes: Size of the message that each pair all-reduces, in bytes.
+        pairs: Results of all pairs, in the order of their rounds.
     """
 
     size: int

@@ -22,8 +22,8 @@ class MatrixRate:
 
     Attributes:
         kind: The type that comes nearest to its nominal rate: a slow chip is slow in all.
-        flops: Operations per second.
-        nominal: The chip's, in TFLOP/s; None where that is not known.
+        flops: Measured rate, in FLOP/s (not TFLOP/s).
+        nominal: Nominal rate of the chip, in TFLOP/s; None where it is unknown.
         healthy: What a healthy one reaches, in TFLOP/s; None where that is not known, or rests on
             a figure that is not verified.
     """

@@ -257,7 +257,7 @@ def is_measuring(turns: Mapping[str, str]) -> bool:
     """Tell whether a probe has its turn now.
 
     Args:
-        turns: From `measuring_turns`.
+        turns: Variables of the probes, from `measuring_turns`.
     """
     with Path(turns[_TURN]).open() as file:
         try:

@@ -28,7 +28,7 @@ def sampling(
     """Read GPUs every tenth of a second for as long as a probe measures.
 
     Args:
-        readers: Of each GPU, by its index.
+        readers: Reader of each GPU, by the GPU's index.
         is_measuring: Tells whether a probe has its turn now.
 
     Yields:

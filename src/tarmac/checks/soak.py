@@ -28,10 +28,10 @@ class SoakedDevice:
     """How far a device is.
 
     Attributes:
-        name: ``cuda:0``.
-        step: What runs.
-        comparisons: Done so far.
-        num_mismatches: Of these.
+        name: Device as PyTorch names it, such as ``cuda:0``.
+        step: Step that runs now; ``start`` at first.
+        comparisons: Number of comparisons done so far.
+        num_mismatches: Number of comparisons that showed a difference.
         lost: How its process ended before its time; empty where it did not.
     """
 
@@ -47,10 +47,11 @@ class SoakProgress:
     """How far a soak is.
 
     Attributes:
-        elapsed_s: Since its start.
-        limit_s: How long it is to take.
+        elapsed_s: Seconds since the soak's start.
+        limit_s: Seconds that the soak is to take.
         devices: All that are soaked, once they are known.
-        hottest_c: Of all GPUs now; None where the driver does not say.
+        hottest_c: Temperature of the hottest GPU now, in degrees Celsius; None where the driver
+            reports none.
     """
 
     elapsed_s: float

@@ -25,10 +25,10 @@ class SoakedGpu(_Facts):
     """A GPU as the driver saw it during a soak; None stands for what it does not tell.
 
     Attributes:
-        name: ``GPU 0``.
-        hottest_c: In degrees Celsius.
-        most_watts: Of power.
-        sm_clock_mhz: The ``lowest`` and the ``highest``.
+        name: Label of the GPU, such as ``GPU 0``.
+        hottest_c: Highest temperature in the soak, in degrees Celsius.
+        most_watts: Highest power draw in the soak, in watts.
+        sm_clock_mhz: The ``lowest`` and the ``highest`` SM clock, in MHz.
         slowdowns: The driver's reasons for low clocks, all that came.
         counters: By how much each count of errors has grown, zeros included.
     """

@@ -34,8 +34,8 @@ class Target:
     Attributes:
         name: What it is called in reports.
         command: What runs a Python program there, e.g. ``("/opt/tf/bin/python",)``.
-        image: Of a container, where it is one.
-        variables: That are set there, beside this process's.
+        image: Name of the container image; None outside of a container.
+        variables: Environment variables to set there, beside this process's.
     """
 
     name: str
@@ -85,7 +85,7 @@ def conda_target(name: str) -> Target:
     """Return an environment of conda's as a target, built where a file says what is in it.
 
     Args:
-        name: Of an environment that exists, its directory, or a file such as ``environment.yml``.
+        name: Name or directory of an existing environment, or a file such as ``environment.yml``.
 
     Raises:
         RequestError: There is none, or it has no Python from 3.7 on.

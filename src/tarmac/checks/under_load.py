@@ -28,16 +28,16 @@ class UnderLoad(BaseModel):
     """What the driver said of a GPU while probes measured and something computed on it.
 
     Attributes:
-        index: The GPU's, as the driver counts.
-        samples: Readings, a tenth of a second apart.
-        sm_clock_mhz: ``median`` and ``lowest``.
+        index: Index of the GPU, as the driver counts.
+        samples: Number of readings, a tenth of a second apart.
+        sm_clock_mhz: The ``median`` and the ``lowest`` SM clock, in MHz.
         reasons: The share of readings, up to 1, in which each reason set the clocks: those of
             `Gpu.slowdowns`, ``application_clocks``, ``sync_boost``, ``display_clocks``.
-        temperature_c: The hottest.
+        temperature_c: Highest temperature of the GPU, in degrees Celsius.
         temperature_margin_c: The fewest degrees up to the highest temperature that it is made to
             work at.
-        memory_temperature_c: The hottest.
-        power_watts: The most.
+        memory_temperature_c: Highest temperature of its memory, in degrees Celsius.
+        power_watts: Highest power draw, in watts.
         pcie: The highest ``generation`` and ``width`` seen.
         grown: By how much counters grew from before the probes until after them:
             ``corrected_errors``, ``uncorrected_errors``, ``pcie_replays``.
@@ -68,11 +68,11 @@ def summarise(
     """Return a GPU's readings in short.
 
     Args:
-        index: The GPU's.
-        samples: At least one.
-        before: What was counted before the probes.
-        after: What was counted after them.
-        seconds: Between these two.
+        index: Index of the GPU, as the driver counts.
+        samples: Readings a tenth of a second apart, at least 1.
+        before: Counters read before the probes.
+        after: Counters read after the probes.
+        seconds: Seconds from ``before`` to ``after``.
     """
 
     def seen(name: str) -> list[Any]:

@@ -98,7 +98,8 @@ def check(
             with ``require`` alone none, as that decides.
         only: Codes of failures; no other is looked for, and none of a framework counts.
         skip: Codes of failures that are said, and do not count.
-        timeout_s: Of each probe; of a soak, how long a device may give no sign.
+        timeout_s: Seconds that each probe may take, above 0; in a soak, seconds that a device may
+            give no sign. Default 120.
         xid_hours: How far back errors in the kernel's log count, at most to the machine's start.
         soak_s: Keep every GPU at work for so long, the CPU where there is none, and compare all
             that is computed, copied and remembered; only frameworks that are named are probed then.

@@ -23,9 +23,9 @@ def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterato
     guessed: the reference workloads' names begin with them, as ``mnist-mlp`` does.
 
     Args:
-        workload: What will be trained; None where a run is gone on with, which says what and where.
-        devices: What was asked.
-        strategy: What was asked.
+        workload: Workload to train. None for a resumed or extended run, whose record names it.
+        devices: Value of ``--devices``. One that begins with ``cpu`` leaves the driver alone.
+        strategy: Value of ``--strategy``. Only ``auto`` and ``single`` can compute in this process.
 
     Yields:
         What loads a dataset: from what was read, where that is the one.

@@ -56,7 +56,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
     They are looked up when they are needed, so that importing a command costs nothing.
 
     Args:
-        names: Tarmac's own.
+        names: Names that Tarmac itself provides, in the order of the help.
         group: The entry points of packages that provide others; None where they cannot.
     """
 

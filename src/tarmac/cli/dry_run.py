@@ -39,7 +39,7 @@ def print_plans_of(
         mapping: What names of secrets stand for here.
         output: Where their runs would be made.
         jobs: At most so many tasks at once.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend on this machine. 0 uses the real ones.
         as_json: Print JSON, and only that.
     """
     from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans, say_problems
@@ -109,7 +109,7 @@ def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> N
 
     Args:
         plan: What the job would do.
-        on: Where.
+        on: Name of the executor, such as ``slurm`` or ``kubernetes``.
         output: Where its run would be made.
         jobs: At most so many tasks at once.
     """

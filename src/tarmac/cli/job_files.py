@@ -36,7 +36,7 @@ def read_jobs(
     Args:
         files: Or a folder of Batch Shipyard's files.
         settings: Keys and their new values, changes to what the files say.
-        quiet: Print no notes.
+        quiet: Whether to suppress notes and refusals that reading a file produces, on stderr.
         is_run: Whether the jobs are going to be run, so that one that cannot be is refused.
         algorithms: A folder with definitions of algorithms and pipelines, which a pipeline names.
         given: A file with the input of an algorithm, or of a pipeline.

@@ -30,10 +30,10 @@ class WorkOptions:
     Attributes:
         mapping: What names of secrets stand for here.
         jobs: At most so many tasks at once; None for as many as fit.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
         keep_going: Start what is left also where the first tasks have all failed alike.
         follow: Print what tasks print, as they print it.
-        as_json: Print nothing.
+        as_json: Whether to suppress text output, since the caller prints JSON.
         result: Where a pipeline's result is written too.
     """
 
@@ -59,8 +59,8 @@ def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
     """Run what has not succeeded yet of a job, and print how it goes.
 
     Args:
-        run: Its run.
-        options: How.
+        run: Run of the job, whose directory exists already.
+        options: Concurrency, secrets and output of the work.
 
     Returns:
         What ``--json`` prints of it.

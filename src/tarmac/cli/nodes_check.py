@@ -25,8 +25,9 @@ def check_nodes(
     """Look at a cluster's nodes, print what they have, and return the exit status.
 
     Args:
-        on: Which cluster.
-        profile: Or which of the settings' profiles.
+        on: Executor whose nodes to check, ``slurm`` or ``kubernetes``. None: the profile or the
+            other settings decide.
+        profile: Name of a profile in the user's settings. None: no profile.
         patience_s: How long to wait for nodes, in seconds.
         images: On Kubernetes, the one that nodes run.
         as_json: Print JSON, and only that.

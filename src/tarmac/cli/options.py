@@ -181,7 +181,7 @@ def output_option(
     """Add ``--output``: where runs are made or looked for.
 
     Args:
-        help_text: What lies there.
+        help_text: Help of the option. Default: "Where the runs lie."
         kind: ``str`` where it may be a URI.
     """
     return option(

@@ -38,7 +38,7 @@ def place_options(
     """Return ``--on`` and ``--profile``, given as ``on`` and ``profile``.
 
     Args:
-        help_text: What runs there.
+        help_text: Help of ``--on``, such as "Where workers run."
         default: Where it runs if nothing is said.
     """
     return (
@@ -63,8 +63,8 @@ def chosen(on: str | None, profile: str | None) -> Settings:
     """Return what holds: what was asked, over the profile, over the rest of the settings.
 
     Args:
-        on: What ``--on`` says.
-        profile: What ``--profile`` says.
+        on: Value of ``--on``. None if the user left it out.
+        profile: Value of ``--profile``. None if the user left it out.
 
     Raises:
         RequestError: See `tarmac.settings.chosen`.

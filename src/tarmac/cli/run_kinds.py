@@ -17,8 +17,8 @@ def catalogue_of(kinds: Sequence[str], output: Path | None) -> Catalogue:
     """Return the catalogue of runs of some kinds.
 
     Args:
-        kinds: Of `KIND_NAMES`; all if none is given.
-        output: Where the runs lie; `tarmac.runs.default_output` if not given.
+        kinds: Names among `KIND_NAMES`. Empty for all kinds.
+        output: Directory of the runs. Default: `tarmac.runs.default_output`.
     """
     from tarmac.runs import Catalogue
 

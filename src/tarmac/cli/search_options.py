@@ -225,7 +225,7 @@ def space_of(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
 
     Args:
         file: A YAML file of them.
-        settings: Of ``--set``, over the file's.
+        settings: Values of ``--set``. Each replaces the file's values for its parameter.
 
     Raises:
         RequestError: One cannot be read, or is given twice.
@@ -254,12 +254,12 @@ def workers_of(
     """Return what is asked of a cluster.
 
     Args:
-        place: Which one, with which options.
-        count: At most so many workers.
-        cpus: Cores of each.
-        gpus: GPUs of each.
-        memory: That each may take, such as ``8GiB``.
-        time: How long each may work, such as ``4h``.
+        place: Executor and its options, from ``--on`` and the settings. ``on`` must be set.
+        count: Maximum number of workers at once.
+        cpus: CPU cores per worker. The option's default is 1.
+        gpus: GPUs per worker. The option's default is 0.
+        memory: Memory per worker, such as ``8GiB``. None: no request.
+        time: Time limit per worker, such as ``4h``. None: no limit.
 
     Raises:
         RequestError: A size or a time cannot be read, or a number is too small.

@@ -44,7 +44,7 @@ class TerminalStream:
     """A terminal that is sent nothing but text and colours.
 
     Args:
-        stream: The terminal.
+        stream: Text stream of the terminal, such as ``sys.stdout``.
     """
 
     def __init__(self, stream: TextIO) -> None:

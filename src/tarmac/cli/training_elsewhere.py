@@ -57,17 +57,18 @@ def train_there(
     """Train on a cluster, print how it goes, and return the training's run.
 
     Args:
-        ctx: Of ``tarmac train``; its other options are passed on.
-        place: Which cluster, with which options.
-        workload: What to train.
-        resumed: Which run to go on with instead.
+        ctx: Click context of ``tarmac train``. Options that concern the training are passed on to
+            the nodes.
+        place: Executor and its options, from ``--on`` and the settings.
+        workload: Workload to train. None: the workload of the resumed or extended run.
+        resumed: Run to resume, by name or path, or ``latest``. None starts a new run.
         output: Where runs are made.
-        from_checkpoint: Which run a new one goes on from.
-        nodes: How many machines train together.
-        gpus_per_node: That each gives.
-        cpus_per_node: Likewise.
-        max_restarts: How often it begins again after a lost worker.
-        quiet: Whether nothing is printed.
+        from_checkpoint: Run whose checkpoint a new run starts from, by name or path. Default: none.
+        nodes: Number of machines that train together.
+        gpus_per_node: GPUs to request on each node. 0 trains on CPUs.
+        cpus_per_node: CPU cores to request on each node. None: one per GPU.
+        max_restarts: Maximum number of restarts after a lost worker.
+        quiet: Whether to suppress all output.
 
     Raises:
         RequestError: The request cannot be met; nothing was submitted.

@@ -25,7 +25,7 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
     """Print how a training ended, where this process speaks for all of its own.
 
     Args:
-        run: The training's run.
+        run: Run of the training, ended or interrupted.
         as_json: Print JSON, and only that.
         verify: Whether a result that is not as expected is a failure.
 

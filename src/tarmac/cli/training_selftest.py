@@ -24,7 +24,7 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
 
     Args:
         workload: What ``tarmac train`` was given.
-        settings: Of ``--set``.
+        settings: Values of ``--set``, by the name of the setting.
         as_json: Print JSON, and only that.
 
     Raises:

@@ -14,7 +14,7 @@ def trial_lines(record: RunRecord) -> Iterator[str]:
     """Yield the lines that end a trial.
 
     Args:
-        record: Of a completed run of some steps.
+        record: Record of a completed run that had a limit of steps.
     """
     metrics, asked = record.metrics, record.configuration
     yield f"{record.stopped_early}: nothing was scored, judged or kept, and it cannot be resumed"

@@ -49,8 +49,8 @@ class Split:
         inputs: ``[num_samples, *sample_shape]`` of any type, such as uint8 images, float32 tables
             or uint16 tokens; a dictionary of such where the model takes several, which it gets as
             keyword arguments.
-        targets: Likewise, e.g. int64 classes ``[num_samples]`` from 0. None where there are none:
-            the objective then gets the model's own inputs, as an autoencoder's does.
+        targets: Array with ``num_samples`` rows, such as int64 classes from 0, or a dictionary of
+            such arrays. None: the objective gets the model's own inputs, as for an autoencoder.
         weights: ``[num_samples]``, at least 0: how much each sample counts in losses and metrics.
             None where each counts once. A `Dataset` makes them float32.
         is_series: Whether neighbours belong together, as steps of a time series or windows of a
@@ -104,7 +104,7 @@ class Split:
         """Return the memory that samples take, each byte of overlapping windows once.
 
         Args:
-            start: The first sample.
+            start: Index of the first sample, from 0. Default 0.
             stop: The one after the last; None for all.
         """
         ranges = sorted(
@@ -184,9 +184,9 @@ def samples_from(
 
     Args:
         source: A map-style dataset, an iterable one, or a `DataLoader` of either.
-        inputs: Of samples that are dictionaries: the name of the one input, or the names of
-            several; by default all that are not targets or weights.
-        targets: Likewise; none by default.
+        inputs: For samples that are dictionaries: name or names of the inputs. Default: all keys
+            except targets and weights.
+        targets: For samples that are dictionaries: name or names of the targets. Default: none.
         weights: The name of their weights.
         num_samples: How many a stream has that does not say so itself.
         steps_per_epoch: How many steps of training make an epoch of a stream, instead.

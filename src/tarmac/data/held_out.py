@@ -58,7 +58,7 @@ class Subset:
         """Return these samples of one of the split's arrays: a view of a range, else a copy.
 
         Args:
-            column: The array.
+            column: Array of the split with a row per sample, such as its inputs.
             start: The first sample, by its position here.
             stop: The one after the last; None for all.
         """
@@ -139,7 +139,7 @@ def hold_out(
             ``split`` is ``random`` or ``last`` and no ``train_size`` is named either,
             `default_validation_size`.
         train_size: How many are trained on; all that are left by default.
-        split: One of `VALIDATION_SPLITS`.
+        split: How to choose: a value of `VALIDATION_SPLITS`. Default ``auto``.
         seed: Seed of the draw, at least 0.
 
     Raises:

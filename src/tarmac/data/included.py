@@ -20,12 +20,12 @@ class Included:
     """A dataset that needs no download.
 
     Attributes:
-        summary: One line.
+        summary: Description for lists, in one line.
         homepage: The authors' page; empty where there are none.
-        num_train: Training samples.
-        num_test: Test samples.
-        sample_shape: Of one sample.
-        load: Returns it.
+        num_train: Number of training samples, without loading the data.
+        num_test: Number of test samples, without loading the data.
+        sample_shape: Shape of one sample's inputs, such as ``(8, 8)``.
+        load: Function that returns the dataset, without a download.
     """
 
     summary: str

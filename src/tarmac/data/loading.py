@@ -34,7 +34,7 @@ class Loading:
 
     Attributes:
         dataset: What is asked for samples by index, or iterated.
-        naming: Which parts of a sample are what.
+        naming: Parts of a sample that are inputs, targets and weights.
         is_stream: Whether samples come in an order of the source's own.
         loader: A `DataLoader` that is iterated as it is, for it has an order or a state of its own;
             None where Tarmac makes one.
@@ -42,7 +42,7 @@ class Loading:
         steps_per_epoch: So many make an epoch of a stream; None for ``num_samples``.
         collate: Makes a batch of samples; None for stacking.
         num_workers: Processes that read; 0 for the training's own.
-        batch_size: Of the loader; None where it has none.
+        batch_size: Batch size of the user's `DataLoader`. None without a loader or a fixed size.
         options: Further arguments of the loader.
     """
 
@@ -115,9 +115,10 @@ def loading_of(
 
     Args:
         source: A map-style dataset, an iterable one, or a `DataLoader`.
-        naming: Which parts of a sample are what.
-        num_samples: Of a stream that does not say how long it is.
-        steps_per_epoch: Likewise.
+        naming: Parts of a sample that are inputs, targets and weights.
+        num_samples: Number of samples in a stream that does not report its length. At least 1.
+        steps_per_epoch: Training steps per epoch of a stream. At least 1. None: ``num_samples``
+            decides.
         num_workers: Processes that read; by default those of a `DataLoader`, or none.
 
     Raises:

@@ -22,9 +22,9 @@ class Naming:
     parts are taken by name; without names all of it is inputs.
 
     Attributes:
-        inputs: Of a dictionary: one name gives one array, several a dictionary of them, None all
-            that are not named otherwise.
-        targets: Likewise; None for none.
+        inputs: For dictionaries: one name gives one array, several give a dictionary of arrays.
+            None: all parts without another use.
+        targets: For dictionaries: one name or several, as for ``inputs``. None: no targets.
         weights: One name, or None for none.
     """
 

@@ -27,12 +27,12 @@ class DatasetStatus:
     """A dataset and whether it is here.
 
     Attributes:
-        name: In commands.
-        summary: One line.
+        name: Name in commands, such as ``mnist``.
+        summary: Description in one line. For a damaged dataset: the error.
         homepage: The authors' page; empty for one of your own.
         num_train: Training samples; None where that cannot be read.
-        num_test: Test samples; likewise.
-        sample_shape: Of one sample; likewise.
+        num_test: Number of test samples. None if it cannot be read.
+        sample_shape: Shape of one sample's inputs. None if it cannot be read.
         state: ``embedded`` in Tarmac, ``present``, ``partial``, ``absent`` or ``damaged``.
         path: Where its files are or would be; None for an embedded one.
     """
@@ -69,7 +69,7 @@ def load(name: str, root: Path | None = None, *, progress: Progress | None = Non
     """Load a dataset, downloading what is missing.
 
     Args:
-        name: One of `names`.
+        name: Name of a dataset, as `names` lists it.
         root: `data_root` if not given.
         progress: Told how a download goes.
 
@@ -100,7 +100,7 @@ def load_text(name: str, root: Path | None = None, *, progress: Progress | None 
     """Load a dataset that is a text, as it is before it is cut into samples.
 
     Args:
-        name: ``tinyshakespeare``.
+        name: Name of a text dataset. Currently only ``tinyshakespeare``.
         root: `data_root` if not given.
         progress: Told how a download goes.
 

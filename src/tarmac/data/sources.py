@@ -12,9 +12,9 @@ class DataFile:
 
     Attributes:
         name: Uncompressed; on a disk and on mirrors it may have ``.gz`` behind it.
-        md5: Of the uncompressed content, so that any mirror's compression serves. None where
-            nobody has published it; the file's structure is checked all the same.
-        gz_md5: Of the authors' own ``.gz``, used where ``md5`` is None.
+        md5: MD5 of the uncompressed content. None if nobody has published it; then only the file's
+            structure is checked.
+        gz_md5: MD5 of the authors' own ``.gz`` file, used if ``md5`` is None.
     """
 
     name: str
@@ -29,16 +29,16 @@ class Source:
     Attributes:
         name: In commands and as the directory under the data root.
         summary: One line for lists.
-        homepage: The authors' page.
+        homepage: URL of the authors' page.
         kind: How its files are parsed.
         layouts: Sets of files, each of which is the whole dataset; the first is what is fetched.
         mirrors: Base URLs, tried in order.
         archive: The tar file on the mirrors that holds the files; None where each lies there by
             itself.
         is_compressed: Whether each lies there as ``name.gz``.
-        num_train: Training samples.
-        num_test: Test samples.
-        sample_shape: Of one sample.
+        num_train: Number of training samples, without loading the data.
+        num_test: Number of test samples, without loading the data.
+        sample_shape: Shape of one sample's inputs, such as ``(28, 28)``.
     """
 
     name: str

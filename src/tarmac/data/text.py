@@ -24,7 +24,8 @@ class Text:
 
     Attributes:
         train: int32 ``[num_characters]``, to train on: each a place in ``vocabulary``.
-        test: Likewise, to be scored on: the end of the text.
+        test: int32 ``[num_characters]``, to score: the end of the text, as places in
+            ``vocabulary``.
         vocabulary: The characters that occur, in the order of their code points.
     """
 
@@ -38,8 +39,8 @@ class Text:
         Those to be scored do not overlap.
 
         Args:
-            name: The dataset's.
-            length: Of a sample.
+            name: Name of the returned dataset, for records and messages.
+            length: Characters per sample, at least 1.
             stride: From the beginning of a sample to train on to that of the next; by default
                 ``length``.
         """

@@ -21,7 +21,7 @@ def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> 
     samples that are trained on.
 
     Args:
-        tokens: Integers ``[num_tokens]``.
+        tokens: Integer array ``[num_tokens]``, at least ``length + 1`` tokens long.
         length: Tokens of a sample.
         stride: From the beginning of a sample to that of the next; by default ``length``, so that
             none overlap.

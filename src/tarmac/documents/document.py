@@ -30,7 +30,7 @@ class Document:
         name: The file, for messages.
         value: Plain values: dictionaries, lists, texts, numbers, booleans, None.
         places: From paths, as tuples of keys and indices, to places.
-        texts: Of numbers and booleans without quotes or tags, by path, as they are written.
+        texts: Source text of each unquoted, untagged number or boolean, by path.
         dates: Paths of what YAML takes for dates, without quotes or tags; the values are the texts
             that are written.
         source: The file's own text, which places count in; empty where there is none.
@@ -55,8 +55,8 @@ class Document:
         """Return the place of a part of a text; of the text's key where that is not found.
 
         Args:
-            path: Of the text.
-            part: As it is written there.
+            path: Path of the text in the document, as keys and indices.
+            part: Substring to find, as the file writes it.
         """
         start = self.place_of(path)
         later = (place for key, place in self.places.items() if key[: len(path)] != path)

@@ -45,9 +45,9 @@ class Scalar:
     """A text, and what it is to be read as.
 
     Attributes:
-        place: Where it is.
-        text: Without quotes.
-        tag: Of its type, that which is written or that of YAML 1.2's rules.
+        place: Line and column where the scalar starts, both from 1.
+        text: Content of the scalar, without its quotes.
+        tag: Type tag: written in the file, or resolved by the rules of YAML 1.2.
         is_plain: Whether it has neither quotes nor a tag.
     """
 
@@ -62,8 +62,8 @@ class List:
     """Nodes in order.
 
     Attributes:
-        place: Where it begins.
-        parts: What is in it.
+        place: Line and column where the list starts, both from 1.
+        parts: Items of the list, in the order of the file.
     """
 
     place: Place
@@ -75,7 +75,7 @@ class Mapping:
     """Pairs of nodes.
 
     Attributes:
-        place: Where it begins.
+        place: Line and column where the mapping starts, both from 1.
         parts: Keys and values, one after the other.
     """
 
@@ -120,8 +120,8 @@ def compose(text: str, name: str) -> tuple[Node, YAML]:
     """Return a document's root node, and what constructs the values of its scalars.
 
     Args:
-        text: The document.
-        name: Of the file, for messages.
+        text: YAML text of the whole document.
+        name: Name of the file, for error messages.
 
     Raises:
         RequestError: It is empty, no YAML, or more than one document; the message has its line and

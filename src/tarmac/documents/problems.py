@@ -28,8 +28,8 @@ class Problem:
     """Something wrong in a document.
 
     Attributes:
-        place: Where.
-        path: Of the value in the document, ``tasks[1].resources.gpus``.
+        place: Line and column of the value, or of its nearest container if the value is missing.
+        path: Path of the value in the document, such as ``tasks[1].resources.gpus``.
         message: What is wrong with it.
         hint: The nearest valid name, where there is one.
     """
@@ -62,10 +62,10 @@ def problems_of(
     """Say where in a document each of Pydantic's errors is, in the order of the file.
 
     Args:
-        error: From validating ``document.value``, or what is at the path there.
-        document: The file.
-        model: What it was validated as; the nearest of its names is said of an unknown key.
-        path: Of what was validated.
+        error: Pydantic's error from validating ``document.value`` or the part at ``path``.
+        document: Document that was validated; supplies the place of each value.
+        model: Model that the value was validated against; an unknown key is compared with its keys.
+        path: Path of the validated part in the document. Default: the whole document.
     """
     found = []
     for each in error.errors(include_url=False):
@@ -189,8 +189,8 @@ def _fields_at(
     """Return the keys that the model at a path takes; none where the path leads elsewhere.
 
     Args:
-        model: Of the document.
-        path: In the document.
+        model: Model of the value that ``path`` starts from.
+        path: Keys and indices from that value to the mapping that holds the unknown key.
         tags: Pydantic's location, which names the branches of unions too.
     """
     current: Any = model

@@ -35,8 +35,8 @@ def parse_toml(text: str, name: str) -> Document:
     """Read a document from its text; see `read_toml`.
 
     Args:
-        text: The document.
-        name: Of the file, for messages.
+        text: TOML text of the whole document, at most 2,000 lines.
+        name: Name of the file, for error messages.
     """
     lines = text.splitlines()
     if len(lines) > _MAX_LINES:

@@ -12,7 +12,7 @@ def dump_document(value: Any, *, has_blocks: bool = False, has_lists: bool = Fal
     """Write plain values as YAML that versions 1.1 and 1.2 read alike.
 
     Args:
-        value: What to write.
+        value: Nested dictionaries, lists, texts, numbers, booleans and None to write.
         has_blocks: Write texts of several lines as they are, where YAML can, behind a ``|``.
         has_lists: Write lists on a line, in brackets.
     """

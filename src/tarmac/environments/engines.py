@@ -26,7 +26,7 @@ class ClusterEngine:
     """What runs containers on a cluster's node.
 
     Attributes:
-        name: Which.
+        name: Name of the engine, such as ``pyxis`` or ``apptainer``.
         program: Its path; srun's, of which Pyxis is a part.
     """
 
@@ -85,7 +85,7 @@ def find_cluster_engine(name: str | None) -> ClusterEngine:
     """Return what runs containers on this node of a cluster.
 
     Args:
-        name: Which; by default the first that is here of Pyxis, Apptainer, Podman and Docker.
+        name: Name of the engine. None: the first installed of Pyxis, Apptainer, Podman and Docker.
 
     Raises:
         RequestError: It is not here.

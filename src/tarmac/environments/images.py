@@ -54,9 +54,9 @@ def pull_with_login(
     the user's own login stays as it is.
 
     Args:
-        engine: The engine's program.
-        image: Its name.
-        credentials: ``USER:PASSWORD``.
+        engine: Path of the engine's program, Docker or Podman.
+        image: Name of the image, with its registry unless on Docker Hub.
+        credentials: Login for the registry, as ``USER:PASSWORD``.
         when: ``always``, only where it is ``missing`` here, or ``never``.
 
     Raises:
@@ -103,12 +103,12 @@ def pull_once(
     """Pull an image for Docker or Podman, once for all of a run's tasks on this node.
 
     Args:
-        engine: The engine's program.
-        image: Its name.
+        engine: Path of the engine's program, Docker or Podman.
+        image: Name of the image, as the engine takes it.
         directory: Where it is noted what was pulled, on this node's own disk.
         credentials: ``USER:PASSWORD`` for its registry; None without a login.
         when: ``always``, which is once in each run; only where it is ``missing``; or ``never``.
-        run: Of which this is a part.
+        run: Identifier of the run whose tasks share the pull, such as its directory.
 
     Raises:
         TarmacError: The registry has no such image, or does not take the login; the engine's own
@@ -148,12 +148,12 @@ def image_file(
     it from a variable of their process.
 
     Args:
-        engine: Apptainer or Pyxis.
+        engine: Engine that runs the image, Apptainer or Pyxis.
         image: Its name, as the engine takes names.
         store: Where files of images are kept, on a file system that all nodes see.
         credentials: ``USER:PASSWORD`` for its registry; None without a login.
         when: ``always``, which is once in each run; only where it is ``missing``; or ``never``.
-        run: Of which this is a part.
+        run: Identifier of the run. With ``always``, each run pulls its own file.
 
     Raises:
         TarmacError: It cannot be had; the program's own words are in the message.

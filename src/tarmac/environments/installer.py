@@ -90,9 +90,9 @@ def install_venv(
 
     Args:
         path: Where; must not be there yet.
-        python: The interpreter.
+        python: Path of the interpreter for the environment.
         steps: Arguments for the installer, one call after another.
-        variables: For builds.
+        variables: Environment variables for the installer and its builds. Default: none.
 
     Raises:
         TarmacError: It could not be built; the installer's own words are in the message.
@@ -118,7 +118,7 @@ def find_project_python(directory: Path, wanted: str | None) -> str:
     """Return the path of the interpreter that a project's environment is made with.
 
     Args:
-        directory: Of the project.
+        directory: Directory of the project, where ``pyproject.toml`` is.
         wanted: As for `find_python`; by default the first that uv finds for the project.
 
     Raises:
@@ -187,9 +187,9 @@ def install_project(
     """Make a virtual environment of a project, by uv; the project's own code is linked to.
 
     Args:
-        path: Where.
-        python: The interpreter.
-        directory: Of the project.
+        path: Directory of the new environment. Replaces an existing one.
+        python: Path of the interpreter for the environment.
+        directory: Directory of the project, where ``pyproject.toml`` is.
         extras: Optional dependencies to install too.
         groups: Groups of dependencies to install too.
         is_locked: Whether to install what its ``uv.lock`` says, else what ``pyproject.toml`` says.
@@ -222,9 +222,9 @@ def install_script(path: Path, python: str, script: Path, *, is_locked: bool) ->
     """Make a virtual environment of what a script says in its comment, by uv.
 
     Args:
-        path: Where.
-        python: The interpreter.
-        script: The Python file.
+        path: Directory of the new environment. Replaces an existing one.
+        python: Path of the interpreter for the environment.
+        script: Python file with a ``# /// script`` comment.
         is_locked: Whether to install what the lock beside it says.
 
     Raises:
@@ -296,10 +296,10 @@ def run_installer(
     """Run an installer to its end.
 
     Args:
-        command: The installer's.
+        command: Program of the installer, followed by its arguments.
         directory: Where it starts: uv takes settings from the project that it starts in, which
             is to be that of the environment, or none.
-        variables: For it, over those of this process.
+        variables: Environment variables to add to those of this process. Default: none.
 
     Raises:
         TarmacError: It fails or does not end; its own words are in the message.

@@ -23,7 +23,7 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
     the same one after another. Whoever comes later tries again.
 
     Args:
-        path: Of the file, in a directory of a file system that all see.
+        path: File to make, in a directory on a file system that all hosts share.
         make: Makes it at the path that it is given. Is called by one process of all at a time.
 
     Raises:

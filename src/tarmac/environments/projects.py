@@ -41,7 +41,7 @@ class ProjectSpec:
         groups: Groups of dependencies to install too.
         python: A version, ``3.11``, or an interpreter's path; by default the first that uv finds
             for the project.
-        environment: Which one of a ``pixi.lock``; None for ``default``.
+        environment: Name of an environment in a ``pixi.lock``. None for ``default``.
     """
 
     path: str
@@ -58,8 +58,8 @@ class ProjectRecipe:
     Attributes:
         key: Another one wherever anything that is to be installed differs. The project's own code
             is not installed but linked to, so that does not count.
-        python: The interpreter.
-        directory: Of the project.
+        python: Path of the interpreter for the environment.
+        directory: Directory of the project, where ``pyproject.toml`` is.
         extras: Optional dependencies to install too.
         groups: Groups of dependencies to install too.
         is_locked: Whether ``uv.lock`` says what is installed.
@@ -95,9 +95,9 @@ def read_project(spec: ProjectSpec, directory: Path, kind: str) -> ProjectRecipe
     """Look up all that a project's environment depends on.
 
     Args:
-        spec: Of a project, not of a script.
+        spec: Spec of a project. A script's spec is not supported.
         directory: Where it is, or its ``pyproject.toml``.
-        kind: As for `tarmac.environments.venvs.read_recipe`.
+        kind: Platform and C library that the environment depends on. Empty: this machine only.
 
     Raises:
         RequestError: There is no project, no uv or no fitting interpreter; or it lacks an extra or
@@ -138,7 +138,7 @@ def read_pyproject(spec: ProjectSpec, directory: Path) -> dict[str, Any]:
     """Return what a project's ``pyproject.toml`` says.
 
     Args:
-        spec: Of the project.
+        spec: Spec of the project, whose extras and groups are checked.
         directory: Where it is, or its ``pyproject.toml``.
 
     Raises:
@@ -223,8 +223,8 @@ class ScriptRecipe:
 
     Attributes:
         key: Another one wherever anything that is to be installed differs.
-        python: The interpreter.
-        script: The Python file.
+        python: Path of the interpreter for the environment.
+        script: Python file with a ``# /// script`` comment.
         is_locked: Whether the lock beside it says what is installed.
     """
 
@@ -248,8 +248,8 @@ def script_recipe(script: Path, python: str, kind: str) -> ScriptRecipe:
 
     Args:
         script: The Python file, which has a block.
-        python: The interpreter.
-        kind: As for `tarmac.environments.venvs.read_recipe`.
+        python: Path of the interpreter for the environment.
+        kind: Platform and C library that the environment depends on. Empty: this machine only.
 
     Raises:
         RequestError: There is no uv.

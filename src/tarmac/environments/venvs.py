@@ -78,10 +78,11 @@ class Recipe:
 
     Attributes:
         key: Another one wherever anything that is to be installed differs.
-        python: The interpreter.
+        python: Path of the interpreter for the environment.
         before: What is installed first.
         then: What is installed with that.
-        build_env: Variables for builds.
+        build_env: Environment variables for builds of packages. If set, the installer uses no
+            cache.
     """
 
     key: str
@@ -120,8 +121,8 @@ def read_recipe(
     Args:
         spec: Its interpreter and packages, or the project or the file that says them.
         base: What ``-r FILE`` and paths start from.
-        kind: Of machines that can share it, whichever installer each of them has; empty where it
-            stays on this one.
+        kind: Platform and C library of machines that can share the environment, whatever their
+            installer. Empty: this machine only.
 
     Raises:
         RequestError: The interpreter, a requirements file or the project is not here.
@@ -182,7 +183,7 @@ def pixi_spec(spec: ProjectSpec, base: Path) -> CondaSpec | None:
     Where a project has one of uv's as well, that counts.
 
     Args:
-        spec: Of the project.
+        spec: Spec of the project. ``path`` may also be a ``pixi.lock``.
         base: What its path starts from.
 
     Raises:

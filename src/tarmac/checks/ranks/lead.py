@@ -39,7 +39,7 @@ class Lead:
     """Leads the ranks of one launch.
 
     Args:
-        place: Of rank 0.
+        place: Place of this process, which is rank 0.
         timeout_s: How long ranks are waited for, and how long PyTorch's import may take, in
             seconds.
         round_s: How long an all-reduce of a group may take, its rendezvous included, in seconds.

@@ -25,7 +25,7 @@ class Line:
     """One end of a connection.
 
     Attributes:
-        address: Of the other end's host.
+        address: IP address of the host at the other end.
     """
 
     def __init__(self, connection: socket.socket) -> None:

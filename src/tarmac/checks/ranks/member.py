@@ -29,10 +29,10 @@ def follow(
     """Connect to rank 0, do what it tells, and return the exit code that all shall end with.
 
     Args:
-        place: Which rank this is.
-        command: The interpreter that computes.
-        environment: All variables.
-        limit_s: How long to look for rank 0, in seconds.
+        place: Place of this process among the ranks.
+        command: Command of the interpreter that computes.
+        environment: All environment variables of this process; the worker gets them too.
+        limit_s: Seconds to look for rank 0.
 
     Raises:
         TarmacError: Rank 0 is not there, or is gone before it has told the end.

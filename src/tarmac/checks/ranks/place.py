@@ -40,11 +40,11 @@ class Place:
     """Which process this is, and where it meets the others.
 
     Attributes:
-        rank: From 0.
-        size: How many there are.
-        local_rank: The rank among those of its host.
-        host: Of rank 0, where all meet.
-        ports: One of these.
+        rank: Global rank of this process, from 0.
+        size: Number of ranks in the launch, at least 2.
+        local_rank: Rank among the processes of its host, from 0.
+        host: Host of rank 0, to which all other ranks connect.
+        ports: TCP ports to try; rank 0 listens on the first free port of these.
         launch: Tells launches that meet at one host apart.
     """
 

@@ -31,9 +31,9 @@ class RankWorker:
     """A started ``ranks_probe.py``.
 
     Args:
-        command: The interpreter.
-        environment: All of its variables.
-        local_rank: Which GPU of its host is its own.
+        command: Command of the Python interpreter that runs the program.
+        environment: All environment variables of the process.
+        local_rank: Rank among the processes of its host, which selects its GPU.
     """
 
     def __init__(

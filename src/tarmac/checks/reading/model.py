@@ -21,9 +21,9 @@ class LogFinding(BaseModel):
         count: In how many lines.
         text: The first of them, without secrets and names of persons.
         said: What the line says, in words, where it is a number that says it.
-        cause: In one sentence.
-        fix: What to type.
-        source: Who says so.
+        cause: Cause of the failure, in one sentence.
+        fix: Command lines to type, in order.
+        source: URL of the page that documents the failure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,9 +45,9 @@ class LogReport(BaseModel):
     """What was found in a log.
 
     Attributes:
-        schema_version: Of this report's JSON form.
+        schema_version: Version of this report's JSON schema.
         name: The file, or ``the standard input``.
-        num_lines: That were read.
+        num_lines: Number of lines that were read.
         is_whole: Whether it was read to its end; not where Ctrl-C ended it.
         findings: Failures first; causes stand without their consequences.
     """

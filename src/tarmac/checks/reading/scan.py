@@ -207,7 +207,7 @@ def _seen(pattern: Pattern, text: str, line: int, *, across: bool = False) -> di
     """Return what a line, or two that belong together, show, by the failure's code.
 
     Args:
-        pattern: To try.
+        pattern: Pattern to try on the text.
         text: The line, or both.
         line: The first one's number.
         across: Leave out what stands in one of two lines alone, which is looked at by itself.

@@ -23,7 +23,7 @@ def without_names(report: Report, environment: Mapping[str, str]) -> Report:
     Frameworks print paths and sometimes variables, so all that is text is looked through.
 
     Args:
-        report: Any.
+        report: Report to clean; it stays unchanged.
         environment: Holds secrets by variables' names, and the user's name.
     """
     return Report.model_validate(_mapped(report.model_dump(), text_cleaner(environment)))

@@ -26,7 +26,7 @@ class Baseline:
     """A report of the same machine, or of another of its model, when all was well.
 
     Args:
-        path: Of the report's file.
+        path: File with the earlier report.
 
     Raises:
         RequestError: It cannot be read, or is no report of this schema.
@@ -53,7 +53,8 @@ class Baseline:
         """Yield that facts are as they were, and that no rate is more than 5 % worse.
 
         Args:
-            frameworks: Whose rates are compared; by default all that were measured.
+            frameworks: Names of the frameworks whose rates are compared. Default: all that were
+                measured.
         """
         for name, value in hardware_facts(self._report.inventory).items():
             yield self._same(name, value)

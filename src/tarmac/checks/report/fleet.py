@@ -27,7 +27,7 @@ class Difference:
     """Something in which machines differ.
 
     Attributes:
-        item: What it is.
+        item: Name of the fact or rate that differs.
         usual: What most have, or the median with the range; empty where there is no majority.
         odd: Those that have something else, each with it.
     """
@@ -42,9 +42,9 @@ class Fleet:
     """What many reports say together.
 
     Attributes:
-        machines: Their names.
-        differences: In what some are odd.
-        num_alike: Facts and rates in which none is.
+        machines: Names of all machines that are compared.
+        differences: Facts and rates in which some machines are odd.
+        num_alike: Number of facts and rates in which no machine is odd.
     """
 
     machines: tuple[str, ...]

@@ -23,7 +23,7 @@ class Form:
 
     Attributes:
         render: Returns the text, with its last newline.
-        exit_code: Of the command; what reads a form may have rules of its own.
+        exit_code: Returns the exit code of the command. Default: the report's own.
     """
 
     render: Callable[[Report], str]

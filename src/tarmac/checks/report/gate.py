@@ -82,13 +82,13 @@ def read_gate(
     """Read what is asked of a check.
 
     Args:
-        require: Conditions as texts.
+        require: Conditions as the user typed them, such as ``gpus>=1``.
         expect: A file of conditions.
         against: An earlier report's file.
         fail_on: As was asked; where it was not, findings of failures count unless ``require``
             alone is given, which then decides.
-        only: Codes.
-        skip: Codes.
+        only: Codes of the failures to look for; all where it is empty.
+        skip: Codes of failures that do not count.
         frameworks: Those that were named, to whose rates the comparison keeps.
         has_rates: Whether rates are measured.
 

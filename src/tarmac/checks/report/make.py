@@ -30,12 +30,12 @@ def make_report(
     """Conclude from what was seen.
 
     Args:
-        evidence: All of it.
+        evidence: Everything that the check saw: inventory, probes and readings.
         requirements: What is asked to hold.
         fail_on: The lowest level of findings that fail the check; None where only requirements do.
         only: Codes; where there are any, no other failure is looked for.
         skip: Codes of failures that are said, and do not count.
-        seconds: The whole check took.
+        seconds: Seconds that the whole check took.
     """
     found = find(evidence, only=only)
     # After causes have hidden their consequences: who accepts a cause accepts those.

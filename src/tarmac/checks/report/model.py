@@ -35,7 +35,7 @@ class Verdict(_Part):
         name: ``GPU 0``, ``CPU``, ``torch``.
         answer: In a word. ``cpu only`` is a framework that works and used no GPU; ``unknown`` is
             one whose probe could not be started.
-        text: In a line.
+        text: Explanation of the answer, in a line.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Requirement(_Part):
     """Something that was asked to hold.
 
     Attributes:
-        text: What was asked.
+        text: Condition to check, such as ``gpus>=1``.
         met: Whether it holds; None where that could not be told.
         found: What is there instead, or as well.
         better: Whether it is more than 5 % better than in the baseline that it is of.
@@ -66,7 +66,7 @@ class Unseen(_Part):
 
     Attributes:
         where: The device or framework, or ``machine``.
-        why: In a line.
+        why: Reason for the missing answer, in a line.
     """
 
     where: str
@@ -77,7 +77,7 @@ class Report(_Part):
     """All of a check's results.
 
     Attributes:
-        schema_version: Of this report's JSON form.
+        schema_version: Version of this report's JSON schema.
         checked_at: The time in UTC, as ``2026-11-21T14:03:00Z``.
         devices: A verdict for each.
         frameworks: A verdict for each that is installed or was asked for.
@@ -88,10 +88,10 @@ class Report(_Part):
         only: Codes; where there are any, no other failure was looked for.
         skipped: What was found, and was asked not to count.
         unseen: What could not be looked at.
-        inventory: The machine.
+        inventory: Facts about the machine, gathered without any framework.
         probes: What each framework said.
         under_load: Each GPU that computed while a probe measured.
-        seconds: The whole check took.
+        seconds: Seconds that the whole check took.
         soak: What the driver saw of a soak; None where there was none.
         ranks: What several ranks measured; None where one process has looked.
     """

@@ -21,10 +21,10 @@ class Rate:
 
     Attributes:
         framework: What measured it, as verdicts call it.
-        device: Of that framework, or the ranks.
-        kind: Of `PRODUCTS` or `COPIES`. ``memory`` reads and writes a device's own memory, ``bus``
-            is an all-reduce's bus bandwidth, ``pair`` a copy from a GPU to another.
-        per_second: In FLOP or bytes.
+        device: Name of the device, such as ``cuda:0``; of a pair, ``cuda:0 to cuda:1``.
+        kind: A name from `PRODUCTS` or `COPIES`. ``memory`` reads and writes a device's own memory,
+            ``bus`` is an all-reduce's bus bandwidth, ``pair`` a copy from a GPU to another.
+        per_second: FLOP or bytes per second.
     """
 
     framework: str

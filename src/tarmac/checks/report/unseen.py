@@ -29,7 +29,7 @@ def find_unseen(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Unse
     kernel's log, which most users may not read, was to be looked at where its failures were named.
 
     Args:
-        evidence: All of it.
+        evidence: Everything that the check saw: inventory, probes and readings.
         only: Codes that are looked for alone.
     """
     return (*_unseen(evidence), *_unread_log(evidence, only))

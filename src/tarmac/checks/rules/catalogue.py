@@ -50,19 +50,19 @@ class Failure(BaseModel):
     """Something that keeps a GPU from being used, or from being used well.
 
     Attributes:
-        code: Its stable name.
+        code: Stable name of the failure, such as ``fabric-manager``.
         level: How bad it is: something does not work, works badly, or is worth knowing.
         title: In a few words.
         cause: In one sentence; ``{evidence}`` stands for what was seen.
-        fix: What to type.
+        fix: Command lines to type, in order.
         in_container: What to type, or whom to tell, in a container, which cannot mend its host;
             where it is empty, ``fix`` does.
-        source: Who says so.
+        source: URL of the page that documents the failure.
         text: Patterns of what drivers and frameworks print, without regard to case. What shows the
             errors of CUDA and its like is in ``errors.toml``.
         ends_by: Patterns of what shows that it is over, as a wait is.
         rule: Whether facts that are no text are looked at too.
-        hides: Codes of consequences.
+        hides: Codes of the failures that are its consequences.
         own: Whether it is of one framework's installation, and hides only what that one suffers.
         generic: Whether it says less than any other failure that the same text shows.
         consequence: Whether it only tells that another failure ended a process: left out where that

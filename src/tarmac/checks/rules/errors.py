@@ -62,7 +62,7 @@ class Api(BaseModel):
     """An API, its errors, and the frames in which programs print them.
 
     Attributes:
-        title: Its name.
+        title: Name of the API, such as ``CUDA`` or ``NCCL``.
         code: The failure that an error shows where nothing better is known.
         source: Who says which errors there are.
         not_after: What stands before words that are another API's.

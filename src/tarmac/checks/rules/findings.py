@@ -38,10 +38,10 @@ class Finding(BaseModel):
         level: ``failure``, ``warning`` or ``note``.
         title: In a few words.
         where: The devices or frameworks that it is seen at, or ``machine``.
-        evidence: What was seen.
-        cause: In one sentence.
-        fix: What to type.
-        source: Who says so.
+        evidence: Facts or printed words that show the failure.
+        cause: Cause of the failure, in one sentence.
+        fix: Command lines to type on this machine, in order.
+        source: URL of the page that documents the failure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,7 +63,7 @@ def find(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Finding, ..
     machine to what runs on it.
 
     Args:
-        evidence: All of it.
+        evidence: Everything that the check saw: inventory, probes and readings.
         only: Codes to look for; by default all. One that is not looked for hides nothing.
     """
     on_cpu = {

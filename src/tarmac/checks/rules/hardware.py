@@ -55,7 +55,7 @@ def _judged_by(
 
     Args:
         look: Returns what shows the failure on a GPU that was read often enough.
-        otherwise: Likewise where `look` shows none, by what is wrong on an idle GPU too.
+        otherwise: Returns what shows the failure on an idle GPU too; used where `look` shows none.
     """
 
     def rule(evidence: Evidence) -> Hits:

@@ -34,7 +34,7 @@ class Sight(NamedTuple):
 
     Attributes:
         code: The failure's, in the catalogue.
-        match: Where.
+        match: Match of the pattern in the text.
         words: What it says, where a number or a name says it.
     """
 

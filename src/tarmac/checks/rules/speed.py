@@ -93,7 +93,7 @@ class _Sibling:
     """A measured value of a device, and those of the other devices of its chip.
 
     Attributes:
-        others: By their names.
+        others: Values of the chip's other devices, by device name.
     """
 
     where: str

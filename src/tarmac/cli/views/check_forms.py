@@ -95,7 +95,7 @@ def print_as(form: str, report: Report, page: Path | None, *, verbose: bool) -> 
 
     Args:
         form: ``text``, or of `tarmac.checks.FORMS`.
-        report: What is printed.
+        report: Results of the check, which also decide the exit code.
         page: Where a page was written as well.
         verbose: Whether text says where each operation ran.
 

@@ -22,8 +22,8 @@ def print_cluster_nodes(found: Sequence[ClusterFindings], title: str, *, as_json
     """Print what nodes have.
 
     Args:
-        found: Of each.
-        title: Of the cluster.
+        found: Findings per node of the cluster.
+        title: Name of the cluster in messages: its context and server.
         as_json: Print JSON, and only that.
 
     Returns:

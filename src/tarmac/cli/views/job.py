@@ -47,9 +47,9 @@ def progress_of(run: JobRun, *, follow: bool, quiet: bool) -> Iterator[JobProgre
     """Give the reporter that suits where the output goes.
 
     Args:
-        run: What is watched.
+        run: Run of the job to watch.
         follow: Print what tasks print, as they print it.
-        quiet: Print nothing.
+        quiet: Whether to suppress all progress output.
     """
     console = make_console()
     if quiet or not console.is_terminal:

@@ -26,7 +26,7 @@ class Tail:
     """Follows a file that grows, and may not be there yet. It is open only while it is read.
 
     Args:
-        path: The file.
+        path: Path of the log file, which may not exist yet.
         emit: Gets every whole line, without its end; a very long one in parts.
         skip_bytes: What it does not show: what was there before.
         within: Directory that the file must lie in, wherever links lead. Default: any.

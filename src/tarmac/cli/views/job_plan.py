@@ -35,7 +35,7 @@ class Plan:
     """What a job would do.
 
     Attributes:
-        name: The job's.
+        name: Name of the job, from its file.
         base: What its paths start from.
         tasks: In the order of the file.
         concurrency: At most so many at once.
@@ -104,7 +104,7 @@ def rest_of(run: JobRun, mapping: Mapping[str, Secret], machine: Machine | None)
     """Return what going on with a run would do: the tasks that have not succeeded.
 
     Args:
-        run: The run.
+        run: Run of the job to continue.
         mapping: What names of secrets stand for here.
         machine: Where they would run; None where that is not this one.
     """
@@ -121,7 +121,7 @@ def plan_rows(plans: Sequence[Plan], machine: Machine | None) -> list[dict[str, 
     """Return what jobs would do, a row for each task, for JSON.
 
     Args:
-        plans: Of the jobs.
+        plans: Plans of the jobs, in the order of their rows.
         machine: Where they would run; None where that is not this one.
     """
     return [_row(plan, task, machine) for plan in plans for task in plan.tasks]

@@ -88,8 +88,8 @@ def print_alike(found: Sequence[NodeFindings], engine: str) -> None:
     """Print which nodes stand for others, which were not looked at.
 
     Args:
-        found: Of those that were.
-        engine: Whose word it is that they are alike.
+        found: Findings of the checked nodes, each with the names of its unchecked equals.
+        engine: Source of that equality in the message, such as ``Slurm`` or ``the cluster``.
     """
     more = [one for one in found if one.alike]
     if more:

@@ -48,9 +48,9 @@ def pipeline_progress(
     """Give the observer that suits where the output goes.
 
     Args:
-        run: The run's directory.
+        run: Directory of the pipeline's run.
         follow: Print what algorithms print, as they print it.
-        quiet: Print nothing.
+        quiet: Whether to suppress all progress output.
         keeps_rows: Whether each task's end is kept, for JSON.
     """
     console = make_console()

@@ -45,7 +45,7 @@ def chosen(
     """Return some of the summaries in an order.
 
     Args:
-        summaries: The newest first.
+        summaries: Summaries of the runs, newest first.
         states: Keep runs in these states; all where it is empty.
         workload: Keep runs of this workload. Default: all.
         key: ``began``, ``took`` or a metric; the newest, the longest or the largest first, the

@@ -134,7 +134,7 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
     """Print what processes have printed, each file under its name, empty ones left out.
 
     Args:
-        logs: The files.
+        logs: Log files of the processes, in the order of output. All lie under ``root``.
         root: The run's directory. What a link leads to outside of it is left out.
     """
     num_shown = 0

@@ -15,7 +15,7 @@ def scores_text(row: Mapping[str, float], names: Sequence[str]) -> list[str]:
 
     Args:
         row: The epoch's line of ``metrics.jsonl``.
-        names: Of all that is scored; those that the epoch lacks are left out.
+        names: Names of all scores, without ``val_``. A score that the epoch lacks is left out.
     """
     keys = [*names, *(f"val_{name}" for name in names)]
     return [f"{key} {score_text(row[key])}" for key in keys if key in row]

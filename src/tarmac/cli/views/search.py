@@ -32,7 +32,7 @@ def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
     """Give the reporter that suits where the output goes.
 
     Args:
-        quiet: Show nothing.
+        quiet: Whether to suppress all progress output.
     """
     console = make_console()
     if quiet:

@@ -21,7 +21,7 @@ class ShortTasks:
     """Finds out whether the tasks of a run on Slurm had better share jobs.
 
     Args:
-        num_tasks: Of the run.
+        num_tasks: Total number of tasks in the run.
     """
 
     def __init__(self, num_tasks: int) -> None:

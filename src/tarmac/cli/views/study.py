@@ -49,7 +49,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     """Print the winner, how it did, and the line that trains it.
 
     Args:
-        study: The study.
+        study: Study that the winner belongs to.
         best: The winner, or the best so far.
         front: Numbers of the trials that none beats, where there are several objectives.
     """

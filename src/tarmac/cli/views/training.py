@@ -41,7 +41,7 @@ def reporter_for(*, quiet: bool, verbose: bool) -> Iterator[Reporter]:
     """Give the reporter that suits where the output goes.
 
     Args:
-        quiet: Report nothing.
+        quiet: Whether to suppress all progress output.
         verbose: Say why devices, feed and batch size are what they are.
     """
     if quiet:

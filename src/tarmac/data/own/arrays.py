@@ -54,7 +54,8 @@ def read_arrays(
 
     Args:
         path: The archive; no array in it may hold Python's objects.
-        test_share: Of the samples to score, where the archive does not say which.
+        test_share: Share of the samples to score if the archive has no test samples. Above 0, below
+            1.
         as_values: Whether integer targets are values rather than classes.
         as_classes: Whether whole targets are classes, whatever their type and number.
 

@@ -77,12 +77,12 @@ def read_folder(
     these. Of ``test`` and ``val``, ``test`` is scored, and the other is left out.
 
     Args:
-        origin: The folder.
+        origin: Directory with one subdirectory of images per class.
         test: Another one, of the images to score; None to cut them off.
         staged: Where the images are written, which may be more than memory holds.
-        size: See `read_image`.
-        grey: See `read_image`.
-        test_share: Of the images of each class to score, where no folder says which.
+        size: Width and height of the result, as for `read_image`. None: all images must agree.
+        grey: Whether to keep brightness only, as for `read_image`.
+        test_share: Share of each class to score if no folder holds test images. Above 0, below 1.
 
     Raises:
         MissingExtraError: Pillow is not installed.

@@ -31,7 +31,7 @@ class Part:
     """Samples of one kind, such as those to train on.
 
     Attributes:
-        inputs: ``[num_samples, ...]``.
+        inputs: Array of the inputs, ``[num_samples, ...]``.
         targets: ``[num_samples, ...]``; None where there are none.
         weights: float32 ``[num_samples]``, what each sample counts; None where all count the same.
     """
@@ -77,8 +77,8 @@ def cut_off_test(num_samples: int, share: float) -> tuple[NDArray[np.int64], NDA
     """Deal samples to train on and to score: which is which depends on their number alone.
 
     Args:
-        num_samples: At least 2.
-        share: Of the samples to score, above 0 and below 1. Each side gets at least one.
+        num_samples: Number of samples to split, at least 2.
+        share: Share of the samples to score, above 0 and below 1. Each side gets at least one.
 
     Returns:
         The indices of both, ascending.
@@ -99,7 +99,7 @@ def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
     """Return an array in a type that models take: uint8, int32, int64 or float32.
 
     Args:
-        array: Of any type.
+        array: Numbers or truth values of any shape and dtype.
         where: What it is, for messages.
 
     Raises:
@@ -158,8 +158,8 @@ def refuse_as_classes(
     """Raise a RequestError where targets are as good as all different: no classes.
 
     Args:
-        num_classes: Different ones.
-        num_samples: Of the samples.
+        num_classes: Number of distinct values among the targets.
+        num_samples: Number of samples that have these targets.
         where: What they are, for the message.
         is_text: Whether they are texts rather than whole numbers.
     """
@@ -207,7 +207,7 @@ def targets_of(
     Integers of one dimension are classes from 0, all others are values.
 
     Args:
-        array: ``[num_samples, ...]``.
+        array: Targets as the file has them, ``[num_samples, ...]``.
         where: What it is, for messages.
         as_values: Whether integers are values too.
         as_classes: Whether whole numbers of any type and any number are classes.

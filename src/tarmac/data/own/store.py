@@ -62,14 +62,14 @@ class OwnRecord(BaseModel):
     """What ``dataset.json`` holds.
 
     Attributes:
-        schema_version: Of its layout.
-        name: The dataset's.
+        schema_version: Version of the record's layout. Currently 1.
+        name: Name of the dataset, also that of its directory.
         origin: What it was read from.
         classes: The names of the classes in the order of their numbers; None where targets are
             values, or there are none.
         features: The names of the inputs' columns, where they have names.
-        sample_shape: Of one sample.
-        dtype: Of the inputs.
+        sample_shape: Shape of one sample's inputs, such as ``(28, 28)``.
+        dtype: NumPy name of the inputs' dtype, such as ``float32``.
         train: What a model may be fitted to.
         test: What it is scored on.
         left_out: Folders beside those of the two parts, of which nothing was read.
@@ -191,9 +191,9 @@ def write_column(
     It is not mapped into memory: a disk that is full would end the process.
 
     Args:
-        path: The file.
-        shape: Of all rows together.
-        dtype: Theirs.
+        path: Path of the ``.npy`` file to write.
+        shape: Shape of the whole array, all rows together.
+        dtype: Dtype of the file. Rows of other types are converted.
         rows: One array after another, the first rows first.
 
     Raises:
@@ -224,10 +224,10 @@ def write_own(
     """Store a dataset whole or not at all.
 
     Args:
-        name: Of the dataset, which `check_free` has let pass.
-        parts: What was read.
-        origin: From where.
-        root: Where datasets lie.
+        name: Name of the dataset. `check_free` must have accepted it.
+        parts: Training and test samples as the reader returned them.
+        origin: Path of the user's file or folder, for the record.
+        root: Directory that holds a subdirectory per dataset.
         staged: A directory of `staging`; a column that has its file there already is not copied.
         replace: Whether one of the same name is replaced.
 

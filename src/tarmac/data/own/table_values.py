@@ -36,9 +36,9 @@ class TableColumns:
     Attributes:
         targets: What is to be predicted: one column of classes, or columns of values.
         weights: What each sample counts.
-        dropped: Which are left out.
-        categorical: Which become a column for each of their values: 1 in its rows, else 0. A row
-            without a value has 0 in all of them.
+        dropped: Columns to leave out of inputs and targets.
+        categorical: Columns to encode as one column per value: 1 in its rows, else 0. A missing
+            value gives 0 everywhere.
         fill: What stands for a missing number of the inputs: ``median`` or ``mean``, those of the
             column in the rows that are trained on, or a number. None refuses missing numbers.
         as_values: Whether whole numbers in the target are values rather than classes.
@@ -61,7 +61,8 @@ class TableColumns:
         """Return these with lists taken apart: ``id,street`` is two columns.
 
         Args:
-            columns: Of the table. A name of one of them is taken whole.
+            columns: Names of the table's columns. A text that equals a column's name is never
+                split.
 
         Raises:
             RequestError: There is no column of a name, or one has two purposes.
@@ -215,7 +216,7 @@ def part_of(
     """Return the rows of a table as arrays.
 
     Args:
-        table: Of columns that `check_inputs` has let pass.
+        table: Table whose columns `check_inputs` has accepted.
         path: Its file, for messages.
         inputs: The columns to learn from, in order, each with its categories; None of numbers.
         columns: What the others are.

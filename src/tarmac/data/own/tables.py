@@ -43,8 +43,8 @@ def read_tables(
     Args:
         train: ``.csv``, ``.tsv``, either also as ``.gz``, or ``.parquet``.
         test: Another of the same columns; None to cut it off from ``train``.
-        columns: What they are.
-        test_share: Of the rows to score, where there is no ``test``.
+        columns: Purpose of the columns: targets, weights, dropped, categorical.
+        test_share: Share of the rows to score if there is no ``test``. Above 0, below 1.
 
     Raises:
         MissingExtraError: pyarrow is not installed.

@@ -29,9 +29,10 @@ class Taking:
 
     Attributes:
         test: Samples to score, in files of the same form; None to cut them off.
-        test_share: Of the samples to score where no file says which; above 0 and below 1.
-        columns: Of a table, what they are.
-        size: Of images, width and height to bring them to.
+        test_share: Share of the samples to score if no file holds test samples. Above 0, below 1.
+            Default 0.2.
+        columns: For tables: purpose of the columns. Default: all are inputs.
+        size: For images: width and height in pixels, at least 1 each. None keeps their size.
         grey: Whether of images the brightness alone is kept.
         replace: Whether a dataset of the same name is replaced.
     """
@@ -54,11 +55,11 @@ def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
     """Read files, and store them as arrays that are loaded without a copy.
 
     Args:
-        name: Of the dataset, to be given to ``--set dataset=`` and `tarmac.data.load`.
+        name: Name of the new dataset, for ``--set dataset=`` and `tarmac.data.load`.
         origin: A table (``.csv``, ``.tsv``, ``.parquet``), an archive of arrays (``.npz``), or a
             folder of images.
-        taking: How.
-        root: Where datasets lie.
+        taking: Test files, columns, image size and other options.
+        root: Directory that holds a subdirectory per dataset.
 
     Returns:
         What was stored.

@@ -42,8 +42,8 @@ def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
     Packages set theirs by scripts, ``etc/conda/activate.d/*.sh``, which a shell runs.
 
     Args:
-        prefix: Its directory.
-        environment: The variables before.
+        prefix: Directory of the conda environment, with its ``bin``.
+        environment: Environment variables before activation, such as ``os.environ``.
 
     Raises:
         TarmacError: A script ends the shell, or does not end. How its last command ended does not

@@ -33,8 +33,8 @@ def refuse_difference(prefix: Path, path: Path) -> None:
     What it has beyond that is not looked at.
 
     Args:
-        prefix: The environment's directory.
-        path: The file.
+        prefix: Directory of the existing conda environment.
+        path: File to compare with, of any form that `read_conda_file` reads.
     """
     require("rattler")
     import rattler  # noqa: PLC0415 - of an extra

@@ -59,12 +59,13 @@ class CondaFile:
     """What a file says.
 
     Attributes:
-        path: The file.
+        path: Path of the file. Relative paths in it start from its directory.
         form: Whether its packages have to be solved (``yml``), are URLs (``explicit``) or locked.
-        text: The whole file.
+        text: Content of the whole file, before platform selectors apply.
         platform: For which it was read: ``linux-64``.
         channels: Where packages are searched, the first first.
-        specs: Of packages, as conda takes them: ``numpy >=2``.
+        specs: Packages to install in conda's syntax, such as ``numpy >=2``. Empty for URLs and
+            locks.
         places: Where each of them is in the file.
         pip: What pip installs afterwards.
         variables: That are set where it is active.
@@ -133,7 +134,7 @@ def read_conda_file(path: Path, platform: str = "") -> CondaFile:
     """Read a file that says what is in an environment.
 
     Args:
-        path: The file.
+        path: File to read: ``environment.yml``, an explicit list, or a lock.
         platform: As conda names it, ``linux-64``: lines with a comment such as ``# [win]`` count
             on those that this names. By default none counts, and ``platforms`` may be any.
 

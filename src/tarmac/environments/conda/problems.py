@@ -29,8 +29,8 @@ class Problem:
     """Why an environment cannot be made.
 
     Attributes:
-        words: In a line.
-        hint: What to do.
+        words: Description of the problem, in one line.
+        hint: Advice for the user. None: no advice.
         missing: The name of a package that no channel has; empty for other problems.
         is_request: Whether what was asked for is wrong, not this machine or the network.
     """
@@ -45,8 +45,8 @@ def problem_of(text: str, channels: Sequence[str]) -> Problem:
     """Put what rattler tells into a line.
 
     Args:
-        text: Of its exception: a sentence, or a tree of what requires what.
-        channels: That were searched.
+        text: Message of rattler's exception: a sentence, or a tree of unmet requirements.
+        channels: Channels that rattler searched, for the message.
 
     Example:
         >>> problem_of("Cannot solve the request because of: No candidates were found for nupy *.",

@@ -38,7 +38,7 @@ class CondaRecipe:
     Attributes:
         key: Another one wherever anything that is to be installed differs, or what packages may be
             chosen by: the driver's CUDA, the processor, the C library.
-        file: What it holds.
+        file: Parsed file that lists the packages.
         environment: Its name in a lock that has several; by default ``default``.
     """
 

@@ -38,7 +38,7 @@ def locked(
     """Return what a lock has for its platform: packages of conda's, and of pip's.
 
     Args:
-        file: The lock.
+        file: Parsed lock file. Its ``platform`` selects the packages.
         environment: A name in it; by default ``default``, else the sole environment.
 
     Raises:

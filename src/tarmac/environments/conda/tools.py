@@ -30,8 +30,8 @@ class ToolRecipe:
 
     Attributes:
         key: As a `CondaRecipe` has it; and another one for each tool.
-        file: What it holds.
-        program: The tool's path.
+        file: Parsed file that lists the packages.
+        program: Path of conda, mamba or micromamba.
     """
 
     key: str
