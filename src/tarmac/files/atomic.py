@@ -88,7 +88,7 @@ def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes
     A pipe in its place, which another user may have made, would keep a reader waiting for ever.
 
     Args:
-        path: The file.
+        path: File to open for reading, in binary mode.
         within: The directory that it must lie in, wherever links lead. Default: any. Whatever is
             shown to others than its reader is read so: a link may lead to the reader's own files.
 
@@ -145,7 +145,7 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
     waited for up to 60 s: a pipe may also lie in the place of a run's file, which nobody reads.
 
     Args:
-        path: The file.
+        path: File to write or replace; or a device, pipe or socket to write into.
         is_private: Whether its owner alone may read it, from its first byte on.
 
     Raises:
@@ -193,8 +193,8 @@ def replace_directory(temporary: Path, path: Path) -> None:
     """Give a whole directory its name, in the place of what had it, and see that the disk knows it.
 
     Args:
-        temporary: On the same file system; what is in it has reached the disk.
-        path: The name.
+        temporary: Finished directory on the same file system; its files have reached the disk.
+        path: Final name of the directory. An existing directory there is removed first.
 
     Raises:
         OSError: It could not be.
@@ -209,8 +209,8 @@ def replace_file(temporary: Path, path: Path) -> None:
     """Give a whole file its name, whoever has written it, once the disk has what is in it.
 
     Args:
-        temporary: On the same file system.
-        path: The name.
+        temporary: Finished file on the same file system.
+        path: Final name of the file. An existing file there is replaced.
 
     Raises:
         OSError: It could not be.

@@ -35,13 +35,13 @@ class Holder:
     """What a lease's file says of who holds it.
 
     Attributes:
-        host: Its machine, by name.
-        kernel: Which start of which kernel, and which of its PID namespaces: where `pid` means it.
-        pid: Its number.
+        host: Host name of the holder's machine.
+        kernel: Host name, boot ID and PID namespace in which ``pid`` is valid.
+        pid: Process ID of the holder, in that PID namespace.
         start_ticks: When that process began, in clock ticks since the machine's start.
-        nonce: Of this acquisition.
-        beat: Grows while it lives.
-        beat_s: Seconds between two beats.
+        nonce: Random word of this acquisition: 1 to 64 letters, digits, ``_`` or ``-``.
+        beat: Number of heartbeats so far; grows while the holder is alive.
+        beat_s: Seconds between two heartbeats. Default 10.
         is_kernel_locked: Whether it holds the kernel's lock too, on a local file system.
     """
 

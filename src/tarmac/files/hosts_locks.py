@@ -83,8 +83,8 @@ def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | No
 
     Args:
         path: File of the kernel's lock.
-        watch: Of a caller that looks more than once. Without it an owner on another host counts as
-            alive.
+        watch: Watch that remembers heartbeats between calls. Default: none, so an owner on another
+            host counts as alive.
         is_remote: Whether this host sees the file over the network. Default: look it up.
     """
     if is_remote is None:

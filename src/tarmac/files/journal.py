@@ -47,9 +47,9 @@ class DamagedLine:
     """A line of a journal that cannot be read.
 
     Attributes:
-        path: The journal.
-        number: The line's, from 1.
-        reason: Why not.
+        path: Journal that holds the line.
+        number: Number of the line, from 1.
+        reason: What is wrong with the line, in words.
     """
 
     path: Path
@@ -81,7 +81,7 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
     first: nothing is ever glued to half a line. One process may write at a time.
 
     Args:
-        path: The file; made if it is not there.
+        path: Journal to append to; created if missing.
         values: Each becomes a line of JSON.
         is_durable: Whether they are on the disk when this returns, rather than in the kernel's
             hands, which a killed process but not a power cut leaves whole.
@@ -118,7 +118,7 @@ def parse_line(line: bytes) -> Any:
     """Return the value of a journal's line.
 
     Args:
-        line: Without its end.
+        line: Line of the journal, without its newline.
 
     Raises:
         ValueError: It is no JSON, or its bytes are not those that were written.
@@ -146,8 +146,8 @@ def read_lines(
     """Read a journal. A last line that its writer could not end is left out, for it never was.
 
     Args:
-        path: The file.
-        problem_of: Says why a value is none that belongs there; None for those that do.
+        path: Journal to read, in JSON lines.
+        problem_of: Returns why a value does not belong in the journal; None if it does.
 
     Raises:
         StorageError: It cannot be read.

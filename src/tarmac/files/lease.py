@@ -56,9 +56,9 @@ class Lease:
     there is at most one that takes over from it, which a file beside the lease decides for good.
 
     Args:
-        path: Of the lease's file, which is there while it is held. A take-over leaves a small file
-            beside it, named after the holder that died.
-        beat_s: Seconds between two beats. Default 10.
+        path: File of the lease; exists while the lease is held. A take-over leaves a small file
+            beside it, with the dead holder's nonce in its name.
+        beat_s: Seconds between two heartbeats. Default 10.
         is_kernel_locked: Whether the caller holds the kernel's lock too, on a local file system.
             Then a holder that did so is dead. Default False.
     """

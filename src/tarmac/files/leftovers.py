@@ -51,7 +51,7 @@ def temporary_path(directory: Path, suffix: str = ".part") -> Path:
     """Return a name that nothing has, for this process to write to.
 
     Args:
-        directory: Where.
+        directory: Directory that the name lies in; it is not created.
         suffix: ``.part``, ``.removed``, ``.old``, ``.lease`` or ``.scratch``. What is
             ``.old`` is left to whoever knows what it was.
     """
@@ -83,7 +83,7 @@ def scratch_directory(place: str | Path | None = None) -> Iterator[Path]:
     What processes that were killed have left of the kind is removed first.
 
     Args:
-        place: Where; by default where Python has temporary files.
+        place: Parent directory. Default: Python's directory for temporary files.
 
     Raises:
         OSError: It cannot be made.
@@ -116,7 +116,8 @@ def abandoned(directory: Path, *kinds: str | None) -> Iterator[Path]:
     """Yield this user's temporary files and directories whose writer is dead.
 
     Args:
-        directory: Where they lie.
+        directory: Directory to scan, without its subdirectories. A missing directory yields
+            nothing.
         kinds: Their suffixes without the dot; None for the directories of older versions' exports.
     """
     with contextlib.suppress(OSError), os.scandir(directory) as entries:

@@ -48,7 +48,7 @@ class OwnerLock:
     """A lock that one process at a time owns, until it gives it back or ends.
 
     Args:
-        path: Of the lock's file, which is made where it is not there.
+        path: File of the lock; created if missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -134,8 +134,8 @@ def is_owned(path: Path) -> bool:
     """Whether a lock's owner is alive, without getting into the way of one who will be.
 
     Args:
-        path: Of the lock's file. Where there is none it has no owner. One that cannot be asked
-            about, as on a file system that knows no locks, counts as owned.
+        path: File of the lock. A missing file has no owner. A file that cannot be checked counts as
+            owned, such as on a file system without locks.
     """
     return _look(path, removes=False)
 

@@ -36,7 +36,7 @@ def masked_end(
     and a secret that begins before it is masked as a whole.
 
     Args:
-        path: The log.
+        path: Log to read; must be a regular file.
         num_bytes: Maximum length of the end, before masking.
         since: Byte of the log before which nothing is shown. Default 0.
         within: Directory that the log must lie in, wherever links lead. Default: any.

@@ -93,7 +93,8 @@ class Mounts:
     kernel marks nothing keeps what its process began with.
 
     Args:
-        path: Of the list.
+        path: Kernel's list of mounts, in the format of proc_pid_mountinfo(5). Default
+            ``/proc/self/mountinfo``.
     """
 
     def __init__(self, path: Path = Path("/proc/self/mountinfo")) -> None:

@@ -36,7 +36,7 @@ def s3_config(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str,
     """Read the variables that TensorFlow's S3 file system obeyed, and AWS_ENDPOINT_URL.
 
     Args:
-        environment: Usually ``os.environ``.
+        environment: Environment variables to read, usually ``os.environ``.
 
     Returns:
         The store's configuration, and its client's. Keys and regions are left to the store, which
@@ -61,9 +61,9 @@ def put_object(path: Path, uri: str, environment: Mapping[str, str]) -> None:
     """Upload a file. It is there whole when this returns, and as it was before when it raises.
 
     Args:
-        path: The file.
-        uri: Where to, ``s3://bucket/key``.
-        environment: Usually ``os.environ``.
+        path: Local file to upload as a whole.
+        uri: URI of the object to write, such as ``s3://bucket/key``.
+        environment: Environment variables that configure the store, usually ``os.environ``.
 
     Raises:
         TarmacError: The store does not take it, after some retries.
@@ -142,8 +142,8 @@ def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
     """Return the URIs of all objects below one, in order.
 
     Args:
-        uri: Of a directory, ``s3://bucket/prefix``.
-        environment: Usually ``os.environ``.
+        uri: URI of a directory, such as ``s3://bucket/prefix``.
+        environment: Environment variables that configure the store, usually ``os.environ``.
 
     Raises:
         TarmacError: The store does not say.

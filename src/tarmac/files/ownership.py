@@ -66,7 +66,8 @@ def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
     """Refuse a workload's file that a record names, as `refuse_foreign` does.
 
     Args:
-        reference: As recorded; a name of a workload that is installed runs no file of a user's.
+        reference: Workload as the record names it. The name of an installed workload runs no user's
+            file.
         record: The file of a run or a study.
         again: A command line that names the file.
     """
@@ -79,7 +80,7 @@ def refuse_going_on(record: Path, *, is_named: bool, again: str) -> None:
     """Refuse to write into the run or study of another user, whose files may lead elsewhere.
 
     Args:
-        record: Its file.
+        record: Record of the run or study: ``run.json`` or ``study.json``.
         is_named: Whether the user named what it trains, and so knows whose it is; it must have no
             link then.
         again: A command line that names it.
@@ -131,7 +132,7 @@ def foreign_python_owner(reference: str, record: Path) -> str | None:
     """Return the other user whose Python a record names, or whose record it is; None where none is.
 
     Args:
-        reference: As recorded.
+        reference: Workload as the record names it: a name or ``FILE.py:ATTRIBUTE``.
         record: The file of a run or a study.
     """
     if (file := _python_of(reference)) is None:

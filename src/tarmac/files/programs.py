@@ -20,8 +20,8 @@ def job_lines(program: Path, runs_it: str) -> str:
     """Return the two lines of a job file that runs a program, indented by two spaces.
 
     Args:
-        program: Its file.
-        runs_it: The command before it, such as ``python``.
+        program: File of the program. Its name without suffix becomes the job's name.
+        runs_it: Command that runs the program, such as ``python``.
     """
     name = job_name(program.stem) or "program"
     command = f"{runs_it} {quoted(program.resolve())}"

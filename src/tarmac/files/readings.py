@@ -110,9 +110,9 @@ class Readings:
         """Return what a file's content is read as, which is done once for each state of it.
 
         Args:
-            path: The file.
-            read: Of its content; ValueError says that it is none.
-            missing: What is returned where it is not there, or is none.
+            path: File to read, again only after its modification time, size or inode changes.
+            read: Parses the content of the file; raises ValueError if it is invalid.
+            missing: Value to return if the file cannot be read or is invalid.
         """
         try:
             found = path.stat()
@@ -137,7 +137,7 @@ class Readings:
         of it is. A last line without an end is left for later, and one that is damaged is left out.
 
         Args:
-            path: The file.
+            path: Journal of JSON lines that a writer appends to.
             start: Makes what an empty file comes to.
             add: Changes that by a line's value. Another function than before begins anew.
         """

@@ -42,9 +42,9 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
     """Read a record with a ``schema_version``.
 
     Args:
-        path: The file.
-        model: What it holds.
-        version: The newest that this Tarmac reads.
+        path: JSON file of the record, with a ``schema_version``.
+        model: Pydantic model that the record is validated against.
+        version: Newest schema version that this Tarmac reads. Versions start at 1.
         kind: What a directory with such a file is, for the message: ``run``.
 
     Raises:
@@ -95,9 +95,9 @@ def validated(path: Path, model: type[_Model], content: object, within: str = ""
     """Return a part of a record as a model.
 
     Args:
-        path: The file.
-        model: What the part is.
-        content: The part.
+        path: File of the record, for the error message.
+        model: Pydantic model that the part is validated against.
+        content: Parsed JSON value of the part.
         within: The part's name in the file; empty for all of it.
 
     Raises:
@@ -115,7 +115,7 @@ def damaged_record(path: Path, reason: str) -> TarmacError:
     """Return the error of a record that cannot be read; nothing else holds what it held.
 
     Args:
-        path: The file.
+        path: File of the damaged record.
         reason: What is wrong with it.
     """
     return TarmacError(

@@ -30,7 +30,7 @@ class UnreachableError(TarmacError):
     """No server gave the file; ``hint`` says of each what was tried.
 
     Attributes:
-        failures: Of each URL tried, without passwords, why not.
+        failures: Text for each failed URL: the URL without its password, and the reason.
     """
 
     def __init__(self, name: str, failures: Sequence[str]) -> None:
@@ -49,10 +49,11 @@ def download(
     What has come of it stays beside it as ``.part``, and the next call goes on from there.
 
     Args:
-        urls: Tried in order.
-        target: Replaced in one move.
+        urls: URLs of the file, tried in this order.
+        target: File to write, replaced atomically once the content is checked.
         check: Raises a TarmacError for a file that is not right; it is then downloaded afresh.
-        progress: Told about every chunk.
+        progress: Called for every chunk with the bytes received, the total (None if unknown) and
+            the file name. Default: none.
 
     Raises:
         UnreachableError: No server had it, or none had it right.
@@ -116,11 +117,12 @@ def _receive_once(
     """Ask for what is missing.
 
     Args:
-        client: Of HTTP.
-        url: From where.
-        part: What has come already.
-        version: Says which version of the file that is; filled in by the first answer.
-        progress: Told about every chunk.
+        client: HTTP client that sends the request.
+        url: URL of the file to download.
+        part: File with the bytes received so far. The rest is appended, or all of it replaced,
+            as the server answers.
+        version: ``If-Range`` header with the file's version; filled in by the first answer.
+        progress: Called for every chunk; see `download`.
     """
     done = part.stat().st_size if part.exists() else 0
     # Compressed files must come as they are: a length and a place in them mean nothing otherwise.

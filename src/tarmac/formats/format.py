@@ -33,10 +33,10 @@ class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarm
     """A format cannot say what a job does.
 
     Args:
-        message: What, for people.
-        hint: What to do next.
-        path: Of the value in the job's own file: ``("tasks", 1, "resources", "nodes")``. What
-            stands for all tasks is looked for at the file's top too.
+        message: What the format cannot express, as the text that the user sees.
+        hint: What the user can do next. Default: none.
+        path: Keys of the value in the job file, such as ``("tasks", 1, "resources", "nodes")``. A
+            key that all tasks share is also looked up at the file's top level.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Written:
     """Jobs in a format.
 
     Attributes:
-        text: Of a file.
-        notes: What somebody should know who uses it: left out, or written otherwise.
+        text: Content of the file to write.
+        notes: Sentences for the user: what the conversion left out or changed. Default: none.
     """
 
     text: str

@@ -20,10 +20,10 @@ def with_original(job: Job, name: str, value: dict[str, Any], refusals: Sequence
     """Return a job with what it was read from.
 
     Args:
-        job: As it was read.
-        name: Of the format.
-        value: As in the file, without secrets.
-        refusals: What keeps it from being run here.
+        job: Job as read from the file.
+        name: Name of the format that the job was read from.
+        value: Content of the file as plain values, without secrets.
+        refusals: Reasons why the job cannot run here. Default: none.
     """
     original = {**job.original, name: value, _DIGEST: _digest(job)}
     changes: dict[str, Any] = {"original": original}

@@ -23,14 +23,14 @@ class Algorithm:
     """An algorithm that can be hosted.
 
     Attributes:
-        name: In HKube.
-        job: Of one task: what an instance of it runs, in what, with which resources, variables and
-            secrets. Its name is a job's, which may differ from the algorithm's.
+        name: Algorithm name from HKube's definition, such as ``green-alg``.
+        job: Job with one task: command, image, resources, variables and secrets of an instance. Its
+            name may differ from the algorithm's.
         protocol: How it gets its input: from HKube's worker, or as a plain program from a file.
-        min_hot_workers: So many instances are kept while nothing is to be done.
-        max_workers: At most so many at once; 0 for as many as there is room for.
+        min_hot_workers: Instances to keep running while no task waits. Default 0.
+        max_workers: Most instances at once. Default 0: as many as fit.
         env: ``nodejs``, ``python``, ``java``, ``jvm``; None where it is not said.
-        options: Of the definition, but for ``tarmac``.
+        options: Values of ``options`` in the definition, without ``tarmac``.
         worker_env: Variables of the worker's that are plain texts.
         definition: As it was given.
     """

@@ -118,8 +118,8 @@ def definition_as_written(document: Document, path: Path) -> Any:
     """Return a definition with the texts of what ``options.tarmac`` lets a program see.
 
     Args:
-        document: It is in.
-        path: Where.
+        document: Document that holds the definition.
+        path: Keys that lead to the definition in the document.
     """
     value = document.value
     for part in path:

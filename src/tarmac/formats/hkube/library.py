@@ -32,9 +32,9 @@ class Stored:
     """A definition or a pipeline that a file holds.
 
     Attributes:
-        document: The file.
-        path: Where in it.
-        value: It.
+        document: Document of the file that holds the definition or pipeline.
+        path: Keys that lead to the definition or pipeline in the document.
+        value: Definition or pipeline, as plain values.
     """
 
     document: Document
@@ -47,8 +47,8 @@ class Library:
     """What can be named.
 
     Attributes:
-        algorithms: Definitions, by name.
-        pipelines: Pipelines with nodes, by name.
+        algorithms: Algorithm definitions, by the name in each definition.
+        pipelines: Pipelines that have nodes, by the name in each pipeline.
     """
 
     algorithms: dict[str, Stored]

@@ -54,8 +54,8 @@ def spec_faults(pipeline: str, node: Node) -> Iterator[tuple[Path, str]]:
     """Yield what is wrong with a node's ``spec``, by the path in the node.
 
     Args:
-        pipeline: Its name.
-        node: A node of it.
+        pipeline: Name of the pipeline, from which HKube names the tuner.
+        node: Node of the pipeline, of any kind.
     """
     spec = node.spec
     if node.kind == "pipeline":

@@ -78,19 +78,23 @@ class Node(_Part):
     """A node of a pipeline.
 
     Attributes:
-        node_name: Its own in the pipeline.
-        algorithm_name: Which algorithm does its work; None of kinds that name none.
-        input: What its tasks are given, with references to other nodes and to ``flowInput``.
-        ttl: Seconds that a task of it may take; None or 0 for as many as it needs.
+        node_name: Name of the node, unique in the pipeline.
+        algorithm_name: Name of the algorithm that runs the node's tasks. None for kinds without an
+            algorithm.
+        input: Input of the node's tasks, with references to other nodes and to ``flowInput``.
+        ttl: Time limit of a task in seconds. None or 0: no limit.
         include_in_result: Whether its result is one of the pipeline's, though others take it.
-        metrics: Kept only.
+        metrics: TensorBoard settings of the node. Tarmac validates and keeps them without using
+            them.
         retry: When a task of it is tried again.
         batch_operation: How several batches of its input are put together.
-        kind: One of `KINDS`.
-        min_stateless_count: Of streaming.
-        max_stateless_count: Of streaming.
+        kind: Node kind, one of `KINDS`. Default: ``algorithm``.
+        min_stateless_count: Fewest instances of a stateless node in a streaming pipeline. Default
+            0.
+        max_stateless_count: Most instances of a stateless node in a streaming pipeline. None if the
+            file does not set it.
         spec: What its kind needs.
-        state_type: Of streaming.
+        state_type: ``stateless`` or ``stateful``, for a node of a streaming pipeline.
         task_id: The name of the task of an algorithm that is run alone; ours, HKube draws one.
     """
 
@@ -128,8 +132,9 @@ class Options(_Part):
         ttl: Seconds that it may take, from when it is asked for.
         active_ttl: Seconds that it may take, from when it begins; None for no limit.
         batch_tolerance: Percent of a batch's tasks whose failure ends the pipeline.
-        concurrent_pipelines: Kept only.
-        progress_verbosity_level: Kept only.
+        concurrent_pipelines: HKube's limit on concurrent runs. Tarmac keeps it without using it.
+        progress_verbosity_level: Log level of HKube's progress reports, such as ``info`` (default).
+            Tarmac keeps it without using it.
         debug_override: Names of nodes that are to be of the kind ``debug``.
     """
 
@@ -152,8 +157,8 @@ class Triggers(_Closed):
     """What starts a pipeline in a cluster.
 
     Attributes:
-        pipelines: Those whose results do.
-        cron: Times that do.
+        pipelines: Names of pipelines whose results start this one.
+        cron: Cron pattern that starts the pipeline, and whether it is enabled.
     """
 
     pipelines: Annotated[list[ShortText], BeforeValidator(different), BeforeValidator(sequence)] = (
@@ -196,21 +201,24 @@ class Pipeline(_Part):
     """The fields of a pipeline, under HKube's own names.
 
     Attributes:
-        name: Its own.
-        kind: ``batch`` or ``stream``.
-        experiment_name: Kept only.
-        description: Kept only.
+        name: Pipeline name: letters, digits, dashes, dots, underscores or a colon.
+        kind: ``batch`` (default), or ``stream``, which only a cluster can run.
+        experiment_name: HKube experiment of the pipeline, at most 32 characters. Default: ``main``.
+            Tarmac keeps it without using it.
+        description: Description for people. Tarmac keeps it without using it.
         nodes: In the order of the file, which does not say in which they run.
         flow_input: What ``@flowInput`` stands for; None where there is none.
-        webhooks: Kept only.
-        options: Its limits.
+        webhooks: URLs that HKube calls on progress and on the result. Tarmac refuses to run a
+            pipeline that sets one.
+        options: Time limits, batch tolerance and further `Options` of the pipeline.
         priority: 1 to 5; 5 goes first.
-        triggers: Kept only.
-        tags: Kept only.
-        root_job_id: Kept only.
-        streaming: Kept only.
+        triggers: Other pipelines, or a cron pattern, that start the pipeline in a cluster. Tarmac
+            refuses to run a pipeline with an active trigger.
+        tags: Labels of at most 32 characters each. Tarmac keeps them without using them.
+        root_job_id: ID of the HKube job that this one belongs to. Tarmac keeps it without using it.
+        streaming: Flows between the nodes of a streaming pipeline. Tarmac only validates them.
         edges: Order beside that of the references.
-        version: Kept only.
+        version: Version of the pipeline in HKube. Tarmac keeps it without using it.
     """
 
     name: Annotated[str, BeforeValidator(pipeline_name)]

@@ -67,8 +67,8 @@ def complete_job(job: Job, documents: Sequence[Document]) -> Reading:
     """Check the pipeline of a job of Tarmac's own form, and join it with what it names.
 
     Args:
-        job: With a pipeline.
-        documents: Those that define algorithms and pipelines, and last the job's.
+        job: Job in Tarmac's own form, with ``pipeline`` set.
+        documents: Documents that define algorithms and pipelines. The last one holds the job.
 
     Raises:
         RequestError: HKube would refuse the pipeline.

@@ -41,10 +41,10 @@ def check_pipeline(
     """Read a pipeline of a document.
 
     Args:
-        document: It is in.
-        path: Where it stands there.
-        value: It.
-        problems: Is given those that are found.
+        document: Document that holds the pipeline, for lines and columns in messages.
+        path: Keys that lead to the pipeline in the document.
+        value: Pipeline as plain values, before validation.
+        problems: List to which every problem is appended.
 
     Returns:
         None where there is a problem.

@@ -47,8 +47,8 @@ class Fault(NamedTuple):
     """Something wrong in a pipeline.
 
     Attributes:
-        path: Of the value in the pipeline.
-        message: What is wrong with it.
+        path: Keys that lead to the value in the pipeline.
+        message: Description of the fault, for the user.
     """
 
     path: Path
@@ -191,7 +191,7 @@ def flow_input_faults(pipeline: Pipeline, others: Sequence[Any] = ()) -> Iterato
     """Yield the references to what a run's input does not have, which HKube asks before a run.
 
     Args:
-        pipeline: With its ``flow_input``.
+        pipeline: Pipeline whose references to ``flowInput`` are checked against its ``flow_input``.
         others: The ``flowInput`` of each pipeline that its nodes name, which adds to its own.
     """
     inputs = [pipeline.flow_input] if "flow_input" in pipeline.model_fields_set else []

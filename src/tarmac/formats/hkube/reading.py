@@ -114,11 +114,11 @@ def read_definition(
     """Read one definition of a document.
 
     Args:
-        document: It is in.
-        path: Where.
-        value: It.
-        problems: Is given those that are found.
-        notes: Is given what somebody should know who uses it.
+        document: Document that holds the definition, for lines and columns in messages.
+        path: Keys that lead to the definition in the document.
+        value: Definition as plain values, before validation.
+        problems: List to which every problem is appended.
+        notes: List to which sentences for the user are appended.
         is_hosted: Whether it is going to be served as HKube's worker does.
 
     Returns:

@@ -36,9 +36,9 @@ class InputError(RequestError):
     """An input is wrong at a place.
 
     Args:
-        message: What is wrong.
-        path: The keys that lead to the place.
-        hint: What to do.
+        message: Description of the fault in the input, for the user.
+        path: Keys that lead to the place in the input.
+        hint: What the user can do about it. Default: none.
     """
 
     def __init__(self, message: str, path: Path, *, hint: str | None = None) -> None:
@@ -52,8 +52,8 @@ def run_of_algorithm(
     """Return the pipeline of one node that runs an algorithm.
 
     Args:
-        document: It is asked for in.
-        path: Where.
+        document: Document that holds the request.
+        path: Keys that lead to the request in the document.
         value: The algorithm's name, its input, the task's name, whether to debug it.
 
     Returns:
@@ -124,7 +124,8 @@ def with_input(document: Document, given: Any) -> Document:
     """Return a document whose pipeline or algorithm runs with an input.
 
     Args:
-        document: Of one pipeline, of Tarmac's job with one, or of one algorithm's definition.
+        document: Document with one pipeline, one algorithm run or one algorithm definition, or with
+            a Tarmac job that has a pipeline.
         given: The ``flowInput`` of the pipeline; what the algorithm is given, a list, or an object
             with that as its ``input``, and perhaps ``taskId``, ``name`` and ``debug``.
 
@@ -167,8 +168,8 @@ def _run(given: Any, name: Any) -> dict[str, Any]:
     """Return what runs an algorithm: a list alone, or as HKube's object has it.
 
     Args:
-        given: The input.
-        name: The algorithm's.
+        given: Input from the user: a list, or an object with ``input`` and optional ``taskId``.
+        name: Name of the algorithm to run. An input for another algorithm is refused.
     """
     form = "An algorithm's input is a list, [...], or an object, {input: [...], taskId: ID}."
     if isinstance(given, list):

@@ -51,10 +51,11 @@ class HyperParam(_Part):
     Attributes:
         name: By which the objective pipeline finds it, at ``@flowInput.hyperParams.NAME``.
         suggest: How values are drawn.
-        low: The least one, of numbers; None where it is not said.
-        high: The largest one, of numbers; None where it is not said.
-        q: Of ``discrete_uniform``: the step from ``low``. Not HKube's, which has none.
-        choices: Of ``categorical``.
+        low: Smallest number to draw. None if the file does not set it.
+        high: Largest number to draw. None if the file does not set it.
+        q: Step from ``low`` for ``discrete_uniform``. Only Tarmac has this field; HKube has no
+            step.
+        choices: Values to draw from for ``categorical``.
     """
 
     name: Text
@@ -69,10 +70,12 @@ class Sampler(_Part):
     """What chooses the parameters of a trial.
 
     Attributes:
-        name: Which one. ``PartialFixed`` draws what is not fixed as ``TPE`` does.
-        search_space: Of ``Grid``: the values of each parameter.
-        fixed_values: Of ``PartialFixed``: the values of those that do not vary.
-        seed: Of all draws, 0 by default. Not HKube's, whose draws cannot be repeated.
+        name: Sampler: ``Grid``, ``PartialFixed``, ``Random``, ``TPE`` or ``CmaEs``.
+            ``PartialFixed`` draws the other parameters as ``TPE`` does.
+        search_space: Values of each parameter, by name, for ``Grid``.
+        fixed_values: Values of the parameters that do not vary, by name, for ``PartialFixed``.
+        seed: Seed of all draws. Default 0. Only Tarmac has this field; draws in HKube cannot be
+            repeated.
     """
 
     name: SamplerGiven

@@ -35,7 +35,7 @@ def write_hkube(job: Job) -> dict[str, Any]:
     definition with those changes.
 
     Args:
-        job: Of one task, in a container.
+        job: Job with exactly one task, which runs in a container.
 
     Raises:
         RequestError: It has several tasks or no image, or HKube would refuse its definition.
@@ -63,7 +63,7 @@ def write_pipeline(job: Job) -> dict[str, Any]:
     """Return the pipeline of a job, or what asked for it; without the definitions that it names.
 
     Args:
-        job: With a pipeline.
+        job: Job with ``pipeline`` set; any other job is refused.
 
     Raises:
         RequestError: HKube would refuse it.
@@ -82,7 +82,7 @@ def notes_for_hkube(job: Job) -> list[str]:
     """Return what somebody who converts a job to HKube's form should know, in sentences.
 
     Args:
-        job: As for `write_hkube`.
+        job: Job with a pipeline, or with exactly one task.
 
     Raises:
         RequestError: It has several tasks.

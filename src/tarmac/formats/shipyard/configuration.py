@@ -21,10 +21,10 @@ class Configuration:
     """Several files as one.
 
     Attributes:
-        names: Of the files, in the order in which later ones are over earlier ones.
-        value: Plain values.
-        places: From paths to the file and the place in it.
-        with_credentials: Those of the files that hold any.
+        names: File names, in merge order: a later file overrides an earlier one.
+        value: Merged content of the files, as plain values.
+        places: File name and place of each value, by its path.
+        with_credentials: Names of the files that hold credentials.
     """
 
     names: Sequence[str]

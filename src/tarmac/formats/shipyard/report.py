@@ -48,8 +48,8 @@ class Report:
         """Say that something is a mistake.
 
         Args:
-            path: Where.
-            message: The value, then the rule.
+            path: Keys that lead to the mistake in the configuration.
+            message: Value, then the rule that it breaks.
             hint: The nearest valid name, or what to write instead.
             rests_on: Parts of what is there; where one is known to be wrong, this is not said. By
                 default any part.

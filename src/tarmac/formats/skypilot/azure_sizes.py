@@ -142,7 +142,7 @@ def successor_of(name: str) -> Successor | None:
     """Return what comes after a size that is not to be had any more; None where it is.
 
     Args:
-        name: In any case.
+        name: Name of an Azure size, in any case, with or without ``Standard_``.
     """
     found = _GONE.get(name.lower().removeprefix("standard_"))
     return Successor(found[0], found[1], _BY_NAME[found[2].lower()]) if found else None

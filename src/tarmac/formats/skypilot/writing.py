@@ -54,8 +54,8 @@ def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
     empty: whoever launches it gives them.
 
     Args:
-        job: No pipeline.
-        directory: What its paths start from.
+        job: Job without a pipeline. A job with a pipeline is refused.
+        directory: Directory that the job's relative paths start from.
 
     Raises:
         RequestError: It cannot be run so; with what and where.

@@ -86,8 +86,8 @@ def errand_file(directory: Path, number: int) -> Path:
     """Return where an attempt's errand is.
 
     Args:
-        directory: The task's.
-        number: The attempt's.
+        directory: Directory of the task, which holds the files of all its attempts.
+        number: Number of the attempt within its task, from 1.
     """
     return directory / f"errand-{number}.msgpack"
 
@@ -122,8 +122,8 @@ def read_ending(path: Path, work: Work) -> Ending | None:
     """Read how a task ended; None where its node has not said it.
 
     Args:
-        path: The file.
-        work: The task.
+        path: File that the node writes, from `ending_file`.
+        work: Task that the file is about, which the returned ending carries.
 
     Raises:
         StorageError: It cannot be read.

@@ -51,9 +51,9 @@ class _Flight:
     """An attempt that the executor has.
 
     Attributes:
-        work: What it does.
-        attempt: As the executor knows it.
-        finished: Its end.
+        work: Task that the attempt runs.
+        attempt: Attempt as the executor identifies it.
+        finished: Resolves with the executor's report when the attempt has ended.
     """
 
     work: Work
@@ -72,13 +72,13 @@ class ClusterHost:
     Leaving the block ends what is at work, or leaves it to the engine.
 
     Args:
-        algorithms: By the names that tasks name them by.
+        algorithms: Algorithms, by the name that tasks use.
         run: The run's directory, which the nodes see; its journal says what was there before.
         base: What relative paths of their jobs start from.
-        watcher: Is told what happens to tasks.
+        watcher: Receives each event of a task.
         calls: Never asked: what an algorithm starts is refused on its node.
-        concurrency: At most so many tasks at once; by default as many as the engine takes.
-        fake_gpus: GPUs to pretend.
+        concurrency: Most tasks at once. Default: as many as the engine takes.
+        fake_gpus: Number of GPUs to pretend on each node. Default 0: use the real ones.
         secrets: What names of secrets stand for here.
         on: Where, one of `tarmac.jobs.executor_names`.
         options: By executor, what only that one understands.

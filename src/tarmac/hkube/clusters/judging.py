@@ -44,9 +44,9 @@ def ending_without_word(finished: Finished, work: Work, directory: Path) -> Endi
     """Return how a task ended whose node has said nothing.
 
     Args:
-        finished: How the engine says that its attempt ended.
-        work: The task.
-        directory: With what the attempt has printed.
+        finished: Report of the engine on the attempt's end.
+        work: Task of the attempt, which the returned ending carries.
+        directory: Directory of the attempt, with its ``stderr``.
     """
     why: Why = "crash"
     message = finished.reason

@@ -44,7 +44,7 @@ def run_errand(path: Path) -> int:
     after, is not done again.
 
     Args:
-        path: The errand.
+        path: File from `errand_file` in which the runner describes the task.
 
     Returns:
         The exit status: 0 where it has succeeded; 143 where it was told to end, of which nothing is

@@ -32,7 +32,7 @@ class Past:
     """The attempts of earlier sessions, from the run's journal.
 
     Args:
-        run: The run's directory.
+        run: Directory of the run, whose journal is read if it exists.
     """
 
     def __init__(self, run: Path) -> None:
@@ -47,7 +47,7 @@ class Past:
         """Return a number for another attempt of a task, which none in the run has had.
 
         Args:
-            index: The task's number.
+            index: Index of the task in the run, from 0.
         """
         self._last[index] = self._last.get(index, 0) + 1
         return self._last[index]

@@ -58,9 +58,9 @@ class Wrapped:
         """Return the task of an attempt.
 
         Args:
-            work: What it does.
-            directory: Of all attempts at that.
-            number: The attempt's.
+            work: Task that the attempt runs.
+            directory: Directory of the task, which holds the files of all its attempts.
+            number: Number of the attempt within its task, from 1.
         """
         path = str(errand_file(directory, number))
         return dataclasses.replace(
@@ -116,11 +116,11 @@ def refuse_on(
 
     Args:
         algorithms: Those that a run will need.
-        base: What relative paths of their jobs start from.
+        base: Directory that relative paths in the jobs start from.
         secrets: What names of secrets stand for here.
         on: Where, one of `tarmac.jobs.executor_names`.
         options: By executor, what only that one understands.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend on each node. Default 0: use the real ones.
         by_job: Whether the run's runner is to be a job there.
 
     Raises:

@@ -36,8 +36,8 @@ class Hosted:
         host: That its instances reach their workers at.
         is_checked: Whether it was seen that it can be done here at all.
         problem: Why none of its tasks can be done, and in words.
-        place: Of its next instance, once that is open.
-        is_opening: Whether it is being opened.
+        place: Directories and session of the next instance. None until they are open.
+        is_opening: Whether ``place`` is being opened.
         told: What was said last of why its first task waits.
         is_warming: Whether instances up to ``minHotWorkers`` are started before there is work for
             them: not after one has ended by itself.

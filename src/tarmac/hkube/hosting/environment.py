@@ -76,11 +76,11 @@ def hosted_task(
     """Return the task of an instance that speaks HKube's protocol.
 
     Args:
-        algorithm: Whose instance it is.
-        template: What the algorithm's job was planned to.
-        number: Of the instance in the run.
-        folders: Its own.
-        address: Host and port that its worker listens on.
+        algorithm: Algorithm that the instance runs.
+        template: Task planned from the algorithm's job.
+        number: Number of the instance in the run, from 0.
+        folders: Directories of this instance.
+        address: Host and port on which the instance's worker listens.
     """
     host, port = address
     storage = _STORAGE if _in_container(template) else str(folders.storage)

@@ -40,17 +40,17 @@ class Exchange:
     """One task of an algorithm.
 
     Args:
-        work: The task.
-        watcher: Is told of progress.
-        calls: Runs what the algorithm asks for.
+        work: Task that the algorithm is to do.
+        watcher: Receives the task's progress.
+        calls: Runs the algorithms and pipelines that the algorithm starts.
         send: Sends a message, or raises `Gone`.
         answer: Sends a message once there is a connection.
-        storage: The storage's directory.
-        max_bytes: A value in the storage has at most so many.
+        storage: Directory of the storage, for results by ``v2`` and ``v3``.
+        max_bytes: Largest value in the storage, in bytes.
         follows: Whether the same connection did a task before.
 
     Attributes:
-        work: Likewise.
+        work: Task passed as the argument ``work``.
         ended: How it ended, or what kept it from ending.
         stage: How far it is.
         storage: As the connection has it.

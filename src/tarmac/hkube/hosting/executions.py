@@ -35,12 +35,12 @@ class Executions:
     """Calls of one task.
 
     Args:
-        work: The task.
-        calls: Who runs what is asked for.
-        send: Sends an answer.
+        work: Task whose algorithm makes the calls.
+        calls: Runs the algorithms and pipelines that the algorithm starts.
+        send: Sends a message with an answer to the algorithm.
         on_error: Is told of what is nobody's answer: a defect, or a full disk.
         storage: Where the algorithm puts inputs, by ``v3``.
-        max_bytes: An input in the storage has at most so many.
+        max_bytes: Largest input in the storage, in bytes.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ class Place:
     """Where an instance will be.
 
     Attributes:
-        number: Its own in the run.
-        folders: Its own.
+        number: Number of the instance in the run, from 0.
+        folders: Directories of this instance; deleted by `discard`.
         session: Listens for it, where it speaks HKube's protocol.
     """
 
@@ -43,14 +43,14 @@ class Instance:
     """An instance that has been started.
 
     Attributes:
-        place: Where it is.
-        attempt: What the executor knows it by.
-        grant: What it has.
+        place: Number, directories and session of the instance.
+        attempt: Attempt as the executor identifies it.
+        grant: Cores, memory and GPUs that the instance holds.
         ended: Resolves when its process and what it has are no more.
         call: Resolves with its next task while it starts or is idle; with None to have it end.
-        state: What it does.
-        entry: The task that it works on.
-        idle_since: In the loop's time.
+        state: Stage of the instance; ``busy`` while it works on ``entry``.
+        entry: Task that the instance works on. None if it has no task.
+        idle_since: Time at which the instance became idle, by the loop's clock in seconds.
     """
 
     place: Place

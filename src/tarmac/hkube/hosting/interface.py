@@ -21,21 +21,21 @@ class Work:
 
     Attributes:
         index: Its number in the run, from 0; its directory is named by it.
-        name: Its own in the run, for people: ``train``, ``train[3]``.
+        name: Name of the task in the run, for people: ``train``, ``train[3]``.
         task_id: As the algorithm is told it: letters, digits, ``-`` and ``_``, or the user's own.
-        algorithm: The algorithm's name.
-        input: What ``initialize`` carries.
-        job_id: Of the pipeline's run that it belongs to.
-        root_job_id: Of the outermost one, where that is another.
-        pipeline: The pipeline's name.
-        node: The node's name.
-        batch_index: Its number in a batch, from 1; None where the node is none.
+        algorithm: Name of the algorithm that does the task.
+        input: Input list that ``initialize`` carries.
+        job_id: ID of the pipeline's run that the task belongs to.
+        root_job_id: ID of the outermost pipeline's run. None if that is ``job_id``.
+        pipeline: Name of the pipeline that the task belongs to.
+        node: Name of the node that the task belongs to.
+        batch_index: Number of the task in its batch, from 1. None if the node is no batch.
         parents: Names of nodes whose results it takes.
         children: Names of nodes that take its result.
-        ttl_s: After so many seconds of work it is stopped and has failed; None for never.
+        ttl_s: Time limit in seconds; the task then stops as failed. Default: none.
         retry: After which endings it is tried again.
-        limit: At most so many attempts in all.
-        priority: 1 to 5; 5 goes first.
+        limit: Most attempts in all. Default 3.
+        priority: 1 to 5; 5 goes first. Default 3.
         caller: The task whose algorithm has asked for it, which keeps its resources meanwhile.
     """
 
@@ -63,18 +63,18 @@ class Ending:
     """How a task ended.
 
     Attributes:
-        work: The task.
+        work: Task that has ended.
         value: Its result, where it succeeded: plain values, ``bytes`` among them.
         why: Empty where it succeeded. ``error`` is the algorithm's own, ``crash`` its process's end
             or a socket that stayed away, ``memory`` a crash by its memory limit, ``image`` an image
             that cannot be had, ``ttl`` its time limit, ``stopped`` what was asked, ``refused`` what
             can never be started here.
-        message: In words, where it did not succeed.
-        code: Of the algorithm's error.
-        details: Of the algorithm's error.
-        exit_code: Of the process, where that is why.
-        attempts: So many were made; 0 where none was.
-        seconds: Its last attempt took, from ``start``.
+        message: Reason in words. Empty if the task succeeded.
+        code: Error code that the algorithm sent. Default: empty.
+        details: Error details that the algorithm sent. Default: empty.
+        exit_code: Exit code of the process, if its end is the reason. Default: None.
+        attempts: Number of attempts made; 0 if none started.
+        seconds: Duration of the last attempt, from ``start``.
     """
 
     work: Work

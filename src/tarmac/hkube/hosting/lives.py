@@ -45,9 +45,9 @@ class Lives:
     Args:
         folder: Where instances have their directories. A run that is gone on with has some.
         roster: Who waits, and who works.
-        processes: Starts them.
-        watcher: Is told what happens to tasks.
-        calls: Runs what algorithms ask for.
+        processes: Starts the instances' processes and reports their ends.
+        watcher: Receives each event of a task.
+        calls: Runs the algorithms and pipelines that algorithms start.
         timers: How long to wait for what.
         changed: Is called when something may begin that could not before.
     """

@@ -49,9 +49,9 @@ def refuse(
 
     Args:
         algorithms: Those that a run will need.
-        base: What their jobs' relative paths start from.
+        base: Directory that relative paths in the jobs start from.
         secrets: What names of secrets stand for here.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
 
     Raises:
         RequestError: One needs more than this machine has, a secret that is not there, or a
@@ -72,13 +72,13 @@ class Pool:
     Leaving the block stops what is at work, and ends all instances.
 
     Args:
-        algorithms: By the names that tasks name them by.
+        algorithms: Algorithms, by the name that tasks use.
         run: The run's directory; instances have theirs in its ``instances``.
         base: What relative paths of their jobs start from.
-        watcher: Is told what happens to tasks.
-        calls: Runs what algorithms ask for.
-        concurrency: At most so many tasks at once; by default as many as there is room for.
-        fake_gpus: GPUs to pretend.
+        watcher: Receives each event of a task.
+        calls: Runs the algorithms and pipelines that algorithms start.
+        concurrency: Most tasks at once. Default: as many as fit.
+        fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
         secrets: What names of secrets stand for here.
         timers: How long to wait for what.
 

@@ -26,8 +26,8 @@ class Processes:
     Args:
         machine: What they take from.
         templates: What will be started, but for its number and what differs between instances.
-        run: The run's directory.
-        base: What relative paths start from.
+        run: Directory of the run; its ``shared`` folder is the executor's.
+        base: Directory that relative paths start from.
         secrets: What names of secrets stand for here.
         grace_s: From SIGTERM to SIGKILL, in seconds, where a task is out of time.
         looked: Is called after each look at them.

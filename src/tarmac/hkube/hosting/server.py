@@ -86,8 +86,8 @@ class Listener:
     """Listens for one algorithm. Made by `open_listener`.
 
     Attributes:
-        host: That it listens on.
-        port: Likewise.
+        host: Address that the listener is bound to. Empty before `open`.
+        port: TCP port that the listener is bound to. 0 before `open`.
         is_closed: Whether it listens no more.
         num_heard: Messages since it was last set to 0, which whoever gives a task does.
         sockets: What is open, of every kind.
@@ -241,10 +241,10 @@ async def open_listener(
     """Listen on a free port of an address.
 
     Args:
-        host: The address.
-        receiver: Hears what comes.
-        max_payload_bytes: A larger message is a breach of the protocol.
-        users: Only processes of these may connect; None for any.
+        host: Address to listen on, such as ``127.0.0.1``.
+        receiver: Handles the connection's start, messages and end.
+        max_payload_bytes: Largest message in bytes. A larger one breaks the protocol.
+        users: User IDs whose processes may connect. Default: None, any user.
 
     Raises:
         OSError: It cannot be listened on.

@@ -49,9 +49,9 @@ class Session:
     """One instance's worker. Made by `open_session`; all of it in one loop's thread.
 
     Attributes:
-        url: For the algorithm, without a query.
-        host: Likewise.
-        port: Likewise.
+        url: URL that the algorithm connects to, without a query.
+        host: Address that the session listens on, as in ``url``.
+        port: TCP port that the session listens on, as in ``url``.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Session:
         Cancelled, it leaves the algorithm at work, and the session takes no other task.
 
         Args:
-            work: The task.
+            work: Task to run. A session runs one task at a time.
             watcher: Is told of its progress, ten times a second at most.
             calls: Runs what the algorithm asks for. What is under way at the end is cancelled.
 

@@ -139,8 +139,8 @@ def write_input(path: Path, work: Work) -> None:
     """Write what a plain program reads.
 
     Args:
-        path: The file.
-        work: The task.
+        path: File to write, as JSON in UTF-8.
+        work: Task whose ``input`` is written.
 
     Raises:
         StorageError: It cannot be written.

@@ -24,11 +24,11 @@ class Entry:
     """A task on its way through the host.
 
     Attributes:
-        work: The task.
-        future: Of its ending.
+        work: Task that the host was asked to run.
+        future: Resolves with the ending of the task.
         order: Its place: by priority, what an algorithm waits for before the rest, as it came.
-        attempts: So many have begun.
-        is_queued: Whether it waits.
+        attempts: Number of attempts started so far. Default 0.
+        is_queued: Whether the task waits for an instance. Default: False.
     """
 
     work: Work

@@ -19,7 +19,7 @@ class Inputs:
     """Inputs of tasks, each made when it is asked for.
 
     Attributes:
-        template: Of each.
+        template: Template from which each input is made.
         values: One for each of the template's places: the value, or a batch's elements.
         batches: Numbers of the places that have a batch; none where there is one task.
         is_cartesian: Whether there is a task for each combination of their elements. Else the first

@@ -25,13 +25,13 @@ class GraphNode:
     """A node among the others.
 
     Attributes:
-        name: Its own.
+        name: Name of the node, unique in the pipeline.
         algorithm: The algorithm's name, as results have it.
         is_output: Whether its result is its input, without anything that runs.
         is_result: Whether its results are the pipeline's.
         is_batch: Whether its tasks have batch indices.
         is_cartesian: Whether there is a task for each combination of its batches' elements.
-        template: Its input.
+        template: Input of the node, with places for its references.
         batches: Numbers of the template's places that make batches.
         each: Numbers of the places that follow another node's batch task by task.
         leaders: Nodes whose batches it follows task by task.

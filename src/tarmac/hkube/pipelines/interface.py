@@ -16,8 +16,8 @@ class NodeTask:
     """A task of a node that can be started now.
 
     Attributes:
-        node: The node's name.
-        batch_index: From 1; None where the node is no batch.
+        node: Name of the node that the task belongs to.
+        batch_index: Number of the task in its batch, from 1. None if the node is no batch.
         input: With every reference replaced. Parts are shared with other tasks and with results.
     """
 
@@ -36,9 +36,9 @@ class NodeTasks:
     """Tasks of one node that can be started now, each made when it is asked for.
 
     Attributes:
-        node: The node's name.
-        first_index: The first one's batch index; None where the node is no batch.
-        inputs: Of each.
+        node: Name of the node that the tasks belong to.
+        first_index: Batch index of the first task. None if the node is no batch.
+        inputs: Inputs of the tasks, in the tasks' order.
     """
 
     node: str
@@ -68,7 +68,7 @@ class NodeFailure:
     """How a task failed.
 
     Attributes:
-        message: In words.
+        message: Reason for the failure in words, for the user.
         is_image: Its image cannot be had, which ends a pipeline at once.
     """
 
@@ -81,7 +81,7 @@ class NodeForecast:
     """What is known of a node's tasks before anything has run.
 
     Attributes:
-        node: The node's name.
+        node: Name of the node that the tasks belong to.
         num_tasks: Where no task of a node before it fails; None where results decide it.
         tasks: Where their inputs are known too; else None.
         depends_on: The nodes whose results its tasks take.

@@ -17,11 +17,11 @@ class Progress:
     Attributes:
         followed: Batch indices of its tasks by those of the leaders' tasks that they follow.
         is_expanded: Whether it makes no more tasks.
-        num_expected: Tasks that it will have made, once that is known.
-        num_made: Tasks.
-        num_ended: Tasks.
-        num_failed: Tasks.
-        last_failure: Of a task, in words.
+        num_expected: Number of tasks that the node makes in all. None until it is known.
+        num_made: Number of tasks that are made so far.
+        num_ended: Number of tasks that have ended, failed ones included.
+        num_failed: Number of tasks that have failed.
+        last_failure: Message of the last task that failed. Empty if no task has failed.
         ended: Results and failures by batch index, None where the node is no batch. Empty again
             once nobody takes them any more.
         settled: Values of places that are the same for all its tasks, by number.
@@ -95,9 +95,9 @@ def excess_of_failures(progress: Progress, tolerance: int) -> str | None:
     """Return why a batch has failed as a whole, or None where it has not.
 
     Args:
-        progress: Of a node that is a batch. While the number of its tasks is not known, they may be
-            so many that those that failed are no share of them.
-        tolerance: At so many per cent it has.
+        progress: Progress of a batch node. While ``num_expected`` is None, failures count as 0
+            percent.
+        tolerance: Percent of failed tasks at which the batch fails.
     """
     if not progress.num_failed:
         return None

@@ -47,8 +47,8 @@ class PipelineState:
     those that have begun.
 
     Args:
-        pipeline: Of kind ``batch``.
-        flow_input: The run's input.
+        pipeline: Pipeline to run, of kind ``batch``.
+        flow_input: Input of the run, which ``@flowInput`` refers to.
 
     Attributes:
         stopped_for: Why the pipeline has failed; empty while it has not.
@@ -91,7 +91,7 @@ class PipelineState:
         """Return the tasks that can start now that one has succeeded.
 
         Args:
-            task: Of which the node and the batch index matter.
+            task: Task that has succeeded. Only its node and batch index matter.
             value: Its result, of plain values. It is kept, not copied.
 
         Raises:
@@ -188,10 +188,10 @@ class PipelineState:
         """Make a child's tasks that can start now.
 
         Args:
-            child: The node.
-            parent: What has news.
-            index: Of its task that has ended; None where the last one has.
-            step: What was made.
+            child: Node whose tasks may start.
+            parent: Name of the node with a task that has ended, or that is complete.
+            index: Batch index of the parent's task that has ended. None if the parent is complete.
+            step: Collects the tasks that can start.
         """
         progress = self._progress[child.name]
         if progress.is_expanded or not all(

@@ -29,9 +29,9 @@ class Supply:
     """Fills inputs.
 
     Args:
-        graph: The nodes.
-        progress: Of each node; what it has of results.
-        flow_input: The run's input.
+        graph: Graph of the pipeline's nodes.
+        progress: Progress of each node, by name. It holds the nodes' results.
+        flow_input: Input of the run, which ``@flowInput`` refers to.
     """
 
     def __init__(self, graph: Graph, progress: Mapping[str, Progress], flow_input: Any) -> None:
@@ -44,7 +44,8 @@ class Supply:
 
         Args:
             node: All that it needs as a whole is complete.
-            index: Of the leader's task that they follow; None for a node that follows none.
+            index: Batch index of the leader's task that they follow. None if the node follows no
+                batch.
 
         Raises:
             PipelineStopped: A batch is of a value that a result does not have.

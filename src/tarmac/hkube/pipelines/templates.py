@@ -53,7 +53,7 @@ class Template:
 
     Attributes:
         sources: What fills the places, in order.
-        parts: Of the input's list.
+        parts: Elements of the input list, with places for references.
     """
 
     sources: tuple[Source, ...]
@@ -63,7 +63,7 @@ class Template:
         """Return an input.
 
         Args:
-            values: One for each source; `ABSENT` for none.
+            values: Value for each source, in order; `ABSENT` for none.
         """
         return [_or_none(_filled(part, values)) for part in self.parts]
 
@@ -72,8 +72,8 @@ def read_template(value: Sequence[Any], name: str) -> Template:
     """Read a node's input.
 
     Args:
-        value: The input.
-        name: What errors call it.
+        value: Input of a node, as a list of plain values.
+        name: Name of the input in error messages.
 
     Raises:
         RequestError: It is nested too deeply, or has a batch of too many elements.

@@ -26,7 +26,7 @@ class Link:
 
     Attributes:
         storage: Where results go: ``v1`` is into ``done``, ``v2`` and ``v3`` into the storage.
-        encoding: Of every frame.
+        encoding: Encoding of every frame: ``json`` (default), ``msgpack`` or ``bson``.
         has_query: Whether it asked for anything: clients before 2019 did not.
     """
 

@@ -21,9 +21,9 @@ def read_made(
 
     Args:
         directory: One of our own.
-        parts: Of the path below it.
-        max_bytes: A larger file is refused.
-        is_removed: Whether it is removed then.
+        parts: Names that lead from the directory to the file, such as ``("JOB", "TASK")``.
+        max_bytes: Largest file in bytes. A larger file is refused.
+        is_removed: Whether to remove the file after reading. Default: False.
 
     Raises:
         OSError: It cannot be read.

@@ -23,9 +23,10 @@ class Message:
     """One message, of either side.
 
     Attributes:
-        command: Its name: ``initialize``, ``done``, ...
+        command: Name of the message: ``initialize``, ``done``, ...
         data: What it carries, of plain values: None, bool, int, float, str, bytes, list, dict.
-        error: Of ``errorMessage`` and the like: ``code``, ``message``, ``details``.
+        error: Error with ``code``, ``message`` and ``details``, as in ``errorMessage``. Default:
+            none.
     """
 
     command: str

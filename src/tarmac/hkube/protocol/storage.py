@@ -43,9 +43,9 @@ def read_stored(directory: Path, path: object, *, max_bytes: int) -> Any:
     """Read a value that an algorithm has stored, and remove its file.
 
     Args:
-        directory: The storage's.
-        path: Of the file below that, as the algorithm names it.
-        max_bytes: A larger file is refused.
+        directory: Directory of the storage, which ``path`` must stay below.
+        path: Path of the file below ``directory``, as the algorithm names it.
+        max_bytes: Largest file in bytes. A larger file is refused.
 
     Raises:
         ProtocolError: There is no such file below the directory, or it is none of the storage's.

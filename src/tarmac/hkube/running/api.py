@@ -37,13 +37,13 @@ def run_pipeline(
 
     Args:
         job: A file of a pipeline or of an algorithm's definition; or a job that has a pipeline.
-        given: Of a file: the pipeline's ``flowInput``; or the list that the algorithm is given, or
-            ``{"input": [...], "taskId": ...}`` with it.
+        given: Input, only with a file: the pipeline's ``flowInput``, or the algorithm's input list,
+            alone or as ``{"input": [...], "taskId": ...}``.
         algorithms: The folder with definitions that the pipeline names; by default the file's.
         base: What a job's relative paths start from; the file's directory where it is a file.
         output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.
-        concurrency: At most so many instances of algorithms at once; by default as many as fit.
-        fake_gpus: GPUs to pretend.
+        concurrency: Most instances of algorithms at once. Default: as many as fit.
+        fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
         secrets: What named secrets stand for here, on top of the user's configuration.
         observer: Receives progress; default none.
 

@@ -28,7 +28,7 @@ class PipelineCalls:
 
     Args:
         plan: What the run knows by name.
-        tasks: Of the run.
+        tasks: Tasks that all pipelines of the run share.
     """
 
     def __init__(self, plan: PipelinePlan, tasks: Tasks) -> None:

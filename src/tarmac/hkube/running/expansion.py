@@ -33,7 +33,7 @@ def expand(pipeline: Pipeline, stored: Mapping[str, Pipeline]) -> Pipeline:
 
     Args:
         pipeline: What is to run.
-        stored: By name.
+        stored: Stored pipelines that nodes may name, by name.
 
     Returns:
         A pipeline in which every node has work of its own; its ``flow_input`` has that of the

@@ -41,12 +41,12 @@ class Flow:
 
     Args:
         pipeline: With stored pipelines in the place of the nodes that name them.
-        stored: Pipelines by name, that its tuners run.
-        tasks: Of the whole run.
-        job_id: Of this pipeline's run, as algorithms are told it.
-        root_job_id: Of the outermost one, where that is another.
-        prefix: Of its tasks' names in the run: empty, or ``caller/pipeline#1/``.
-        caller: The task whose algorithm has asked for it.
+        stored: Stored pipelines that the tuners run, by name.
+        tasks: Tasks that all pipelines of the run share.
+        job_id: ID of this pipeline's run, as algorithms receive it.
+        root_job_id: ID of the outermost pipeline's run. None if this pipeline is the outermost.
+        prefix: Prefix of the task names in the run: empty, or such as ``caller/pipeline#1/``.
+        caller: Task whose algorithm started the pipeline. None if no algorithm did.
 
     Raises:
         RequestError: The nodes make no graph, or the input lacks what one takes.

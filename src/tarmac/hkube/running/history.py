@@ -29,9 +29,9 @@ class Earlier:
 
     Attributes:
         position: Its place among all endings, for they are gone through in their order.
-        digest: Of its input; its result is that of this input alone.
-        place: Of its result; None where it failed.
-        message: Why it failed.
+        digest: Digest of the task's input. The result belongs to this input only.
+        place: Offset and size of the result in the results file, in bytes. None if the task failed.
+        message: Reason for the failure in words. Default: empty.
         is_image: Whether it failed for its image.
     """
 
@@ -46,9 +46,9 @@ class History:
     """Writes down what happens, and knows what has happened before.
 
     Args:
-        run: The run's directory.
-        journal: Open.
-        results: Open.
+        run: Directory of the run, which holds the journal.
+        journal: Journal of the run, open for writing.
+        results: Results file of the run, open for writing.
         keeps_failures: Whether tasks that have failed are not tried again: in a run that was
             killed, and had gone on beyond them.
     """
@@ -141,8 +141,8 @@ class History:
         """Write down how a task ended, and store its result.
 
         Args:
-            ending: How.
-            digest: Of its input.
+            ending: Ending of the task, with its result if it succeeded.
+            digest: Digest of the task's input, from `digest_of`.
 
         Returns:
             The same, or that it has failed, where its result cannot be stored at all.

@@ -22,14 +22,14 @@ class PipelineEnd:
     """How a pipeline's run has ended.
 
     Attributes:
-        path: The run's directory.
-        name: The pipeline's.
+        path: Directory of the run, with ``result.json``.
+        name: Name of the pipeline that ran.
         outcome: ``interrupted`` where it was stopped, and can go on.
         reason: Why it has failed.
         results: As HKube lists them; empty where it has not succeeded.
         is_algorithm: Whether it is one task of one algorithm.
-        counts: How many tasks ended how.
-        seconds: It took, in this session.
+        counts: Number of tasks, by outcome.
+        seconds: Duration of the run in this session.
         is_left: Whether it goes on without this process, as an engine has what is at work.
     """
 

@@ -98,8 +98,8 @@ def refuse_unknown(
 
     Args:
         pipeline: With stored pipelines in the place of the nodes that name them.
-        algorithms: By name.
-        stored: Pipelines by name.
+        algorithms: Algorithms that the run knows, by name.
+        stored: Stored pipelines that the run knows, by name.
 
     Raises:
         RequestError: It does, or pipelines tune each other in a circle.

@@ -26,7 +26,7 @@ class Tasks:
     """What all pipelines of a run share; the host's `EngineWatcher`.
 
     Args:
-        run: The run's directory.
+        run: Directory of the run, whose name starts each task ID.
         history: What has happened in it.
         observer: Is told what happens.
 
@@ -64,8 +64,8 @@ class Tasks:
         """Give a task to the host.
 
         Args:
-            work: The task.
-            digest: Of its input.
+            work: Task for the host to run.
+            digest: Digest of the task's input, from `digest_of`.
 
         Returns:
             How it ended, once that is written down. Cancelling it stops the task.

@@ -78,10 +78,10 @@ def prepare_pipeline(
     """Refuse what cannot be done before anything starts.
 
     Args:
-        job: With a pipeline.
-        base: What its paths start from.
+        job: Job with ``pipeline`` set and no refusals.
+        base: Directory that relative paths in the job start from.
         secrets: What names of secrets stand for here.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend where the tasks run. Default 0: use the real ones.
         executor: Where its tasks are to run, one of `tarmac.jobs.executor_names`.
         by_job: Whether the run's runner is to be a job there.
 
@@ -112,8 +112,8 @@ def asked_of_cluster(job: Job, base: Path, on: str) -> Sequence[Task]:
     How often, and with which input, is known as it runs.
 
     Args:
-        job: With a pipeline.
-        base: What its paths start from.
+        job: Job with ``pipeline`` set.
+        base: Directory that relative paths in the job start from.
         on: Where, one of `tarmac.jobs.executor_names`.
 
     Raises:
@@ -143,10 +143,11 @@ def work_on_pipeline(
     is, but in a run that was killed: that goes on where it was, beyond what failed.
 
     Args:
-        run: Its run.
-        observer: Receives progress.
-        concurrency: At most so many instances of algorithms at once; by default as many as fit.
-        fake_gpus: GPUs to pretend.
+        run: Run of a job with ``pipeline`` set, with its directory.
+        observer: Receives the run's progress as it happens.
+        concurrency: Most instances of algorithms at once. Default: the job's limit, else as many as
+            fit.
+        fake_gpus: Number of GPUs to pretend where the tasks run. Default 0: use the real ones.
         stop: Whether to end all that runs and stop; asked a few times a second.
         detach: Whether to leave what is at work to the engine that has it; asked as often, and not
             where this machine has it.

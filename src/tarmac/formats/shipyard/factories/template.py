@@ -64,8 +64,8 @@ class Template:
         """Return the command with values.
 
         Args:
-            values: By number.
-            named: By name.
+            values: Values of numbered fields, such as ``{0}``, by position.
+            named: Values of named fields, by field name.
 
         Raises:
             ValueError: It asks for one that is not there, or in a form that it does not have.

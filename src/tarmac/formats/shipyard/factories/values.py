@@ -57,8 +57,8 @@ def values_of(
 
     Args:
         kind: ``repeat``, ``random`` or ``parametric_sweep``.
-        factory: As in the file.
-        path: Where it is.
+        factory: Settings of the task factory, as in the file.
+        path: Keys that lead to the task factory in the configuration.
         report: Takes what is wrong.
 
     Returns:

@@ -32,8 +32,8 @@ class Made:
     """A task that is made, but for what depends on others.
 
     Attributes:
-        id: In Batch Shipyard.
-        fields: Of a `TaskSpec`.
+        id: ID of the task in Batch Shipyard.
+        fields: Values for the fields of a `TaskSpec`, by field name.
         template: What it has in common with others of its factory.
     """
 
@@ -47,7 +47,7 @@ class Expander:
 
     Args:
         reader: Reads what a factory's tasks have in common.
-        names: Gives them ids.
+        names: Checks and generates the task IDs of the job.
         list_objects: Returns the URIs of what is below one; without it, factories over files are
             refusals.
     """
@@ -63,9 +63,9 @@ class Expander:
         """Return the tasks that one stands for.
 
         Args:
-            task: The task, checked.
-            path: Where it is.
-            before: How many tasks the job has before it.
+            task: Task of the configuration, already checked.
+            path: Keys that lead to the task in the configuration.
+            before: Number of tasks that the job has before this task.
         """
         template = self._reader.read(task, path)
         needs_bash = False

@@ -39,12 +39,12 @@ class Transfer:
     """Files that a task takes from another one's directory.
 
     Attributes:
-        job: Whose job.
-        task: Whose.
-        to: Where to, below the directory of the task that takes them.
-        include: Which, from the other's directory; all where there are none.
-        exclude: Which not.
-        path: Where it is asked for.
+        job: ID of the job that the files come from.
+        task: ID of the task that the files come from.
+        to: Destination below the directory of the task that takes the files.
+        include: Patterns of files to take from the other task's directory. Empty: all files.
+        exclude: Patterns of files to leave out.
+        path: Keys that lead to the transfer in the configuration.
     """
 
     job: str
@@ -131,7 +131,7 @@ def read_inputs(
 
     Args:
         data: As in the file.
-        path: Where it is.
+        path: Keys that lead to ``input_data`` in the configuration.
         report: Takes what is wrong or otherwise.
         accounts: Takes the aliases of the storage accounts.
     """
@@ -205,12 +205,12 @@ class _Stored:
     """A directory in a storage account, and where it is below a task's.
 
     Attributes:
-        part: As in the file.
-        where: It is in the file.
+        part: Element of ``azure_storage``, as in the file.
+        where: Keys that lead to the element in the configuration.
         is_whole: Whether it is a task's directory of Azure Batch, which has the logs too.
         base: Below the task's directory.
-        container: In the account.
-        prefix: In the container.
+        container: Name of the container in the storage account.
+        prefix: Path below the container, without slashes around it; empty for the whole container.
     """
 
     part: Mapping[str, Any]

@@ -21,8 +21,8 @@ def command_of(
     of more than one instance is refused, and one of one instance is run as it is.
 
     Args:
-        task: The task, checked.
-        path: Where it is.
+        task: Task of the configuration with ``multi_instance``, already checked.
+        path: Keys that lead to the task in the configuration.
         pool: What is known of the pool.
         report: Takes what is wrong or otherwise, and what keeps it from being run.
 

@@ -71,7 +71,7 @@ def transfer_files(made: Sequence[Made], job_id: str, report: Report) -> None:
 
     Args:
         made: All tasks of a job, which are changed.
-        job_id: Its id.
+        job_id: ID of the job. Files of any other job are refused.
         report: Takes what is not there.
     """
     known = {one.id: one for one in made}

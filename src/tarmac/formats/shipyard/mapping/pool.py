@@ -28,7 +28,8 @@ class Pool:
     """A pool.
 
     Args:
-        specification: Of the pool, checked; None where no file has one.
+        specification: ``pool_specification`` of the configuration, already checked. None if no file
+            has it.
         report: Takes what is wrong or otherwise.
 
     Attributes:
@@ -94,11 +95,11 @@ class Pool:
         """Return how many GPUs a task gets.
 
         Args:
-            job: The job, checked.
-            job_path: Where it is.
-            task: The task, checked.
-            path: Where it is.
-            option: What ``--gpus`` among Docker's options says.
+            job: Job of the configuration, already checked.
+            job_path: Keys that lead to the job in the configuration.
+            task: Task of the configuration, already checked. Its settings override the job's.
+            path: Keys that lead to the task in the configuration.
+            option: Value of ``--gpus`` in the task's Docker options. None if the option is absent.
         """
         for owner, where in ((task, path), (job, job_path)):
             if owner.get("gpus") is not None:

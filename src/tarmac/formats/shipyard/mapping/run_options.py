@@ -42,18 +42,18 @@ class RunOptions:
     """What options ask for.
 
     Attributes:
-        cpus: Cores.
-        memory: Bytes.
-        shm: Bytes of shared memory.
+        cpus: CPU cores from ``--cpus``, above 0. None if the option is absent.
+        memory: Memory limit in bytes, from ``--memory``.
+        shm: Size of shared memory in bytes, from ``--shm-size``.
         gpus: As ``gpus`` of a task.
         user: Whom the container runs as.
-        network: Which it is in.
-        workdir: Where it starts.
+        network: Name of the container's Docker network, from ``--network``.
+        workdir: Working directory in the container, from ``--workdir``.
         ipc: ``host`` for the machine's own shared memory.
         ulimits: Limits of a process, ``memlock=-1``.
         entrypoint: Instead of the image's own.
         mounts: Directories that it sees.
-        env: Variables.
+        env: Values of environment variables from ``--env``, by name.
     """
 
     cpus: float | None = None
@@ -87,8 +87,8 @@ def read_options(options: Sequence[str], path: Path, report: Report) -> RunOptio
     """Read ``additional_docker_run_options``.
 
     Args:
-        options: As in the file; one may hold several words.
-        path: Where they are.
+        options: Options as in the file. An element may hold several words.
+        path: Keys that lead to the options in the configuration.
         report: Takes what is wrong, and what has no counterpart.
     """
     found = RunOptions()

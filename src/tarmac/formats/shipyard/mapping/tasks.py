@@ -48,8 +48,8 @@ class Template:
     """What all tasks that a task stands for have in common.
 
     Attributes:
-        fields: Of a `TaskSpec`.
-        command: As in the file.
+        fields: Values for the fields of a `TaskSpec` that all the tasks share, by field name.
+        command: Command as in the file; a task factory fills in its fields.
         entrypoint: As in the file.
         transfers: What comes from other tasks' directories.
     """
@@ -65,8 +65,8 @@ class Reader:
     """Reads the tasks of a job.
 
     Attributes:
-        job: The job, checked.
-        path: Where it is.
+        job: Job of the configuration, already checked.
+        path: Keys that lead to the job in the configuration.
         report: Takes what is wrong or otherwise.
         pool: What is known of the pool.
         volumes: That tasks may name.

@@ -70,8 +70,8 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
     """Read config, credentials and pool files beside a jobs file.
 
     Args:
-        jobs_file: The jobs file.
-        documents: What has been read already; its sections are not looked for.
+        jobs_file: Path of the jobs file. Only its directory is searched.
+        documents: Documents that are already read. Their sections are skipped.
 
     Raises:
         RequestError: One cannot be read, or holds no mapping.
@@ -97,8 +97,8 @@ def load(path: Path, text: str) -> Document | None:
     """Read a file that may hold secrets, so that no error has part of one; None for any other.
 
     Args:
-        path: Its path.
-        text: What it holds.
+        path: Path of the file, which decides with ``text`` whether it may hold secrets.
+        text: Content of the file, in YAML or JSON.
 
     Raises:
         RequestError: It cannot be read, or is called credentials and holds none.

@@ -17,7 +17,7 @@ def merge(documents: Sequence[Document]) -> Configuration:
     """Merge files: mappings one into the other, anything else by what comes last.
 
     Args:
-        documents: In order.
+        documents: Documents to merge. A later document overrides an earlier one.
     """
     value: dict[str, Any] = {}
     places: dict[tuple[str | int, ...], tuple[str, Place]] = {}

@@ -60,12 +60,13 @@ class Property:
         is_old: Whether 3.9.1 no longer takes it.
         reason: Why it has no effect here; none where it is honoured.
         choices: The texts that it may be.
-        low: The least number.
-        high: The greatest number.
-        children: Of a mapping.
-        wildcard: Of a mapping, what is at any other key.
-        instead: Of a mapping, what it may be instead.
-        items: Of a list, what its parts may be.
+        low: Smallest number allowed. Default: no bound.
+        high: Largest number allowed. Default: no bound.
+        children: Properties of a mapping's known keys, by key.
+        wildcard: Property of all other keys of a mapping. None if it has known keys only.
+        instead: Property of a value that may replace the mapping. None if only a mapping is
+            allowed.
+        items: Properties for the elements of a list, chosen by the element's kind.
     """
 
     kind: str
@@ -168,7 +169,7 @@ def check(value: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Check a configuration by the properties.
 
     Args:
-        value: The whole configuration.
+        value: Merged configuration of all files, as plain values.
         report: Takes what is wrong, and what has no effect here.
 
     Returns:
@@ -195,7 +196,7 @@ class _Checker:
         Args:
             value: As it is in the file.
             wanted: What it should be.
-            path: Where it is.
+            path: Keys that lead to the value in the configuration.
             said: The reason that has been said of what it is in.
         """
         if value is None:
