@@ -55,11 +55,12 @@ class Exported:
     """A file that a model was written to.
 
     Attributes:
-        path: The file.
+        path: File that holds the exported model.
         format: ``onnx``, ``torch`` or ``tensorboard``.
         inputs: What a sample must be: the shape ``[batch, ...]`` and the type, by name.
         outputs: The names of what it returns, in their order.
-        num_samples: Of the test set, that both were asked about; 0 for TensorBoard's graph.
+        num_samples: Samples of the test set that both models were run on; 0 for TensorBoard's
+            graph.
         difference: The largest between their answers, relative to the largest answer; None for
             TensorBoard's graph, which computes nothing.
     """
@@ -90,8 +91,8 @@ def export(
     Args:
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``.
         to: ``onnx``, ``torch`` for a program of ``torch.export``, or ``tensorboard``.
-        file: By default the one of `FORMATS` in the run's directory.
-        output: Where runs lie.
+        file: File to write. Default: the name in `FORMATS`, in the run's directory.
+        output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
         checkpoint: ``best`` for the one that was best on held-out data.
 

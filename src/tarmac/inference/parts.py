@@ -23,9 +23,9 @@ class Part:
     """A part of each sample, as the data have it before any preprocessing.
 
     Attributes:
-        name: Empty where a sample is one array.
-        shape: Of one sample; ``()`` for a number.
-        dtype: The data's type.
+        name: Name of the part; empty where a sample is one array.
+        shape: Shape of the part in one sample; ``()`` for a number.
+        dtype: NumPy type of the data, before any preprocessing.
         features: The names of its values, where it is a row that has names.
     """
 

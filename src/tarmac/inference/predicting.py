@@ -68,7 +68,7 @@ def predict(
         inputs: A file or a folder of images, or arrays ``[num_samples, ...]`` as the data had them,
             before any preprocessing; by name where a sample has several parts.
         device: Where it computes; see `tarmac.machine.find_devices`.
-        output: Where runs lie.
+        output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
         checkpoint: ``best`` for the one that was best on held-out data.
         batch_size: Samples at a time.
@@ -98,8 +98,8 @@ def predict_each(
     """Ask a model about one batch after another.
 
     Args:
-        trained: The model.
-        batches: Of samples.
+        trained: Run's model, as `open_trained` loads it.
+        batches: Batches of raw samples, in order.
         where: What messages about samples begin with: their file.
 
     Raises:

@@ -28,12 +28,12 @@ class Evaluation:
     """How a run's model scores.
 
     Attributes:
-        run: Whose model.
+        run: Run whose model was scored.
         weights: The file that they were read from.
         dataset: The name of the data.
-        num_samples: Of its test set.
-        device: Where it was computed.
-        precision: What matrices were multiplied in.
+        num_samples: Samples in the test set that was scored.
+        device: Name of the device that computed the scores.
+        precision: Precision of the matrix products.
         metrics: ``test_loss``, ``test_accuracy`` and the like.
         judged_by: The metric that counts.
         direction: Whether more of that is better, ``max``, or less, ``min``.
@@ -76,7 +76,7 @@ def evaluate(
         dataset: Another one, or the name of one, whose test set is scored; by default the run's.
             Where both have names of features or classes these must be the same, in any order.
         device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
-        output: Where runs lie.
+        output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
         checkpoint: ``best`` for the one that was best on held-out data.
         progress: Is told how a download goes.

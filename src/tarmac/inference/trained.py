@@ -45,8 +45,8 @@ class Asked(torch.nn.Module):
     """What a model says of raw samples: preprocessing, views and the model, as they are scored.
 
     Args:
-        model: The trained one.
-        workload: Whose recipe says how raw samples become the model's input.
+        model: Trained module that the workload builds.
+        workload: Workload with the recipe that turns raw samples into the model's input.
     """
 
     def __init__(self, model: nn.Module, workload: Workload) -> None:
@@ -67,8 +67,8 @@ class Trained:
     """A run's model.
 
     Attributes:
-        run: Whose.
-        workload: With the run's settings.
+        run: Run that trained the model.
+        workload: Workload with the run's settings applied.
         weights: The file that its weights are from.
         asked: The model behind its preprocessing, on ``device``.
         parts: What a sample is made of.
@@ -138,7 +138,7 @@ def open_trained(
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
             one that is not completed the newest checkpoint is taken.
         device: Where it computes; see `tarmac.machine.find_devices`. The first of several.
-        output: Where runs lie.
+        output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
         checkpoint: ``best`` for the one that was best on held-out data.
 
@@ -184,7 +184,7 @@ def load_model(
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
             one that is not completed the newest checkpoint is taken.
         device: Where its weights are; see `tarmac.machine.find_devices`. The first of several.
-        output: Where runs lie.
+        output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
         workload: The run's own, where it was passed to `tarmac.train` as a value.
         checkpoint: ``best`` for the one that was best on held-out data.
 
@@ -204,9 +204,9 @@ def read_weights_of(
     """Read weights of a run's, by name, as its training scores them.
 
     Args:
-        run: The run.
-        workload: Its own, where it was passed to `tarmac.train` as a value.
-        file: See `tarmac.training.find_weights`.
+        run: Run that the weights belong to.
+        workload: The run's own, where it was passed to `tarmac.train` as a value.
+        file: File or directory of the weights, from `tarmac.training.find_weights`.
 
     Raises:
         RequestError: The workload was changed since.

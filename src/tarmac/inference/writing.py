@@ -40,7 +40,7 @@ def write_predictions(path: Path, batches: Iterable[Predictions]) -> int:
         path: ``.jsonl`` and ``.csv`` have a line for each sample; ``.npy`` the model's output,
             which must be one array; ``.npz`` all outputs by name, and ``class`` and ``probability``
             where the model classifies.
-        batches: Of the samples, in their order.
+        batches: Predictions by batch, in the order of the samples.
 
     Returns:
         How many samples.

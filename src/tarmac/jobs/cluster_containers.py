@@ -76,8 +76,8 @@ def apptainer_command(run: ContainerRun, *, program: str, image: str) -> tuple[s
     It sees of the machine what Docker would show it: its directory, its mounts and its GPUs.
 
     Args:
-        run: What to run.
-        program: Apptainer's.
+        run: Container to run, with its command, mounts and GPUs.
+        program: Path or name of the program, ``apptainer`` or ``singularity``.
         image: A file of it, or its name as Apptainer takes names.
 
     Raises:
@@ -112,7 +112,7 @@ def pyxis_command(run: ContainerRun, *, program: str, image: str, node: str) -> 
     """Return the command line that runs a container by Pyxis, in a step of the job's own.
 
     Args:
-        run: What to run.
+        run: Container to run, with its command, mounts and variables.
         program: srun's, which Pyxis is plugged into.
         image: A file of it, or its name as Pyxis takes names.
         node: Slurm's name for this one.
@@ -150,7 +150,7 @@ def pyxis_kill_command(name: str) -> tuple[str, ...]:
     """Return what ends a container of Pyxis at once.
 
     Args:
-        name: The container's.
+        name: Name of the container, which is the job name of its Slurm step.
     """
     return ("/bin/sh", "-c", _FIND_STEP + 'scancel --signal=KILL "$(step)"', "sh", name)
 
@@ -176,7 +176,7 @@ def image_name(image: str, engine: str, base: Path) -> str:
 
     Args:
         image: As Docker takes it: ``nvcr.io/nvidia/pytorch:26.01-py3``.
-        engine: ``apptainer`` or ``pyxis``.
+        engine: Name of the container engine: ``apptainer`` or ``pyxis``.
         base: The job file's directory.
     """
     if image.startswith(("/", "./", "../", "~")) or image.endswith((".sif", ".sqsh")):

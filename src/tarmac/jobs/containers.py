@@ -35,13 +35,13 @@ class ContainerRun:
 
     Attributes:
         container: What the task asks for.
-        command: The task's.
-        resources: Which it needs.
-        grant: What it has.
-        name: The container's.
+        command: Command line of the task, run inside the container.
+        resources: Resources that the task asks for, such as shared memory.
+        grant: Cores, memory and GPUs that the task was granted.
+        name: Name of the container, unique to the attempt.
         work: The task's directory, which is `WORK` inside.
         base: What relative sources of mounts start from: the job file's directory.
-        variables: What it sees.
+        variables: Environment variables of the container, with their values.
         names: Further variables, whose values come from the engine's own environment, so that they
             are in no list of processes.
     """
@@ -70,9 +70,9 @@ def container_command(run: ContainerRun, *, engine: str, mark: str) -> tuple[str
     """Return the command line that runs a container by Docker or Podman.
 
     Args:
-        run: What to run.
-        engine: The engine's program.
-        mark: Of the run, by which a guardian finds it.
+        run: Container to run, with its command, mounts and limits.
+        engine: Path or name of the program, ``docker`` or ``podman``.
+        mark: Mark of the run, set as a label by which a guardian finds the container.
     """
     container, grant, resources = run.container, run.grant, run.resources
     options = ["--rm", "--name", run.name, "--label", f"{_LABEL}={mark}", "--init"]

@@ -43,10 +43,10 @@ class Fault:
     """Something wrong in a job.
 
     Attributes:
-        path: Of the value in the job, by the names that files have.
+        path: Keys and indexes that lead from the job to the value, named as in job files.
         message: What is wrong with it.
         hint: What to do about it, where that is known.
-        part: Of the text there, the part that is wrong.
+        part: Part of the value's text that is wrong; empty for the whole value.
     """
 
     path: _Path
@@ -86,7 +86,7 @@ def circle_of(needs: Mapping[str, Sequence[str]]) -> list[str]:
     """Return tasks that need each other, the first one again at the end; none if there are none.
 
     Args:
-        needs: Of each task, by name; names of no task are passed over.
+        needs: Names of the tasks that each task needs, by task name; unknown names are ignored.
     """
     done: set[str] = set()
     for start in needs:

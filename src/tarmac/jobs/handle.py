@@ -73,7 +73,7 @@ class Handle:
     """A submitted job. Its runner goes on when this process ends.
 
     Attributes:
-        path: The run's directory.
+        path: Directory of the run, with its record, journal and logs.
     """
 
     path: Path
@@ -267,7 +267,7 @@ def start_runner(
     Args:
         run: The run to work on.
         concurrency: At most so many tasks at once.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
         secrets: What named secrets stand for here; references only, which are no secrets.
         keep_going: Start what is left also where the first tasks have all failed alike.
 

@@ -48,7 +48,7 @@ def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
     """Raise a RequestError where an input cannot be had as asked, or its store's client is missing.
 
     Args:
-        inputs: Of any task.
+        inputs: Inputs of a task, before any is staged in.
         base: What relative paths start from: the job file's directory.
     """
     for given in inputs:
@@ -76,9 +76,9 @@ def fetch_inputs(inputs: Sequence[Input], base: Path, directory: Path) -> None:
     """Bring inputs into a task's directory.
 
     Args:
-        inputs: From where, to where.
+        inputs: Inputs of the task, each with a source and a place in the directory.
         base: What relative paths start from.
-        directory: The task's.
+        directory: Directory of the task, which no input may leave.
 
     Raises:
         TarmacError: One cannot be had, has another checksum, or would leave the directory.
@@ -109,10 +109,10 @@ class _Source:
     """An input on its way into a task's directory.
 
     Attributes:
-        given: What was asked.
-        location: From where.
+        given: Input as the job describes it.
+        location: Location that the input's source was parsed into.
         base: What a relative path starts from.
-        directory: The task's.
+        directory: Directory of the task, which the input may not leave.
     """
 
     given: Input

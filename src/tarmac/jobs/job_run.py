@@ -85,10 +85,10 @@ def prepare(
     """Expand a job, and refuse what cannot be done before anything starts.
 
     Args:
-        job: What was asked.
+        job: Job to expand into tasks and to check.
         base: What its paths start from.
         mapping: What names of secrets stand for here.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
         executor: Where tasks are to run, one of `executor_names`.
         by_job: Whether the run's runner is to be a job there, where it can be one.
 
@@ -138,7 +138,7 @@ def problems_beforehand(
     """Return why `prepare` would refuse tasks, but for what only the place where they run knows.
 
     Args:
-        tasks: Of a job.
+        tasks: Tasks of a job, already expanded.
         base: What its paths start from.
         mapping: What names of secrets stand for here.
         executor: Where they are to run.
@@ -298,7 +298,7 @@ def working_on(run: Path) -> Iterator[Lock]:
     """Be the process that works on a run, as its status tells; gives what keeps others off.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, which is locked meanwhile.
 
     Raises:
         RequestError: Another process works on it, or has removed it.
@@ -322,8 +322,8 @@ def note_outcome(run: Path, outcome: Literal["succeeded", "failed"] | None, reas
     """Write down how a pipeline has ended; None while it is at work.
 
     Args:
-        run: Its directory.
-        outcome: How.
+        run: Directory of the pipeline's run.
+        outcome: Outcome of the pipeline; None while it is running.
         reason: Why it has failed.
 
     Raises:
@@ -348,10 +348,10 @@ def work_on(
     """Run what has not succeeded yet; see `run_tasks`.
 
     Args:
-        run: The run.
-        reporter: Receives progress.
+        run: Run to work on: tasks that have succeeded are left out.
+        reporter: Reporter that is called as attempts begin, are retried, and end.
         concurrency: At most so many tasks at once; by default what the job says.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
         keep_going: Start what is left also where the first tasks have all failed alike.
         stop: Whether to end all that runs and stop.
         detach: Whether to leave what is queued and runs to the engine that has it.

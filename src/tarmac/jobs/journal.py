@@ -60,7 +60,7 @@ class Journal:
     0.2 none did.
 
     Args:
-        path: The file.
+        path: File that events are appended to, a line of JSON for each.
     """
 
     def __init__(self, path: Path) -> None:

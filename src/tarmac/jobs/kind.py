@@ -26,7 +26,7 @@ def reserved(run: Path) -> Iterator[Lock]:
     """Keep all other processes from working on a run or removing it; gives what does.
 
     Args:
-        run: Its directory.
+        run: Directory of the run to lock.
 
     Raises:
         RequestError: Another process works on it, or has removed it.

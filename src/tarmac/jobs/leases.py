@@ -51,7 +51,7 @@ class TaskLeases:
     """The GPUs that a run has leased for a task.
 
     Attributes:
-        gpus: Their UUIDs.
+        gpus: UUIDs of the leased GPUs.
         directory: Where runs within the task lease them from each other.
     """
 

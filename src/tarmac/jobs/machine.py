@@ -79,10 +79,10 @@ class Grant:
     """What a task has while it runs.
 
     Attributes:
-        cpus: Cores.
-        memory: Bytes; 0 where there is no limit.
-        gpus: UUIDs.
-        share: Of each of them.
+        cpus: Number of CPU cores, which may be a fraction.
+        memory: Memory limit in bytes; 0 for no limit.
+        gpus: UUIDs of the granted GPUs; ``FAKE-0``, ``FAKE-1`` for pretended GPUs.
+        share: Fraction of each granted GPU, up to 1; 0 without GPUs.
     """
 
     cpus: float
@@ -96,9 +96,9 @@ class Shortage:
     """What a task lacks to begin.
 
     Attributes:
-        cpus: Cores.
-        memory: Bytes.
-        gpus: GPUs, or parts of one.
+        cpus: Number of missing CPU cores; 0 where enough are free.
+        memory: Bytes of missing memory; 0 where enough is free.
+        gpus: Number of missing GPUs, which may be a fraction; 0 where enough are free.
     """
 
     cpus: float = 0.0
@@ -216,7 +216,7 @@ class Machine:
         """Return what a task lacks to begin, GPUs aside that other processes have.
 
         Args:
-            needs: The task's.
+            needs: Resources that the task asks for.
             coming: What others have and will give back soon.
         """
         cpus, memory, gpus = self._free_cpus, self._free_memory, dict(self._free)

@@ -191,8 +191,8 @@ class Input(Part):
             In an object store, what is not an object is the directory of all objects below it.
         to: Where, below the task's directory; by default under its own name. ``.`` is the task's
             directory itself.
-        sha256: Of its content, which is then checked.
-        mode: Its permissions, ``0755``.
+        sha256: SHA-256 checksum that the content must have, in hexadecimal. None: not checked.
+        mode: Permissions of the file in octal digits, such as ``0755``. None sets no permissions.
         unpack: Whether it is an archive to be unpacked at ``to``.
         include: Patterns of which files of a directory; all by default. ``*`` matches ``/`` too.
         exclude: Patterns of which not.
@@ -356,12 +356,12 @@ class Job(_Settings):
 
     Attributes:
         name: For people, and in the run's name.
-        command: Of a job of one task.
-        workload: Of a job of one task, instead of a command.
-        settings: Of the workload.
-        tasks: Of a job of several.
+        command: Command line of a job with a single task: words, or a text for ``sh -c``.
+        workload: Workload for ``tarmac train`` in a job with a single task, instead of a command.
+        settings: Settings of the workload, by name.
+        tasks: Tasks of a job with several, instead of a command or workload.
         after_all: A task that follows all others, whether they have succeeded or not.
-        pipeline: Of a job whose tasks are not known beforehand: a pipeline in HKube's form.
+        pipeline: Pipeline in HKube's form, for a job whose tasks are made while it runs.
         algorithms: In HKube's form, the algorithms and the pipelines that its nodes name.
         concurrency: At most so many tasks at once.
         original: What it was converted from, by format: what has no meaning here is not lost.

@@ -49,7 +49,7 @@ def keep_outputs(
 
     Args:
         outputs: What and where to.
-        directory: The task's.
+        directory: Directory of the task, in which output patterns are matched.
         base: What relative destinations start from: the job file's directory.
         succeeded: Whether the task did.
         linked: What in the directory may be a link of Tarmac's to outside; empty for nothing.

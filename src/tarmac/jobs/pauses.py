@@ -17,8 +17,9 @@ def pause_s(backoff_s: float, number: int) -> float:
     """Return how long to wait after an attempt has failed, in seconds.
 
     Args:
-        backoff_s: After the first one; doubled after each, up to an hour.
-        number: Of the attempt, from 1.
+        backoff_s: Seconds after the first failed attempt; doubled after each further attempt, up to
+            an hour.
+        number: Number of the failed attempt, from 1, without attempts that a disturbance ended.
     """
     # The largest power needed: beyond it, a pause of a microsecond has grown to an hour.
     doubled = backoff_s * 2.0 ** min(number - 1, 32)

@@ -37,8 +37,8 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
     """Put values in the place of their names.
 
     Args:
-        text: With placeholders.
-        values: By name.
+        text: Text with placeholders, such as ``{{ lr }}``.
+        values: Values of the placeholders, by name.
 
     Raises:
         RequestError: A name has no value.

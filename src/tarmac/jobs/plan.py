@@ -94,7 +94,7 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
     """Yield a job's tasks, in the order of the file.
 
     Args:
-        job: What to expand.
+        job: Job to expand; a pipeline is refused.
         directory: What patterns of a sweep's ``files`` start from.
 
     Raises:

@@ -19,11 +19,12 @@ class Ended:
 
     Attributes:
         task: The task that has ended.
-        outcome: How.
+        outcome: Outcome of the task: ``succeeded``, ``failed``, ``skipped`` or ``interrupted``.
         reason: In words, where it did not succeed.
-        exit_code: Of its last attempt; None where it was not started, negative for a signal.
-        seconds: Its last attempt took.
-        attempts: So many were made.
+        exit_code: Exit code of the last attempt; negative for a signal, None where it was not
+            started.
+        seconds: Duration of the last attempt in seconds.
+        attempts: Number of attempts that were made.
         problems: What went wrong with its outputs.
         cause: Why it did not succeed; None where it did, and where it was skipped.
         host: Where its last attempt ran; empty for this machine.

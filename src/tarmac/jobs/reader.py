@@ -115,8 +115,8 @@ def as_written(document: Document, path: Path = ()) -> Any:
     """Return a copy of values, with the texts of those that a program gets to see.
 
     Args:
-        document: They are in.
-        path: Of a mapping with a job's keys in it; by default the whole document is one.
+        document: Parsed job file, with the texts of its values.
+        path: Keys and indexes of a mapping with a job's keys. Default: the whole document.
     """
     value = document.value
     for part in path:

@@ -29,8 +29,8 @@ class FileKept:
     """A file that was kept.
 
     Attributes:
-        uri: Where it is.
-        size_bytes: Its size.
+        uri: URI that the file was copied to.
+        size_bytes: Size of the file in bytes.
     """
 
     uri: str
@@ -42,10 +42,10 @@ class Receipt:
     """The receipt of a task.
 
     Attributes:
-        uri: Where it is.
+        uri: URI of the receipt in the object store.
         run: The run's own name among all.
-        task: The task's name.
-        attempt: Which attempt leaves it.
+        task: Name of the task that leaves the receipt.
+        attempt: Number of the attempt that leaves the receipt, from 1.
     """
 
     uri: str
@@ -93,11 +93,11 @@ def receipt_of(
     """Return the receipt that a task leaves; None where it keeps nothing in a store.
 
     Args:
-        outputs: The task's.
+        outputs: Outputs of the task; the first in an object store decides where the receipt is.
         run: The run's own name among all.
-        task: The task's name.
-        index: The task's number.
-        attempt: Which attempt.
+        task: Name of the task that leaves the receipt.
+        index: Index of the task in its job, from 0.
+        attempt: Number of the attempt that leaves the receipt, from 1.
     """
     for output in outputs:
         if output.when != "failure" and Location.parse(output.to).is_object:

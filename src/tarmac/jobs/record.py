@@ -23,9 +23,9 @@ class JobRecord(BaseModel):
     """What a job's run was made from.
 
     Attributes:
-        schema_version: Of this file's layout.
-        name: The job's.
-        created_at: UTC.
+        schema_version: Version of this file's layout.
+        name: Name of the job, which the run's name begins with.
+        created_at: Time when the run was made, in UTC.
         base: What the job's relative paths start from.
         num_tasks: In all; None while that is not known, of a pipeline.
         executor: Where its tasks run.
@@ -34,7 +34,8 @@ class JobRecord(BaseModel):
         reason: Why it has failed, of a pipeline.
         job: The job as it was submitted.
         file: The job file's absolute path; None of a job that no single file holds.
-        file_sha256: Of its content when the run was made.
+        file_sha256: SHA-256 checksum of the job file when the run was made; None without such a
+            file.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,7 +57,7 @@ def read_record(run: Path) -> JobRecord:
     """Read what a run was made from.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, with its ``job-run.json``.
 
     Raises:
         RequestError: It is no job's run, or one of a newer Tarmac.
@@ -78,7 +79,7 @@ def changed_file(run: Path) -> str | None:
     """Return the job file of a run that has changed since the run was made; None of others.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, with its ``job-run.json``.
 
     Raises:
         RequestError: See `read_record`.

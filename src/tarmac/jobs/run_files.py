@@ -23,7 +23,7 @@ def within_run(uri: str, shared: Path) -> str:
     """Return where ``run:PATH`` is, and any other source or destination as it stands.
 
     Args:
-        uri: Of an input or an output.
+        uri: Source of an input, or destination of an output.
         shared: The run's directory for this.
 
     Raises:

@@ -47,7 +47,7 @@ def why_no_runner_job(run: JobRun, secrets: Mapping[str, Secret]) -> str | None:
     """Return why a run's runner cannot be a job; None where it can.
 
     Args:
-        run: Which run.
+        run: Run whose runner is to be submitted as a job.
         secrets: What named secrets stand for, beside the user's configuration.
     """
     engine = find_executor(run.executor).runners
@@ -65,7 +65,7 @@ def recall_secrets(run: JobRun) -> None:
     Those that it has already stay as they are.
 
     Args:
-        run: Which run.
+        run: Run whose runner this process is.
 
     Raises:
         StorageError: They cannot be read.
@@ -82,8 +82,8 @@ def submit_runner(
     """Submit a run's runner as a job.
 
     Args:
-        run: Which run.
-        options: Of ``tarmac run``, what the run does not remember: ``--jobs``, ``--secret``.
+        run: Run whose runner is submitted.
+        options: Options of ``tarmac run`` that are not in the run's record, such as ``--jobs``.
         secrets: What named secrets stand for, beside the user's configuration.
 
     Returns:
@@ -104,8 +104,8 @@ class OwnRunnerJob:
     """The job that this process is the runner of.
 
     Attributes:
-        run: Whose runner it is.
-        number: Of the run's runner jobs.
+        run: Run whose runner this process is.
+        number: Number of this job among the run's runner jobs, from 1.
     """
 
     run: JobRun
@@ -140,7 +140,7 @@ class OwnRunnerJob:
         """Have another one follow, once this one's time is nearly over; to be asked often.
 
         Args:
-            options: Of ``tarmac run``, what the run does not remember.
+            options: Options of ``tarmac run`` that are not in the run's record, such as ``--jobs``.
 
         Returns:
             The engine's name for it; None while it is too early, and where it was told before.
@@ -161,7 +161,7 @@ def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None
     """Have no runner job of a run begin any more.
 
     Args:
-        run: The run's directory.
+        run: Directory of the run, with the notes on its runner jobs.
         executor: Where the jobs are.
         but: The job that asks, which ends by itself.
     """

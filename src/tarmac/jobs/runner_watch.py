@@ -31,7 +31,7 @@ class RunnerWatch:
         """Return what is known of a run's last runner job; None where there is none to ask for.
 
         Args:
-            run: The run's directory.
+            run: Directory of the run, with the notes on its runner jobs.
             executor: Where its tasks run, and its runners.
         """
         number = last_runner(run)
@@ -56,7 +56,7 @@ def is_to_begin(run: Path, state: RunnerState | None) -> bool:
     """Whether a runner job, at work on nothing now, is still to begin, for the first time or again.
 
     Args:
-        run: The run's directory.
+        run: Directory of the run, with the notes on its runner jobs.
         state: What is known of its last runner job.
     """
     number = last_runner(run)

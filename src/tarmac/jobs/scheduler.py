@@ -68,8 +68,8 @@ def run_tasks(
     Args:
         tasks: In the order of the file.
         run: The run's directory, with its journal.
-        executor: What starts them.
-        reporter: Receives progress.
+        executor: Executor that starts attempts, on this machine or through an engine.
+        reporter: Reporter that is called as attempts begin, are retried, and end.
         concurrency: At most so many at once; by default as many as fit. Where the executor queues
             attempts it is the executor's business.
         stop: Whether to end all that runs and stop; asked a few times a second.

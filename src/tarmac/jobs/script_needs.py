@@ -44,7 +44,7 @@ def script_environment(script: str, inputs: Sequence[Input], base: Path) -> Proj
 
     Args:
         script: Its path in the task's directory, or from the root.
-        inputs: Of the task, which may bring it.
+        inputs: Inputs of the task; the script is looked up among their sources.
         base: What their relative paths start from.
 
     Raises:

@@ -39,7 +39,7 @@ def leave_marks(run: Path) -> None:
     Where they cannot be written nothing happens: pages then know secrets by their forms alone.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, which gets a file of marks.
     """
     num_known = num_remembered()
     if _left.get(run, 0) == num_known:

@@ -85,7 +85,7 @@ def resolve_secrets(
 
     Args:
         secrets: References, by the variable that is to hold them.
-        environment: Usually ``os.environ``.
+        environment: Environment variables that hold secrets, usually ``os.environ``.
         mapping: What ``NAME/KEY`` and vault ids stand for here.
         base: What relative paths of ``secrets`` start from: the job file's directory.
 
@@ -126,7 +126,7 @@ def missing_secrets(
 
     Args:
         tasks: All that will be started.
-        environment: Usually ``os.environ``.
+        environment: Environment variables that hold secrets, usually ``os.environ``.
         mapping: What names stand for here.
         base: What relative paths of tasks' secrets start from.
         has_named: Whether names that stand for nothing here are found where the tasks run.
@@ -167,7 +167,7 @@ def place_of_secret(
 
     Args:
         variable: What is to hold it in the task, for messages.
-        secret: The reference.
+        secret: Reference to the secret: a variable, a file, or a name in ``mapping``.
         mapping: What ``NAME/KEY`` and vault ids stand for here.
         base: What a relative path of it starts from: the job file's directory.
 

@@ -77,9 +77,9 @@ class TaskStatus:
         name: Its own among the job's.
         state: ``queued`` while it waits for an engine to begin it, ``interrupted`` also where its
             runner was killed and it ended with that.
-        attempt: Which attempt, from 1; 0 where it was skipped.
-        exit_code: Of the last attempt, once it has ended.
-        seconds: Of the last attempt, once it has ended.
+        attempt: Number of the last attempt, from 1; 0 where the task was skipped.
+        exit_code: Exit code of the last attempt; None until it has ended.
+        seconds: Duration of the last attempt in seconds; 0 until it has ended.
         reason: Why it did not succeed, or what it waits for; while it runs, what keeps it or why
             nothing is known of it.
         directory: With ``stdout``, ``stderr`` and ``work/``.
@@ -104,12 +104,12 @@ class RunStatus:
     """A job's run.
 
     Attributes:
-        path: Its directory.
+        path: Directory of the run, whose last part is its name.
         state: ``running`` while its runner is alive, also on another machine; ``queued`` while its
             runner, a job of an engine, is still to begin; ``detached`` where no runner is, and an
             engine has tasks of it; ``interrupted`` where a task is left and nobody has it; else
             ``succeeded`` or ``failed``.
-        created_at: UTC.
+        created_at: Time when the run was made, in UTC.
         num_tasks: In all; of a pipeline at work, those that have begun.
         tasks: Those that have begun or were skipped, in the order of the file.
         runner: The process of this machine that works on it, while it does.
@@ -155,8 +155,8 @@ def note_runner(run: Path, pid: int) -> None:
     """Write down which process works on a run.
 
     Args:
-        run: Its directory.
-        pid: The process's number.
+        run: Directory of the run, which gets the note.
+        pid: Process id of the runner, on this machine.
     """
     # One that has ended already is none.
     with contextlib.suppress(ProcessLookupError):
@@ -175,7 +175,7 @@ def ask_to_end(run: Path, runner: ProcessIdentity) -> None:
     """Ask a run's runner to end all its tasks, by a file that it looks for.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, in which the runner looks for the file.
         runner: That and no later one.
 
     Raises:
@@ -201,11 +201,11 @@ def read_status(
     """Read a run's status.
 
     Args:
-        run: Its directory.
-        watch: Of one who looks at it more than once, so that it sees whether a runner on another
-            machine still lives.
-        runners: Of one who looks more than once, or at more than one, so that engines are not asked
-            each time.
+        run: Directory of the run, with its record and journal.
+        watch: Lease watch that the caller keeps between reads, to notice a dead runner on another
+            machine. Default: a new watch.
+        runners: Runner watch that the caller keeps between reads, so that engines are not queried
+            each time. Default: a new watch.
 
     Raises:
         RequestError: It is no job's run, or one of a newer Tarmac.

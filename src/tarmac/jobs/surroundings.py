@@ -172,7 +172,7 @@ class Project(BuiltEnvironment):
         extras: Optional dependencies of the project to install too.
         groups: Groups of its dependencies to install too.
         python: A version, ``3.11``, or an interpreter's path; by default the first that fits.
-        environment: Which one of a ``pixi.lock``; by default ``default``.
+        environment: Name of an environment in ``pixi.lock``. Default: ``default``.
     """
 
     kind: Literal["project"] = "project"
@@ -223,9 +223,9 @@ class Secret(Part):
 
     Attributes:
         env: A variable of the launcher's.
-        file: A file's path.
-        name: Of a Kubernetes secret, with ``key``; the user's configuration maps it.
-        vault_id: Of Azure Key Vault; the user's configuration maps it.
+        file: Path of the file that holds the secret.
+        name: Name of a Kubernetes secret, used with ``key``; the user's configuration maps it.
+        vault_id: Id of a secret in Azure Key Vault; the user's configuration maps it.
     """
 
     env: str | None = None
@@ -264,9 +264,9 @@ class Container(_EnvironmentPart):
     """A container of Docker or Podman; on clusters also of Apptainer or Pyxis.
 
     Attributes:
-        image: Its name.
-        engine: Which engine; by default the one that is here. ``apptainer`` and ``pyxis`` are those
-            of clusters.
+        image: Name of the image, such as ``nvcr.io/nvidia/pytorch:26.01-py3``.
+        engine: Name of the container engine; ``apptainer`` and ``pyxis`` are for clusters. Default:
+            the engine that is installed.
         pull: When the image is fetched.
         user: Whom it runs as.
         entrypoint: Instead of the image's own.

@@ -21,8 +21,8 @@ class Range(Part):
     """Numbers between two bounds, the upper one included.
 
     Attributes:
-        low: The lower bound.
-        high: The upper bound.
+        low: Lower bound, included; above 0 where ``log`` is on.
+        high: Upper bound, included; at least ``low``.
         log: Whether each factor is as likely, rather than each difference.
         integer: Whether they are whole.
     """
@@ -67,7 +67,7 @@ class RandomSearch(Part):
     """Values drawn by chance.
 
     Attributes:
-        count: Of tasks.
+        count: Number of tasks to draw values for.
         seed: The same draws for the same seed.
         parameters: Lists to choose from, or ranges.
     """
@@ -84,7 +84,7 @@ class Sweep(Part):
         grid: Every combination of these lists.
         zipped: The first values of all lists, the second ones, and so on; ``zip`` in files.
         listed: Combinations written out; ``list`` in files.
-        random: Drawn by chance.
+        random: Random search that draws values for its parameters. Default: none.
         repeat: The same so often, with ``repeat`` from 0.
         files: Parameters whose values are the paths that match a pattern.
     """

@@ -86,7 +86,8 @@ class TaskTrace:
         attempts: In their order; none of a task that was skipped.
         last_event: The kind of the last line on it.
         last_at: When that was written.
-        seconds: Of the last attempt, without its inputs and outputs, once it has ended.
+        seconds: Duration of the last attempt in seconds, without stage in and stage out; None until
+            it has ended.
     """
 
     index: int
@@ -124,7 +125,7 @@ def read_timeline(run: Path, *, now: float | None = None) -> Timeline:
     """Read a run's tasks in time; lines of its journal that are damaged are left out.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, with its record and journal.
         now: In seconds since 1970; by this machine's clock if not given.
 
     Raises:

@@ -42,7 +42,7 @@ def training_job(
 
     Args:
         workload: A name, or ``path/to/file.py:attribute``.
-        options: Of ``tarmac train``, beside the workload.
+        options: Options of ``tarmac train``, such as ``--devices``, without the workload.
         output: Where the training's run is made; all nodes must see it.
         nodes: How many machines train together.
         gpus_per_node: That each must have; 0 trains on CPUs.

@@ -16,9 +16,9 @@ class UnfitFileError(RequestError):
 
     Args:
         message: What is wrong with it.
-        hint: What to do.
+        hint: Advice to the user on how the file can be reached.
         spec: The name of what the task was expanded from.
-        kind: Which of the two.
+        kind: Section of the task that holds the file: ``inputs`` or ``outputs``.
         number: Among those of the task, which begin with the job's own; from 0.
     """
 
@@ -41,7 +41,7 @@ def placed(error: UnfitFileError, document: Document | None) -> RequestError:
     """Return the error with file, line and column.
 
     Args:
-        error: What is wrong.
+        error: Error to locate in the job's file.
         document: The job's file, where its values are the job's own; None where there is none.
     """
     if document is None:

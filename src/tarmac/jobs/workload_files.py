@@ -35,8 +35,8 @@ def workload_inputs(reference: str, inputs: Sequence[Input], base: Path) -> tupl
     absolute, where it is not beside the job file, or where an input brings it already.
 
     Args:
-        reference: See `workload_in_task`.
-        inputs: Of the task.
+        reference: Workload as a job file names it: a name, or ``path/to/file.py:attribute``.
+        inputs: Inputs of the task, which may already bring the workload's file.
         base: What the file's path starts from: the job file's directory.
     """
     path, _ = _file_of(reference)
@@ -65,7 +65,7 @@ def refuse_missing_workload(
 
     Args:
         reference: As the task names it, in its directory.
-        inputs: Of the task, with those of `workload_inputs`.
+        inputs: Inputs of the task, including those that `workload_inputs` adds.
         base: The job file's directory.
         is_here: Whether the task runs here. Elsewhere only the node knows an absolute path.
     """
@@ -105,7 +105,7 @@ def local_source(given: Input, target: PurePosixPath, base: Path) -> Path | None
     """Return the file that an input brings to a place; None where it is not here, or none comes.
 
     Args:
-        given: The input.
+        given: Input that may bring the file.
         target: The place, in the task's directory.
         base: What a relative path of the input starts from.
     """

@@ -67,9 +67,9 @@ class Connection:
     """Reads what the worker sends in a thread of its own, and sends to it.
 
     Args:
-        url: Of the worker.
-        encoding: Of the frames.
-        limit_s: After so long without a worker it is given up.
+        url: URL of the worker's websocket, such as ``ws://127.0.0.1:3000``.
+        encoding: Encoding of the frames: ``json``, ``msgpack`` or ``bson``.
+        limit_s: Seconds to retry without a worker before giving up.
         take: Is given `Opened`, each `Message`, `PassedOver`, and `GivenUp` at last; in the thread.
             What it is given after `close` has no meaning.
 

@@ -28,8 +28,8 @@ class Asked:
     """That GPUs were asked for.
 
     Attributes:
-        number: How many, at least 1; a part of one is one.
-        why: What says so.
+        number: Number of GPUs, at least 1. A fraction is rounded up.
+        why: Variable and value that ask for the GPUs, such as ``TARMAC_GPUS is 2``.
     """
 
     number: int
@@ -67,7 +67,7 @@ def why_too_few(asked: Asked, request: str, found: Sequence[Device]) -> str:
     """Return in which way devices are fewer than was asked for; empty where they are not.
 
     Args:
-        asked: What was.
+        asked: Number of GPUs that the definition asks for, with the reason.
         request: What the input says of devices, ``auto`` where it says nothing. Devices that it
             names are taken as they are, but for a CPU in the place of a GPU.
         found: The devices that it stands for.
@@ -90,7 +90,7 @@ def refuse_fewer_gpus(devices: str, environment: Mapping[str, str]) -> None:
 
     Args:
         devices: What the input asks for, ``auto`` where it says nothing.
-        environment: Of the process.
+        environment: Environment variables of the process, for `read_asked`.
 
     Raises:
         RequestError: There are too few GPUs that can be computed on.

@@ -30,8 +30,8 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
     """Return what ``errorMessage`` carries as ``error``: ``code``, ``message``, ``details``.
 
     Args:
-        error: What ended a task.
-        environment: Whose secrets are taken out; usually ``os.environ``.
+        error: Exception that ended a task.
+        environment: Environment whose secrets are redacted, usually ``os.environ``.
     """
     words: list[str] = []
     for each in _chain(error):

@@ -51,9 +51,9 @@ class Algorithm(Protocol[_R]):
         """Do a task, in a thread that all tasks have in common; return its result.
 
         Args:
-            request: What `read` returned.
-            tell: Takes how much is done, of 1, and a line on it.
-            is_stopped: Whether to stop.
+            request: Request that `read` returned for the task.
+            tell: Receives the share of the work done, 0 to 1, and a line on it.
+            is_stopped: Returns whether the task is to stop.
         """
         ...
 
@@ -76,7 +76,7 @@ class _Task:
     """A task under way.
 
     Attributes:
-        future: Its end.
+        future: Resolves with the task's result or error.
         stop: Set to stop it.
         is_told_to_stop: Whether the worker waits for ``stopped``.
         is_dropped: Whether the worker no longer wants to know how it ends.
@@ -92,12 +92,12 @@ class Loop(Generic[_R]):
     """Serves an algorithm to the worker at a URL.
 
     Args:
-        algorithm: What is served.
-        url: Of the worker's websocket.
-        encoding: Of the frames.
-        limit_s: After so long without a worker the process ends.
-        environment: Whose secrets are in no message; usually ``os.environ``.
-        asks_to_end: Whether the process was asked to end, by a signal.
+        algorithm: Algorithm that reads requests and does tasks.
+        url: URL of the worker's websocket, such as ``ws://127.0.0.1:3000``.
+        encoding: Encoding of the frames: ``json``, ``msgpack`` or ``bson``.
+        limit_s: Seconds without a worker after which the process ends.
+        environment: Environment whose secrets are redacted in messages, usually ``os.environ``.
+        asks_to_end: Returns whether a signal asked the process to end.
         say: Takes a line for the log.
     """
 

@@ -32,8 +32,9 @@ class Defaults:
     """What is taken where an input says nothing.
 
     Attributes:
-        output: Where trainings go.
-        values: Of options and settings, before the workload's own.
+        output: Directory or object store URI below which each training's directory is made.
+        values: Options and settings, by name, that override the workload's own defaults. Default:
+            none.
     """
 
     output: str
@@ -45,11 +46,11 @@ class Request:
     """What a task asks.
 
     Attributes:
-        task_id: Its name, and its training's.
+        task_id: Name of the task and of its training.
         output: The directory, absolute, or the URI of one in an object store, in which its own is
             made.
-        options: Fields of `tarmac.training.Options`.
-        settings: As of ``--set``.
+        options: Values for fields of `tarmac.training.Options`, by field name.
+        settings: Settings of the workload, by name, as ``--set`` takes them.
     """
 
     task_id: str
@@ -72,8 +73,8 @@ def read_settings(text: str, name: str) -> Mapping[str, Any]:
     """Read a variable that holds a JSON object.
 
     Args:
-        text: Its value; empty for no settings.
-        name: The variable's.
+        text: Value of the variable. Empty means no settings.
+        name: Name of the variable, for error messages.
 
     Raises:
         RequestError: It holds something else.
@@ -94,8 +95,8 @@ def read_request(data: Any, defaults: Defaults) -> Request:
     pipeline's nodes, and are left alone.
 
     Args:
-        data: Of ``initialize``: ``input`` and ``taskId``.
-        defaults: What is taken where nothing is said.
+        data: Payload of ``initialize``, with ``input`` and ``taskId``.
+        defaults: Values for what the input does not set.
 
     Raises:
         RequestError: A value of another type than its field's, or one that cannot be.

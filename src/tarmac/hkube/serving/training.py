@@ -55,10 +55,10 @@ class ServedWorkload:
     """A workload whose trainings are tasks.
 
     Args:
-        workload: What is trained.
+        workload: Workload that each task trains.
         reference: What `tarmac.train` takes for it: a name, or the workload itself.
-        defaults: What is taken where an input says nothing.
-        environment: Usually ``os.environ``.
+        defaults: Values for what the input does not set.
+        environment: Environment variables of the process, usually ``os.environ``.
         reporting: Opens what is told how a training goes.
         say: Takes a line for the log.
         begin_with: Options of trainings that begin, where neither input nor ``defaults`` say them.
@@ -110,8 +110,9 @@ class ServedWorkload:
         """Train what a task asks.
 
         Args:
-            request: What `read` returned.
-            tell: Is told how much is done, of 1, and a line on it; in this thread.
+            request: Request that `read` returned for the task.
+            tell: Receives the share of the work done, 0 to 1, and a line on it; called in this
+                thread.
             is_stopped: Asked after every step whether to save the state and stop.
 
         Returns:

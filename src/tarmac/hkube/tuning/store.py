@@ -35,8 +35,8 @@ class Trials:
     """The trials of one node.
 
     Args:
-        path: The database's file; made if it is not there.
-        spec: What is tuned.
+        path: File of the database. Created if it does not exist.
+        spec: Sampler, parameters and number of trials of the node.
 
     Raises:
         TarmacError: The file cannot be written, or is no database.

@@ -26,9 +26,9 @@ class TrialEnd:
     """How a trial ended.
 
     Attributes:
-        number: From 1.
-        of: How many there will be.
-        params: Its parameters.
+        number: Number of the trial, from 1.
+        of: Number of trials in all.
+        params: Values of the trial's parameters, by name.
         value: What the objective pipeline gave; None where that is no number.
         best: The least value so far; None where there is none.
     """
@@ -53,13 +53,13 @@ async def tune(
     the one that was under way is made again with the parameters that it had.
 
     Args:
-        spec: What is tuned.
+        spec: Sampler, parameters and number of trials of the node.
         objective: Runs the objective pipeline. It is given the trial's number, from 0, which is the
             same again for a trial that is made again, and its parameters; it returns the results as
             HKube lists them: ``[{"nodeName": ..., "result": ...}]``. The first one's result, or the
             first element of that where it is a list, is the trial's value.
-        directory: Of the node's task.
-        watch: Is told how each trial ended.
+        directory: Directory of the node's task, which holds ``tuning.db``.
+        watch: Receives the end of each trial. Default: none.
 
     Returns:
         The best trial's parameters, by name.
