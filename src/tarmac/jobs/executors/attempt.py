@@ -22,12 +22,12 @@ class Attempt:
 
     Attributes:
         task: The task that is tried.
-        number: From 1; no other attempt of the task in the same run has it where attempts are
-            queued.
+        number: Number of the attempt, from 1. Queued attempts of a task never share a number within
+            a run.
         directory: Gets ``stdout``, ``stderr`` and ``work/``, the task's working directory. Later
             attempts add to what earlier ones have printed.
-        free: How many of the earlier ones have spent none of the task's retries: those that were
-            disturbed, and those of earlier sessions.
+        free: Number of earlier attempts that spent no retry: disturbed ones, and those of earlier
+            sessions.
     """
 
     task: Task

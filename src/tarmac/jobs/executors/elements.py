@@ -60,9 +60,10 @@ class Apart:
     """What goes to a node that sees no file of this machine, in place of such files.
 
     Attributes:
-        python: The Python there that has Tarmac: a path, or a name in PATH.
-        settings: For clients of stores, with nothing secret in them; keys the node has itself.
-        receipt: What the task leaves in its store.
+        python: Python interpreter on the node that has Tarmac: a path, or a name in PATH.
+        settings: Environment variables for clients of stores. They hold no secret; the node has its
+            own keys.
+        receipt: Receipt that the task leaves in its store; None for none.
     """
 
     python: str
@@ -83,18 +84,19 @@ def prepare_element(
     """Return what the agent of an attempt takes.
 
     Args:
-        attempt: Which.
-        nonce: Of the submission.
-        site: Of the run.
-        spool: Gets the secrets that are in no file.
+        attempt: Attempt to hand to the agent.
+        nonce: Random hex text that tells this submission's chunk from others.
+        site: Directories, secrets and settings of the run.
+        spool: Spool that gets the secrets that are in no file.
         options: The task's for the engine. ``check`` is whether its GPUs are checked before its
             program begins. ``work`` is where it works: ``shared``, below its own
             directory, or a directory on the node's own disk, in which variables of the node are
             filled. ``containers`` names the engine of containers. ``store`` is where
             environments and images that were made for nodes are kept, which all nodes see; by
             default a part of the user's cache directory.
-        grace_s: Between SIGTERM and SIGKILL, in seconds.
-        apart: Where nodes see no file of this machine; None where they do.
+        grace_s: Seconds between SIGTERM and SIGKILL. Default 10.
+        apart: Python, settings and receipt for a node that sees no file of this machine; None where
+            it does.
 
     Raises:
         RequestError: A secret is not to be had, or cannot be put down.
@@ -142,9 +144,9 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
     """Build the virtual environments of tasks here whose options say so, before any is submitted.
 
     Args:
-        tasks: Of the run.
-        base: The job file's directory.
-        engine: Whose options.
+        tasks: All tasks of the run.
+        base: The job file's directory, which relative paths start from.
+        engine: Executor whose part of `Task.options` is read, such as ``slurm``.
 
     Raises:
         RequestError: An interpreter or a requirements file is not here.
@@ -180,8 +182,8 @@ def refuse_unknown_containers(tasks: Sequence[Task], *, engine: str) -> None:
     Where none is named, the node that has one says so.
 
     Args:
-        tasks: Of a job.
-        engine: Whose options may name one.
+        tasks: Tasks of the job; those without a container are skipped.
+        engine: Executor whose task options may name a container engine, such as ``slurm``.
     """
     for task in tasks:
         if not isinstance(task.environment, Container):
@@ -269,8 +271,8 @@ def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, s
     """Return the variables that staging a task reads, of those that there are.
 
     Args:
-        task: What is staged.
-        environment: Usually ``os.environ``.
+        task: Task whose inputs, outputs and environment are staged.
+        environment: Variables to choose from, usually ``os.environ``.
     """
     places = [*(given.source for given in task.inputs), *(output.to for output in task.outputs)]
     locations = [Location.parse(place) for place in places]
@@ -288,8 +290,8 @@ def store_settings(task: Task, environment: Mapping[str, str]) -> dict[str, str]
     """Return those of the variables that staging a task reads which may go where secrets may not.
 
     Args:
-        task: What is staged. What its own secrets are named goes before.
-        environment: Usually ``os.environ``.
+        task: Task that is staged. Names of its own secrets are left out.
+        environment: Variables to choose from, usually ``os.environ``.
 
     Raises:
         RequestError: One holds a password.

@@ -36,9 +36,9 @@ class Queued:
     """An attempt is in a cluster's queue.
 
     Attributes:
-        attempt: Which.
-        place: The engine's name for it: ``80_3``; empty while it is on its way there, and told
-            again once it has come.
+        attempt: Attempt that the engine has queued.
+        place: The engine's name for it: ``80_3``. Empty until the engine has answered; a second
+            event then brings the name.
     """
 
     attempt: Attempt
@@ -50,8 +50,8 @@ class Waiting:
     """An attempt still waits, and why; told when the reason changes.
 
     Attributes:
-        attempt: Which.
-        reason: In words: ``waits for its turn (Priority)``.
+        attempt: Attempt that waits in the queue or at its work.
+        reason: Reason for people: ``waits for its turn (Priority)``.
         is_at_work: Whether it has begun all the same, and its engine keeps it waiting or nobody
             can ask how it is; the reason is empty once that is over.
     """
@@ -66,9 +66,9 @@ class Began:
     """An attempt is at work.
 
     Attributes:
-        attempt: Which.
-        grant: What it has.
-        host: Where; empty for this machine.
+        attempt: Attempt whose program starts now.
+        grant: CPUs, memory and GPUs that the attempt holds.
+        host: Name of its node; empty for this machine.
     """
 
     attempt: Attempt
@@ -81,9 +81,9 @@ class Requeued:
     """An attempt was at work, and is in the queue again by the engine's own doing.
 
     Attributes:
-        attempt: Which; it stays the same attempt.
-        cause: Of `DISTURBANCES`.
-        reason: In words.
+        attempt: Attempt that waits again, under its old number.
+        cause: Disturbance that ended the try: a member of `DISTURBANCES`.
+        reason: The cause in words, for people.
     """
 
     attempt: Attempt
@@ -98,15 +98,15 @@ class Finished:
     Attributes:
         attempt: The attempt that has ended.
         outcome: ``interrupted`` only after `Executor.stop` and `Executor.end`.
-        reason: In words, where it did not succeed.
-        exit_code: None where it was not started, negative for a signal.
-        seconds: It ran, without its inputs and outputs.
-        problems: What went wrong with its outputs, a line each.
-        cause: Why it did not succeed; None where it did.
-        host: Where it ran; empty for this machine.
+        reason: Reason for people; empty where the attempt succeeded.
+        exit_code: Exit code of the program, negative for a signal; None where it was not started.
+        seconds: Time that the program ran, without staging of its inputs and outputs.
+        problems: Errors of its outputs, a line each.
+        cause: Kind of failure; None where the attempt succeeded.
+        host: Name of its node; empty for this machine.
         bad_host: The node whose GPUs were found unfit, which is to be avoided from then on; empty
             where none was.
-        notes: What was found beside its work, a line each.
+        notes: Observations beside its work, a line each.
         goes_on: Whether another attempt is to follow at once that spends nothing: this one's turn
             was over, and the task asks for more of them.
     """

@@ -73,7 +73,7 @@ class Executor(Protocol):
         on is an attempt's `Finished`, never an exception.
 
         Args:
-            attempts: In the order in which they are wanted.
+            attempts: Attempts to begin, in the order in which they are wanted.
 
         Returns:
             An answer for each attempt, in their order. Those answered by `Busy` were not taken and
@@ -91,7 +91,7 @@ class Executor(Protocol):
         `Requeued` as they are seen.
 
         Args:
-            patience_s: How long to wait for the first, in seconds.
+            patience_s: Seconds to wait for the first event.
         """
         ...
 
@@ -101,8 +101,8 @@ class Executor(Protocol):
         One that has ended is left as it is.
 
         Args:
-            attempt: One that was started.
-            reason: Why, in words; in its `Finished`.
+            attempt: Attempt that `start` has taken.
+            reason: Reason for people, which becomes part of its `Finished`.
             grace_s: How long it may take to end by itself, in seconds. An executor that queues may
                 leave it what its engine gives all attempts instead, which cannot be told another.
         """
@@ -119,8 +119,8 @@ class Executor(Protocol):
         `Finished` comes from `wait`.
 
         Args:
-            make: Makes an attempt from its task's number and its own; None where that attempt's end
-                is on record already, so that nobody waits for it any more.
+            make: Makes an attempt from its task's index and its own number. Returns None where that
+                attempt's end is on record already.
 
         Returns:
             What is there; nothing where attempts end with their process. Whatever else was queued
@@ -142,13 +142,13 @@ class Site:
     """What a run gives the executor of its tasks.
 
     Attributes:
-        tasks: All that it may start.
-        run: The run's directory.
-        base: What relative paths of inputs and outputs start from: the job file's directory.
+        tasks: All tasks that the executor may start.
+        run: The run's directory; its name is the run's.
+        base: Directory that relative paths of inputs and outputs start from: the job file's.
         shared: The directory where tasks keep what is for other tasks of the run, ``run:PATH``.
-        secrets: What names of secrets stand for here.
-        fake_gpus: GPUs to pretend.
-        concurrency: At most so many tasks at once; as many as there is room for where it is None.
+        secrets: Secrets of this machine, by the name that job files use.
+        fake_gpus: Number of GPUs to pretend, for trying a job without any. Default 0: real GPUs.
+        concurrency: Most tasks at once; None for as many as there is room for.
         keep_going: Whether an executor that queues goes on also where the first tasks have all
             failed alike.
     """
@@ -176,18 +176,18 @@ class ExecutorKind:
     ``--on`` takes and whose value is such a row.
 
     Attributes:
-        name: As ``--on`` takes it.
-        title: Where tasks run, for people: ``this machine``.
+        name: Name of the executor, as ``--on`` takes it.
+        title: Name of the place for people: ``this machine``.
         refuse: Raises a RequestError where a task can never run there, before a run is made. Gets
             the tasks and how many GPUs to pretend.
-        open: Makes the executor of a run.
+        open: Returns the executor for the tasks of a run.
         outlives: Whether what was started goes on when the process ends that asked for it, so that
             Ctrl-C lets go of it. More than that its executors queue: Ray's do, and end with it.
         has_secrets: Whether it has secrets of its own, by name and key; `refuse` looks for them.
-        options: The model of ``options: {NAME: ...}`` in jobs, where it has any.
+        options: Pydantic model of ``options: {NAME: ...}`` in jobs; None where it has no options.
         preview: Yields each text that a run would submit, whole, where it submits any. Nothing is
             made; the site's run is not there.
-        runners: Has runners as jobs; None where they run on the user's machine alone.
+        runners: Engine whose jobs can be runners; None where runners use the user's machine alone.
         refuse_afar: In place of `refuse` where the run's runner is to be a job, for the cluster may
             be one that this machine cannot ask; None where `refuse` does for that too.
         refuse_apart: Raises a RequestError where tasks with such options of its own see no

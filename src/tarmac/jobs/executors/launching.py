@@ -29,12 +29,13 @@ class Launcher:
     """Starts the programs of a run's attempts.
 
     Attributes:
-        mark: Of the run, by which a guardian finds what it has started.
-        base: What relative paths of secrets and mounts start from: the job file's directory.
-        secrets: What names of secrets stand for here.
-        secret_variables: Of this process, those that hold a secret of some task; only the tasks
-            that ask for it inherit them.
-        engines: The programs of container engines, by the names that tasks ask for them with.
+        mark: Random hex text that marks all that the run starts, so that a guardian finds it.
+        base: Directory that relative paths of secrets and mounts start from: the job file's.
+        secrets: Secrets of this machine, by the name that job files use.
+        secret_variables: Environment variables of this process that hold a task's secret. Only
+            tasks that ask for a secret inherit its variable.
+        engines: Programs of container engines, by the name in a task's environment; None is the
+            default.
     """
 
     mark: str
@@ -47,9 +48,10 @@ class Launcher:
         """Start an attempt.
 
         Args:
-            attempt: Its directory gets ``stdout``, ``stderr`` and ``work/``.
-            grant: What it has.
-            variables: Of the environment that was made for it.
+            attempt: Attempt whose directory gets ``stdout``, ``stderr`` and ``work/``.
+            grant: CPUs, memory and GPUs that the attempt holds.
+            variables: Environment variables that staging its environment returned, such as
+                ``VIRTUAL_ENV``.
 
         Raises:
             OSError: The program or the directory is not to be had.
@@ -99,9 +101,9 @@ class Launcher:
         """Note of a container's process whether memory was why it was killed.
 
         Args:
-            attempt: Whose it is.
-            process: Has ended.
-            seconds: It ran so long.
+            attempt: Attempt that the process belongs to.
+            process: Process of the attempt, which has ended.
+            seconds: Time that the process ran.
         """
         container, memory = attempt.task.environment, attempt.task.resources.memory
         if not isinstance(container, Container) or memory is None:
@@ -154,8 +156,8 @@ def attempt_variables(attempt: Attempt, cpus: float) -> dict[str, str]:
     """Return what every task sees, its own ``env`` included.
 
     Args:
-        attempt: Which.
-        cpus: What it has of them.
+        attempt: Attempt that the variables describe.
+        cpus: Number of CPUs of the attempt, for thread counts.
     """
     # What shares all CPUs counts them itself.
     shares = attempt.task.resources.shares_cpus

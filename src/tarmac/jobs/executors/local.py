@@ -56,13 +56,14 @@ class _Active:
 
     Attributes:
         attempt: The attempt that is at work.
-        grant: What it has.
-        process: Its program's, while that runs.
-        finished: How its program ended, while its outputs are on their way.
-        asked: Why it was asked to end, in words; empty while it was not.
-        watch: Sees whether its GPUs are used, while its program runs.
-        look_at: When its memory is looked at next, by the monotonic clock.
-        withdraw_at: When its outputs are not waited for any longer, by the monotonic clock.
+        grant: CPUs, memory and GPUs that the attempt holds.
+        process: Process of its program; None while the program does not run.
+        finished: Result of its program while its outputs are staged out; None before.
+        asked: Reason for ending it, in words; empty while nobody has asked for its end.
+        watch: Watch over the use of its GPUs while its program runs; None for none.
+        look_at: Time of the next look at its memory, by the monotonic clock.
+        withdraw_at: Time to stop waiting for its outputs, by the monotonic clock; None for no
+            limit.
     """
 
     attempt: Attempt
@@ -81,13 +82,13 @@ class LocalExecutor:
     While it exists, a guardian process ends its tasks should this process be killed.
 
     Args:
-        machine: What tasks may take.
-        base: What relative paths of inputs and outputs start from: the job file's directory.
-        shared: Where tasks keep what is for other tasks of the run.
-        containers: The containers that tasks will ask for.
-        mapping: What names of secrets stand for here.
-        secret_variables: Of this process, those that hold a secret of some task; only the tasks
-            that ask for it inherit them.
+        machine: CPUs, memory and GPUs that tasks may take.
+        base: Directory that relative paths of inputs and outputs start from: the job file's.
+        shared: Directory where tasks keep files for other tasks of the run.
+        containers: Containers of the tasks, whose engines must be installed.
+        mapping: Secrets of this machine, by the name that job files use. Default: none.
+        secret_variables: Environment variables of this process that hold a task's secret. Only
+            tasks that ask for a secret inherit its variable.
         grace_s: How long a task may take to end by itself once asked to, and its outputs once the
             run is stopped, in seconds.
 

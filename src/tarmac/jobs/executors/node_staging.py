@@ -58,13 +58,15 @@ class NodeAnswer:
     """How a request ended.
 
     Attributes:
-        error: Why it was not done, in words; None where it was.
-        variables: For the program's environment.
-        command: What to start instead of the task's own command; None to leave that.
-        kill_command: What ends that, where its process's end is not enough; may be empty.
-        problems: What went wrong with outputs, a line each.
+        error: Error for people; None where all was done.
+        variables: Additional variables for the program's environment.
+        command: Command to start instead of the task's own; None to keep that.
+        kill_command: Command that ends the container, where killing its client is not enough; may
+            be empty.
+        problems: Errors of outputs, a line each.
         is_over_memory: Whether a container was ended for taking more memory than its limit.
-        done_before: What shows that an earlier attempt did all of it; empty where nothing does.
+        done_before: URI of the receipt that shows that an earlier attempt did all of it; empty for
+            none.
     """
 
     error: str | None = None
@@ -85,26 +87,27 @@ class NodeRequest:
     """What an attempt needs on its node and leaves there.
 
     Attributes:
-        name: Its own among all of this user's, for containers.
-        base: What relative paths start from: the job file's directory.
-        shared: Where tasks keep what is for other tasks of the run.
-        inputs: From where, to where.
-        outputs: What and where to.
-        environment: Of the task.
-        command: Of the task.
-        resources: Which the task needs.
-        names: Variables that the program sees, those with secrets among them.
-        store: Where environments and images that were made for nodes are kept; all nodes see it.
-        engine: The container engine that the job asks for by its options.
-        is_pretending: Whether GPUs are taken for given that are not there.
-        clients: A file of variables for clients of stores and for installers, JSON; they may hold
-            passwords.
-        settings: Variables for clients of stores, without anything secret; those that the node has
-            itself go before.
-        receipt: Of the task in its store, where that alone outlives an attempt.
-        retried_on: Exit codes that another attempt follows, which needs no outputs of this one: all
-            where it is empty; None where none follows.
-        kept: What in the task's directory outlives its attempts; empty for nothing.
+        name: Name for the attempt's container, unique among all of this user's.
+        base: Directory that relative paths start from: the job file's.
+        shared: Directory where tasks keep files for other tasks of the run.
+        inputs: Inputs to bring, each with its source and its path in the task's directory.
+        outputs: Outputs to keep, each with its path and its destination.
+        environment: Virtual environment, conda environment or container of the task.
+        command: Program and arguments to run in a container; empty for any other environment.
+        resources: CPUs, memory and GPUs that the task needs.
+        names: Names of variables to pass into a container, secrets among them.
+        store: Directory that all nodes see, for environments and images that were made for them.
+        engine: Container engine of the job's options; None for the first that is there.
+        is_pretending: Whether the GPUs are pretended ones.
+        clients: JSON file of variables for clients of stores and for installers. They may hold
+            passwords. None for none.
+        settings: Variables for clients of stores, without secrets. Variables of the node take
+            precedence.
+        receipt: Receipt to leave in the task's store, where only the store outlives an attempt;
+            None for none.
+        retried_on: Exit codes that a retry follows, which needs no outputs of this attempt. Empty
+            for all codes; None for no retry.
+        kept: Name in the task's directory that outlives its attempts; empty for none.
     """
 
     name: str
@@ -148,7 +151,7 @@ class NodeRequest:
         """Bring the inputs and make the environment.
 
         Args:
-            work: The task's directory; emptied before.
+            work: The task's working directory, which is emptied before.
             only_environment: Whether another node brings the inputs to the same directory.
 
         Raises:
@@ -185,9 +188,9 @@ class NodeRequest:
         """Keep the outputs, unless another attempt follows.
 
         Args:
-            work: The task's directory.
-            succeeded: Whether the attempt did.
-            exit_code: The program's; None where it was not started.
+            work: The task's working directory, where its outputs are.
+            succeeded: Whether the attempt has succeeded.
+            exit_code: Exit code of the program; None where it was not started.
         """
         follows = not succeeded and self.retried_on is not None
         if follows and self.retried_on and exit_code not in self.retried_on:

@@ -34,10 +34,10 @@ class Verdict:
     """What an attempt has come to, before its outputs are kept.
 
     Attributes:
-        outcome: How it ended.
-        reason: In words, where it did not succeed.
-        exit_code: None where it was not started, negative for a signal.
-        cause: Why it did not succeed; None where it did.
+        outcome: Outcome of the attempt, such as ``failed``.
+        reason: Reason for people; empty where the attempt succeeded.
+        exit_code: Exit code of the program, negative for a signal; None where it was not started.
+        cause: Kind of failure; None where the attempt succeeded.
     """
 
     outcome: Outcome
@@ -50,10 +50,10 @@ def judge(process: Process, code: int, attempt: Attempt, *, is_asked: bool) -> V
     """Return how an attempt ended.
 
     Args:
-        process: Has ended.
-        code: With which it ended, negative for a signal.
-        attempt: Which it was.
-        is_asked: Whether it has been asked to end.
+        process: Process of the attempt, which has ended.
+        code: Exit code of the process, negative for a signal.
+        attempt: Attempt that the process belongs to.
+        is_asked: Whether the executor has asked the process to end.
     """
     if process.start_error:
         reason = f"{program_of(attempt.task)}: {process.start_error}"

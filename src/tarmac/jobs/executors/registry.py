@@ -60,7 +60,7 @@ def find_executor(name: str) -> ExecutorKind:
     """Return an executor's row.
 
     Args:
-        name: One of `executor_names`.
+        name: Name of an executor, one of `executor_names`.
 
     Raises:
         RequestError: There is none of that name.

@@ -27,16 +27,16 @@ class RunnerJob:
 
     Attributes:
         run: The run's directory; what the runner prints is added to ``runner.log`` there.
-        number: Of the run's runner jobs, from 1; with the run, it names the job.
-        num_tasks: How many the run has; the more, the more memory its runner needs.
+        number: Number of the runner job in its run, from 1. Run and number together name the job.
+        num_tasks: Number of tasks in the run; the runner's memory grows with it.
         command: The program and its arguments.
-        variables: For it, beside those that the engine's jobs start from; none is secret.
+        variables: Environment variables to add to those of the engine's jobs; none is secret.
         secrets: Variables that the engine must not store; the runner gets them by
             `RunnerEngine.secrets`.
-        options: Of the engine, as the job's ``options`` say them.
-        warned: A file that is to be made when the job's time is nearly over, also where that comes
-            before the program has begun.
-        after: The engine's name for the runner job that must have ended before; empty for none.
+        options: Options of the engine, from the job's ``options``.
+        warned: File that the job makes shortly before its time limit, also before the program has
+            begun.
+        after: The engine's name for the runner job that must end first; empty for none.
     """
 
     run: Path
@@ -55,9 +55,9 @@ class RunnerState:
     """What an engine says of a runner.
 
     Attributes:
-        kind: What it does; ``unknown`` where the engine does not answer, ``elsewhere`` where the
-            engine that answers is another cluster than the runner's.
-        words: Of it, for people: ``job 81 waits for its turn (Priority)``.
+        kind: State of the runner's job; ``unknown`` where the engine does not answer, ``elsewhere``
+            where the engine that answers is another cluster than the runner's.
+        words: State for people: ``job 81 waits for its turn (Priority)``.
     """
 
     kind: Literal["waits", "runs", "ended", "unknown", "elsewhere"]
@@ -83,7 +83,7 @@ class RunnerEngine(Protocol):
         """Return the secrets that runners of a run were last submitted with, while there are any.
 
         Args:
-            run: The run's directory.
+            run: Directory of the run that the runners work for.
         """
         ...
 
@@ -91,10 +91,10 @@ class RunnerEngine(Protocol):
         """Return what is known of a runner's job now; never waits for long.
 
         Args:
-            run: The run's directory.
-            number: Of the run's runner jobs.
+            run: Directory of the run that the runner works for.
+            number: Number of the runner job in its run, from 1.
             place: The engine's name for it, as `submit` has returned it.
-            since: When it was submitted.
+            since: Time of its submission.
         """
         ...
 

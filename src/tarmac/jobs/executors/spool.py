@@ -29,12 +29,12 @@ class Spool:
     that the next does not know of.
 
     Args:
-        run: The run's directory.
-        root: Where spools are, which the nodes must see too; by default ``TARMAC_SPOOL``, else
+        run: The run's directory; its path determines the spool's name.
+        root: Directory of all spools, which the nodes must see too. Default: ``TARMAC_SPOOL``, else
             ``spool`` in the user's state directory.
 
     Attributes:
-        directory: Where this one's files are; made when the first is put there.
+        directory: Directory of this spool's files; made with the first file.
     """
 
     def __init__(self, run: Path, root: Path | None = None) -> None:
@@ -48,8 +48,8 @@ class Spool:
         """Put a secret down, in place of an earlier one of that name.
 
         Args:
-            name: Its own among the run's, such as the variable that it comes from.
-            value: The secret.
+            name: File name, unique in the run, such as the variable that the secret comes from.
+            value: Content of the secret, in bytes.
 
         Returns:
             The file that holds it.
@@ -98,7 +98,7 @@ def sweep_spools(root: Path | None = None) -> None:
     """Remove what runs have left that were removed since.
 
     Args:
-        root: Where spools are; see `Spool`.
+        root: Directory of all spools; see `Spool`.
     """
     for owner in expanded(root or _default_root()).glob(f"*/{_OWNER}"):
         with contextlib.suppress(OSError):

@@ -43,9 +43,9 @@ class Stagers:
     mark, so that a guardian ends what this process cannot.
 
     Args:
-        mark: Of the run.
-        most: Of them at once.
-        selector: Is told of what may bring answers.
+        mark: Random hex text in each process's environment, by which a guardian finds it.
+        most: Most staging processes at once.
+        selector: Selector where each process's connection is registered for reading.
     """
 
     def __init__(self, mark: str, most: int, selector: selectors.BaseSelector) -> None:
@@ -60,8 +60,8 @@ class Stagers:
         """Have a request done, as soon as a process is free.
 
         Args:
-            task: The task's number, which comes back with the answer.
-            request: What to do.
+            task: Index of the task, which comes back with the answer.
+            request: Inputs and environment to stage in, or outputs to stage out.
         """
         self._queue.append((task, request))
         self._hand_out()
@@ -70,9 +70,9 @@ class Stagers:
         """End what is done for a task, or let it never begin; the answer says so.
 
         Args:
-            task: The task's number.
-            reason: In words.
-            grace_s: How long it may take until it is killed.
+            task: Index of the task to withdraw.
+            reason: Reason for people, which becomes the answer's error.
+            grace_s: Seconds from SIGTERM to SIGKILL.
         """
         queued = [entry for entry in self._queue if entry[0] == task]
         for entry in queued:
@@ -86,7 +86,7 @@ class Stagers:
         """Yield what has been done, with the task's number.
 
         Args:
-            now: By the monotonic clock.
+            now: Time by the monotonic clock.
         """
         for stager in [*self._all]:
             stager.process.enforce(now, None, None, 0.0)

@@ -42,17 +42,17 @@ class StageIn:
     """Bring a task's inputs and make its environment.
 
     Attributes:
-        inputs: From where, to where.
-        environment: Of the task.
-        base: What relative paths start from.
-        shared: Where tasks keep what is for other tasks of the run.
-        work: The task's directory; emptied before.
+        inputs: Inputs to bring, each with its source and its path in the task's directory.
+        environment: Virtual environment, conda environment or container of the task.
+        base: Directory that relative paths start from.
+        shared: Directory where tasks keep files for other tasks of the run.
+        work: The task's working directory, which is emptied before.
         engine: The container engine's program, where the environment is a container.
-        mapping: What names of secrets stand for here.
-        archives: Where environments that were built are kept for other nodes, which unpack them on
+        mapping: Secrets of this machine, by the name that job files use.
+        archives: Directory that keeps built environments for other nodes, which unpack them on
             their own disks; None to use them where they are built.
         keeps_work: Whether the task's directory stays as it is, which another node has filled.
-        kept: What in it stays from earlier attempts; empty for nothing.
+        kept: Name in it that stays from earlier attempts; empty for none.
     """
 
     inputs: Sequence[Input]
@@ -110,13 +110,13 @@ class StageOut:
     """Keep a task's outputs.
 
     Attributes:
-        outputs: What and where to.
-        base: What relative destinations start from.
-        shared: Where tasks keep what is for other tasks of the run.
-        work: The task's directory.
-        succeeded: Whether the task did.
-        kept: What in it outlives each attempt, and may be a link to where it does.
-        receipt: Left in the store once all are there; None where none is wanted.
+        outputs: Outputs to keep, each with its path and its destination.
+        base: Directory that relative destinations start from.
+        shared: Directory where tasks keep files for other tasks of the run.
+        work: The task's working directory, where its outputs are.
+        succeeded: Whether the task has succeeded.
+        kept: Name in it that outlives each attempt, which may be a link; empty for none.
+        receipt: Receipt to leave in the store after the outputs; None for none.
     """
 
     outputs: Sequence[Output]
@@ -152,9 +152,9 @@ class Answer:
     """How a request ended.
 
     Attributes:
-        variables: Of the environment, after a `StageIn`.
-        problems: What went wrong with outputs, after a `StageOut`.
-        error: Why it was not done, in words; None where it was.
+        variables: Environment variables of the environment, after a `StageIn`.
+        problems: Errors of outputs, a line each, after a `StageOut`.
+        error: Error for people; None where all was done.
     """
 
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -27,7 +27,7 @@ class Admission:
     are not asked again.
 
     Args:
-        cluster: Where the Jobs are.
+        cluster: Cluster that has the Jobs.
         clock: Seconds of some clock.
     """
 
@@ -43,8 +43,8 @@ class Admission:
         """Return what a suspended Job of a queue waits for, in words.
 
         Args:
-            job: Its name.
-            queue: As the Job's label has it.
+            job: Name of the suspended Job.
+            queue: Name of its Kueue queue, from the Job's label.
         """
         now = self._clock()
         if self._next is None:

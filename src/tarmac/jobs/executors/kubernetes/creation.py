@@ -26,7 +26,7 @@ class Creation:
     sees no reasons, and is not asked again.
 
     Args:
-        cluster: Where the Jobs are.
+        cluster: Cluster that has the Jobs.
         clock: Seconds of some clock.
     """
 

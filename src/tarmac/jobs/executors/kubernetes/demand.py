@@ -26,35 +26,37 @@ class Demand:
     """What each pod of a Job needs.
 
     Attributes:
-        image: The container's.
-        cpus: Cores.
+        image: Image of the task's container, such as ``python:3.12-slim``.
+        cpus: CPU cores of each pod; may be a fraction.
         memory: Bytes that the program may take; None leaves it unlimited.
         shm: Bytes of shared memory; None leaves the runtime's own 64 MiB.
-        gpus: Whole ones.
-        gpu_resource: What the cluster calls them; empty for the one kind that it has.
-        gpu_type: Kind of them, as the task says it; any where it is empty.
+        gpus: Whole GPUs of each pod. Default 0.
+        gpu_resource: The cluster's name for its GPUs, such as ``nvidia.com/gpu``; empty for the
+            single kind that it has.
+        gpu_type: Kind of GPU that the task asks for; empty for any.
         gpu_labels: Labels of nodes with that kind, and their values; any one will do.
-        nodes: So many pods do an attempt together, each on a node of its own.
+        nodes: Pods that do an attempt together, each on a node of its own. Default 1.
         user: Number of the user that the container runs as, with a group's behind a colon; empty
             for the image's own.
-        claim: A volume's, with `path`; empty where there is none.
-        path: Where the volume is.
-        queue: Kueue's.
+        claim: Name of the PersistentVolumeClaim that is mounted at `path`; empty for no volume.
+        path: Directory where the volume is mounted, the same in pods as here.
+        queue: Name of Kueue's queue for the Job; empty for none.
         node_selector: Labels that nodes must have.
-        tolerations: As Kubernetes has them.
-        priority_class: Of pods.
-        pull: When the image is fetched.
-        pull_secrets: Names of Secrets.
+        tolerations: Taints of nodes that pods tolerate, in Kubernetes' form.
+        priority_class: Name of the pods' PriorityClass; empty for the cluster's default.
+        pull: Image pull policy of Kubernetes: ``IfNotPresent``, ``Always`` or ``Never``.
+        pull_secrets: Names of Secrets with the logins of image registries.
         secrets: Variables from Secrets of the user's own: variable to name and key.
         given: Variables whose values this machine has.
-        queue_priority: Kueue's, of its Job.
-        service_account: Of pods; empty for none with a token.
-        check_image: What checks its GPUs before it begins; empty where nothing does.
-        check_python: The Python in that which has Tarmac.
+        queue_priority: Name of the Job's priority class in Kueue; empty for none.
+        service_account: Name of the pods' service account, with its token; empty for pods without a
+            token.
+        check_image: Image that checks the GPUs before the program begins; empty for no check.
+        check_python: Python in the check's image that has Tarmac. Default ``python3``.
         jobset: Whether the pods of an attempt on several nodes are a JobSet's.
         restricted: Whether the restricted Pod Security Standard admits its pods.
         is_unnamed: Whether its user is one whom the image need not know.
-        pod: What the user's options lay over its pods.
+        pod: Part of a pod's template that the user's options merge into the pods.
     """
 
     image: str
@@ -99,8 +101,9 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
     """Return what a task's pods need.
 
     Args:
-        task: Which.
-        mapping: What names of secrets stand for on this machine; others are the cluster's.
+        task: Task that the pods run.
+        mapping: Secrets of this machine, by the name that job files use; other names are the
+            cluster's.
 
     Raises:
         RequestError: Kubernetes, or this way of using it, has no place for what it asks.

@@ -74,13 +74,13 @@ class KubernetesEngine:
     """A namespace of a cluster, for the chunks of one run.
 
     Args:
-        cluster: Where.
-        run: The run's directory.
+        cluster: Connection to the cluster, in the namespace where Jobs are made.
+        run: The run's directory; its path determines the code that labels all objects of the run.
         agent: The agent's file, for pods that see the run's directory.
-        files: Of the run's chunks.
-        mapping: What names of secrets stand for on this machine.
+        files: Chunk files of the run.
+        mapping: Secrets of this machine, by the name that job files use.
         values: Returns the values of variables of a task, by its number, that this machine has.
-        heard: Called, from any thread, when the cluster has news.
+        heard: Function to call, from any thread, when the cluster has news.
     """
 
     title = "Kubernetes"

@@ -30,10 +30,10 @@ class Followed(NamedTuple):
     """Whose log it is.
 
     Attributes:
-        pod: The pod's name.
-        directory: The task's.
-        number: The attempt's.
-        rank: Of the pod's node, where several do the attempt.
+        pod: Name of the pod whose log is read.
+        directory: The task's directory in the run, which gets ``stdout`` and ``stderr``.
+        number: Number of the attempt, from 1.
+        rank: Rank of the pod's node, from 0, where several nodes do the attempt; else 0.
     """
 
     pod: str
@@ -46,8 +46,8 @@ class Followers:
     """The logs of a run's pods.
 
     Args:
-        cluster: Where they are.
-        heard: Called, from any thread, when one has come to its end.
+        cluster: Cluster where the pods are.
+        heard: Function to call, from any thread, when a log has ended.
     """
 
     def __init__(self, cluster: Cluster, heard: Callable[[], None]) -> None:
@@ -63,8 +63,8 @@ class Followers:
         """Read a pod's log to its end, unless that is done or under way.
 
         Args:
-            followed: Whose.
-            is_over: Whether the pod has ended: those go first.
+            followed: Pod and attempt whose log to read.
+            is_over: Whether the pod has ended. Ended pods take precedence.
         """
         with self._lock:
             if followed.pod in self._at_work or followed.pod in self._results:

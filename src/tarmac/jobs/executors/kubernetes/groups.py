@@ -22,9 +22,9 @@ class Group:
     """The pods of one attempt, as they were seen last.
 
     Attributes:
-        size: How many they are to be.
-        pods: By rank; those that are gone too.
-        gone: The ranks of those.
+        size: Number of pods that the attempt needs.
+        pods: Pods by rank, from 0; those that are gone too.
+        gone: Ranks of the pods that are gone.
     """
 
     size: int
@@ -93,8 +93,9 @@ class Group:
         """Return how they ended by Kubernetes' word.
 
         Args:
-            problem: Why their Job has failed, in words.
-            queue: Of Kueue, where their Job is not to run any more.
+            problem: Reason for which their Job has failed, for people; empty for none.
+            queue: Name of the Kueue queue that has suspended their Job to take its room back; empty
+                for none.
         """
         if queue:
             return Ending("preempted", f"the queue {queue} has taken its room back", self.host)

@@ -82,8 +82,8 @@ class KubernetesExecutor(QueueingExecutor):
     """Has Kubernetes run the attempts of a run.
 
     Args:
-        site: What the run gives.
-        patience: How long witnesses are waited for.
+        site: Directory, tasks and settings of the run.
+        patience: Seconds to wait for each witness.
 
     Raises:
         RequestError: There is no cluster, or tasks name several.

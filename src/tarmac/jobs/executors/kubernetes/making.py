@@ -43,9 +43,9 @@ class ChunkManifests:
     """Writes the Jobs of one run; asks no cluster.
 
     Args:
-        run: By which all of the run is found.
+        run: Code of the run, by which labels of its objects name it.
         agent: The agent's file, for pods that see the run's directory.
-        files: Of the run's chunks.
+        files: Chunk files of the run.
     """
 
     def __init__(self, *, run: str, agent: Path, files: ChunkFiles) -> None:
@@ -108,10 +108,10 @@ class JobMaker:
     """Makes the Jobs of one run.
 
     Args:
-        cluster: Where.
-        run: By which all of the run is found.
+        cluster: Cluster where the Jobs are made.
+        run: Code of the run, by which labels of its objects name it.
         agent: The agent's file, for pods that see the run's directory.
-        files: Of the run's chunks.
+        files: Chunk files of the run.
         values: Returns the values of variables of a task, by its number, that this machine has.
     """
 

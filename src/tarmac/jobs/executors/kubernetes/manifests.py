@@ -89,10 +89,10 @@ def job_manifest(
     Job, for whatever reason, and another attempt has another Job.
 
     Args:
-        unit: What its pods run.
-        demand: What each of them needs.
-        most_at_once: So many at once; all where it is None.
-        excluded: Nodes where they may not run.
+        unit: Name, command and size of the Job.
+        demand: CPUs, memory, GPUs and settings of each pod.
+        most_at_once: Most pods at once; None for all.
+        excluded: Names of nodes that the pods must avoid.
     """
     labels = {RUN: unit.run, JOB_LABEL: unit.label}
     queue = {_KUEUE: demand.queue} if demand.queue else {}
@@ -158,7 +158,7 @@ def service_manifest(job: Mapping[str, Any]) -> Manifest:
     It has no address of its own: it gives each pod a name, also before that is ready.
 
     Args:
-        job: As the cluster has it. A JobSet has one of its own.
+        job: Manifest of the Job, as the cluster returns it. A JobSet has a Service of its own.
     """
     return {
         "apiVersion": "v1",
@@ -176,8 +176,8 @@ def config_manifest(job: Mapping[str, Any], files: Mapping[str, bytes]) -> Manif
     """Return the ConfigMap that a Job's pods read, which goes with the Job.
 
     Args:
-        job: As the cluster has it.
-        files: What is in it, by name.
+        job: Manifest of the Job or JobSet, as the cluster returns it.
+        files: Content of each file, by name.
     """
     data = {name: base64.b64encode(content).decode() for name, content in files.items()}
     return {
@@ -193,8 +193,8 @@ def secret_manifest(job: Mapping[str, Any], values: Mapping[str, bytes]) -> Mani
     """Return the Secret that a Job's pods read, which goes with the Job.
 
     Args:
-        job: As the cluster has it.
-        values: Of variables.
+        job: Manifest of the Job or JobSet, as the cluster returns it.
+        values: Secret values of environment variables, by variable name.
     """
     data = {name: base64.b64encode(value).decode() for name, value in values.items()}
     return {

@@ -30,8 +30,8 @@ class Heard:
     """What a pod's log has said beside what its program printed.
 
     Attributes:
-        record: Of the attempt, as its agent left it; None where that has not come.
-        said: What the agent itself has said, the last lines.
+        record: Record that the attempt's agent printed; None while there is none.
+        said: Last lines that the agent itself has printed, at most five.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ def mirror_log(
     A log that broke off is read anew from its beginning: what it had added before is taken away.
 
     Args:
-        pod: Its name.
-        directory: The task's.
-        number: The attempt's.
-        rank: Of its node, where several do the attempt.
-        log: In pieces.
+        pod: Name of the pod whose log it is.
+        directory: The task's directory in the run, which gets ``stdout`` and ``stderr``.
+        number: Number of the attempt, from 1.
+        rank: Rank of the pod's node, from 0, where several nodes do the attempt; else 0.
+        log: Bytes of the pod's log, in pieces.
 
     Raises:
         StorageError: A file cannot be written.
@@ -86,9 +86,9 @@ def write_began(directory: Path, number: int, record: AttemptRecord) -> bool:
     """Note that an attempt is at work; return whether it may be.
 
     Args:
-        directory: The task's.
-        number: The attempt's.
-        record: Its own.
+        directory: The task's directory in the run.
+        number: Number of the attempt, from 1.
+        record: Record of the attempt's start, which replaces an older restart's.
 
     Raises:
         StorageError: It cannot be written.
@@ -108,9 +108,9 @@ def write_ended(directory: Path, number: int, record: AttemptRecord) -> None:
     """Note how an attempt ended, unless that is known.
 
     Args:
-        directory: The task's.
-        number: The attempt's.
-        record: Its own.
+        directory: The task's directory in the run.
+        number: Number of the attempt, from 1.
+        record: Record of the attempt's end.
 
     Raises:
         StorageError: It cannot be written.

@@ -30,9 +30,9 @@ class Mirrors:
     """The attempts of one run that are mirrored.
 
     Args:
-        cluster: Where their pods are.
-        files: Of the run's chunks.
-        heard: Called, from any thread, when a log has come to its end.
+        cluster: Cluster where the pods are.
+        files: Chunk files of the run, which name the directory of each attempt.
+        heard: Function to call, from any thread, when a log has ended.
     """
 
     def __init__(self, cluster: Cluster, files: ChunkFiles, heard: Callable[[], None]) -> None:
@@ -45,10 +45,10 @@ class Mirrors:
         """Note that a unit's pod runs, and follow its log; return whether it may run.
 
         Args:
-            chunk: The unit's.
-            unit: Which.
-            pod: Its newest.
-            restarts: How often the cluster has begun it again.
+            chunk: Chunk that has the unit.
+            unit: Number of the chunk and of the unit in it.
+            pod: Newest pod of the unit.
+            restarts: Number of times that the cluster has restarted the unit.
         """
         directory, number = self._place(chunk, unit)
         began = AttemptRecord(
@@ -66,10 +66,10 @@ class Mirrors:
         """Write down what an ended pod has said; return whether that is done.
 
         Args:
-            chunk: The unit's.
-            unit: Which.
-            pod: Its newest.
-            restarts: How often the cluster has begun it again.
+            chunk: Chunk that has the unit.
+            unit: Number of the chunk and of the unit in it.
+            pod: Newest pod of the unit.
+            restarts: Number of times that the cluster has restarted the unit.
         """
         directory, number = self._place(chunk, unit)
         if not pod.has_log:
@@ -99,9 +99,9 @@ class Mirrors:
         """Note what pods do that are one attempt, and follow their logs; return whether they may.
 
         Args:
-            chunk: The unit's.
-            unit: Which.
-            group: Its pods.
+            chunk: Chunk that has the unit.
+            unit: Number of the chunk and of the unit in it.
+            group: Pods that do the attempt together, by rank.
         """
         directory, number = self._place(chunk, unit)
         for rank, pod in group.pods.items():

@@ -62,7 +62,7 @@ def with_gpus(demand: Demand, cluster: Cluster | None) -> Demand:
 
     Args:
         demand: What a task's pods need.
-        cluster: Where; None where none is known, for a preview.
+        cluster: Cluster whose nodes are read; None for a preview, which asks no cluster.
 
     Raises:
         RequestError: Its nodes report several kinds of resource, or none has GPUs of the kind.

@@ -23,8 +23,8 @@ class Volume(BaseModel):
     """A claim that all pods mount, and this machine too: the run's directory lies on it.
 
     Attributes:
-        claim: The PersistentVolumeClaim's name; many nodes write to it at once (RWX).
-        path: Where it is, in the pods as well as here.
+        claim: Name of the PersistentVolumeClaim. Many nodes write to it at once (RWX).
+        path: Directory where the claim is mounted, the same in pods as here.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,10 +37,10 @@ class Toleration(BaseModel):
     """A taint of nodes that pods bear, in Kubernetes' own words.
 
     Attributes:
-        key: The taint's; empty for all, with `operator` ``Exists``.
-        operator: Whether `value` must be the taint's.
-        value: The taint's.
-        effect: The taint's; all where it is not given.
+        key: Key of the taint; empty for all keys, with `operator` ``Exists``.
+        operator: ``Equal`` compares `value` with the taint's; ``Exists`` accepts any value.
+        value: Value that the taint must have, with `operator` ``Equal``.
+        effect: Effect of the taint; empty for all effects.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,10 +55,10 @@ class RunnerPod(BaseModel):
     """What the pod of a runner needs.
 
     Attributes:
-        image: That has Tarmac; by default that of tasks.
-        service_account: That may do in the namespace what runs need; by default the namespace's
-            own, which mostly may nothing.
-        memory: Bytes that it may take; by default what its number of tasks needs.
+        image: Image that has Tarmac. Default: the tasks' image.
+        service_account: Service account with the rights that runs need. Default: the namespace's
+            own, which mostly has none.
+        memory: Bytes that the runner may take. The default grows with the number of tasks.
         pod: Part of its pod's template, as `KubernetesOptions.pod` is of tasks'.
     """
 
@@ -76,10 +76,10 @@ class KubernetesOptions(BaseModel):
     Attributes:
         kubeconfig: The file that says where the cluster is; by default ``KUBECONFIG``, else
             ``~/.kube/config``, else what a pod is given.
-        context: Which of its clusters.
-        namespace: Where Jobs are made; by default the context's.
-        image: What tasks without a container of their own run in. Python 3.9 in it is needed
-            for inputs, outputs, a volume and several nodes; else ``sh`` will do.
+        context: Context of the kubeconfig. Default: its current context.
+        namespace: Namespace where Jobs are made. Default: the context's.
+        image: Image of tasks without a container of their own. It needs Python 3.9 for inputs,
+            outputs, a volume and several nodes; else ``sh`` will do.
         python: The Python of the image that has Tarmac, for trainings, searches and runners, for
             inputs and outputs without a volume, and for whatever names the one that Tarmac runs
             with here.
@@ -89,19 +89,21 @@ class KubernetesOptions(BaseModel):
         store_secret: Name of a Secret with the keys of S3 for inputs and outputs,
             ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; by default pods have what their
             service account or the task's own secrets give them.
-        queue: Of Kueue; each task is a Job of its own then.
+        queue: Name of the Kueue queue for Jobs, each of which then has one task. Default: no queue.
         node_selector: Labels that nodes must have.
         tolerations: Taints of nodes that pods bear.
-        gpu_resource: What the cluster calls its GPUs: ``nvidia.com/mig-3g.40gb``; by default the
-            one kind that its nodes report.
-        priority_class: Of pods.
-        queue_priority: Of Kueue: which Jobs of its queue are admitted first.
-        service_account: What pods may do in the cluster; by default nothing, without a token.
+        gpu_resource: The cluster's name for its GPUs: ``nvidia.com/mig-3g.40gb``. Default: the
+            single kind that its nodes report.
+        priority_class: Name of the pods' PriorityClass. Default: the cluster's.
+        queue_priority: Name of the Jobs' priority class in Kueue: which Jobs of the queue are
+            admitted first. Default: none.
+        service_account: Service account that gives pods rights in the cluster. Default: none,
+            without a token.
         pod_security: ``restricted`` makes pods that a namespace of that Pod Security Standard
             admits: not root, no capabilities. ``baseline`` leaves both to the image.
         check: ``quick`` checks the NVIDIA GPUs that a task is given before it begins. A node whose
             GPU is not fit gets no more of the run.
-        check_image: What has Tarmac for the check; by default the task's own image.
+        check_image: Image that has Tarmac for the check. Default: the task's own image.
         autoscaling: Whether the cluster grows for what waits: nothing is refused then because no
             node is large enough yet.
         pending_limit: How long a task waits for a node before it fails; for ever where it is not
@@ -110,7 +112,8 @@ class KubernetesOptions(BaseModel):
             controller must be there then.
         pod: Part of a pod's template, ``metadata`` and ``spec``, that is merged into the pods of
             tasks as kubectl merges: lists with a merge key, such as ``name``, item by item.
-        runner: Of the runner, where that is a pod too.
+        runner: Image, service account, memory and pod template of the runner, where the runner is a
+            pod.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -56,7 +56,7 @@ def check_overlay(pod: Mapping[str, Any], taken: Sequence[str], at: Sequence[str
     """Refuse what an overlay may not say.
 
     Args:
-        pod: The overlay.
+        pod: Part of a pod's template, from the ``pod`` of the options.
         taken: Paths where a volume of the options is mounted.
         at: Path of the overlay below the options.
 

@@ -18,9 +18,9 @@ def connect_to(
     """Find a cluster as options name it; a runner that is a pod is in it already.
 
     Args:
-        kubeconfig: Its file; empty for kubectl's own choice.
-        context: In the file; empty for its current one.
-        namespace: Empty for the context's.
+        kubeconfig: Path of the kubeconfig; empty for kubectl's own choice.
+        context: Context of the kubeconfig; empty for its current context.
+        namespace: Namespace of the runs; empty for the context's.
         patience_s: How long one question may take; by default as long as any.
 
     Raises:

@@ -24,14 +24,15 @@ class SeenPod:
     """A pod, as far as it matters here.
 
     Attributes:
-        name: Its own.
-        job: The Job's, or that of the JobSet that has it.
-        index: Of the Job's.
-        created: As Kubernetes writes it.
-        phase: Kubernetes' word.
-        host: Its node; empty while it has none.
+        name: Name of the pod, unique in its namespace.
+        job: Name of the pod's Job, or of the JobSet that has the Job.
+        index: Completion index of the pod in its Job, from 0.
+        created: Creation time, as Kubernetes writes it; empty where unknown.
+        phase: Phase of the pod, by Kubernetes' name: ``Pending``, ``Running``, ``Succeeded``,
+            ``Failed``.
+        host: Name of its node; empty while the pod has none.
         matter: What keeps it, the same for all words that mean it; empty where nothing does.
-        reason: The same in words.
+        reason: The matter in words, for people; empty for none.
         limit_s: It is ended once `matter` has kept it for so long; None: never.
         told: How others' needs end it; None where they do not.
         ending: How it ended; None while it has not.
@@ -69,13 +70,13 @@ class SeenJob:
     """A Job, as far as it matters here.
 
     Attributes:
-        name: Its own.
-        made: The name that it was made by: its own, or that of the JobSet that has it.
-        nonce: The submission's.
+        name: Name of the Job, unique in its namespace.
+        made: Name of the object that was submitted: the Job's own, or that of its JobSet.
+        nonce: Nonce of the chunk that the Job was made for.
         is_suspended: Whether it is not to start yet.
         completed: Indexes that have succeeded.
         failed: Indexes that have failed.
-        problem: Why it has failed as a whole, in words.
+        problem: Reason for which the whole Job has failed, for people; empty for none.
         lacks_pods: Whether it has fewer pods than it wants now.
     """
 

@@ -35,8 +35,8 @@ def refuse_apart(options: Mapping[str, Any], what: str) -> None:
     """Refuse work that lives in a directory, where pods see none of this machine.
 
     Args:
-        options: Kubernetes' own.
-        what: Lives there, and how, in words.
+        options: Options of Kubernetes, such as ``{"volume": ...}``.
+        what: Start of the error message, which names the work that needs a directory.
 
     Raises:
         RequestError: There is no volume.
@@ -121,7 +121,7 @@ def apart_of(attempt: Attempt, run: str) -> Apart:
     """Return what goes to a pod for an attempt, which sees no file of this machine but a volume's.
 
     Args:
-        attempt: Which.
+        attempt: Attempt that the pod runs.
         run: The run's own name among all.
 
     Raises:

@@ -49,12 +49,12 @@ class Unit:
     """What the pods of a Job run.
 
     Attributes:
-        name: The Job's, or that of the JobSet that makes it; its own in the namespace.
-        run: By which all of the run is found.
-        nonce: The submission's.
-        size: How many attempts.
-        command: What each pod runs.
-        nodes: So many pods do one attempt together; `size` is 1 then.
+        name: Name of the Job, or of the JobSet that makes it; unique in the namespace.
+        run: Code of the run, by which labels of its objects name it.
+        nonce: Nonce of the chunk that the Job runs.
+        size: Number of attempts in the Job.
+        command: Command of each pod's container.
+        nodes: Pods that do one attempt together; `size` is then 1. Default 1.
         is_set: Whether a JobSet makes the Job.
         label: The name of the job file's job, for people who look for its pods.
     """
@@ -78,9 +78,9 @@ def pod_spec(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
     """Return the specification of the pods that do attempts.
 
     Args:
-        unit: What they run.
-        demand: What each of them needs.
-        excluded: Nodes where they may not run.
+        unit: Job that the pods belong to, with their command.
+        demand: CPUs, memory, GPUs and settings of each pod.
+        excluded: Names of nodes that the pods must avoid.
     """
     spec: Manifest = {
         "restartPolicy": "Never",

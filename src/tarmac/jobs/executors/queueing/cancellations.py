@@ -20,8 +20,8 @@ class Cancellations:
     """Ends attempts of chunks: by their records where they have not begun, and by the engine.
 
     Args:
-        ledger: Of what is in hand.
-        engine: Which.
+        ledger: Attempts and chunks in hand; gets the end of those that have not begun.
+        engine: Engine that cancels the units.
     """
 
     def __init__(self, ledger: Ledger, engine: Engine) -> None:

@@ -38,17 +38,17 @@ class ChunkRecord(BaseModel):
     """A chunk: attempts of one shape that an engine gets at once.
 
     Attributes:
-        schema_version: Of this file's layout.
-        number: Its own in the run, from 0.
-        name: What the engine knows it by; no other chunk has it.
-        nonce: In the records of its attempts: another one is another chunk's.
+        schema_version: Version of this file's layout. Default 2, the newest.
+        number: Number of the chunk in its run, from 0.
+        name: Unique name by which the engine knows the chunk.
+        nonce: Random hex text that marks the chunk's attempts in their records.
         shape: What its units need, as `Engine.shape` says it.
-        attempts: The task's number and the attempt's, in the order of its elements.
-        per_unit: So many of them each unit takes to their ends.
+        attempts: Pairs of a task's index and an attempt's number, in the order of the elements.
+        per_unit: Attempts that each unit runs, one after another. Default 1.
         state: ``written`` before the engine is asked, ``submitted`` once it has answered, ``over``
             once nothing of it is at work any more.
-        job: The engine's name for it, once that is known.
-        made_at: UTC.
+        job: The engine's name for the chunk, such as ``80``; empty until the engine has answered.
+        made_at: Time at which the chunk was made, in UTC.
         cluster: Cluster that the chunk was submitted to; None where it was not recorded.
     """
 
@@ -96,7 +96,7 @@ class ChunkFiles:
     """The chunks of a run.
 
     Args:
-        run: Its directory.
+        run: The run's directory; the chunks are below ``chunks/``.
     """
 
     def __init__(self, run: Path) -> None:

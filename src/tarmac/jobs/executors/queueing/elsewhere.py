@@ -31,8 +31,8 @@ def refuse_other_cluster(
     """Raise a RequestError where a run has left tasks on a cluster that is not this one.
 
     Args:
-        run: The run's directory.
-        engine: The engine's title.
+        run: Directory of the run that is to be resumed.
+        engine: Name of the engine in messages, such as ``Slurm``.
         left: Chunks that are not over.
         here: The cluster that commands reach now; None while it does not say.
         has: Whether this cluster has a chunk's jobs. Asked where a cluster of the same name is at
@@ -69,9 +69,9 @@ def runner_elsewhere(
     """Return where a runner is that this cluster does not have; None where it was submitted here.
 
     Args:
-        run: The run's directory.
+        run: Directory of the run that the runner works for.
         place: The engine's name for the runner's job.
-        engine: The engine's title.
+        engine: Name of the engine in messages, such as ``Slurm``.
         here: The cluster that commands reach now; None while it does not say.
     """
     noted = Fields({})

@@ -22,8 +22,8 @@ class UnitName(NamedTuple):
     """Which unit of a run.
 
     Attributes:
-        chunk: The chunk's number.
-        unit: The unit's in it, from 0.
+        chunk: Number of the chunk in its run, from 0.
+        unit: Number of the unit in its chunk, from 0.
     """
 
     chunk: int
@@ -35,7 +35,7 @@ class Accepted:
     """The engine has taken a chunk.
 
     Attributes:
-        job: The engine's name for it.
+        job: The engine's name for the chunk, such as ``80``.
     """
 
     job: str
@@ -46,7 +46,7 @@ class Full:
     """The engine takes no more units of this user now.
 
     Attributes:
-        words: Its own.
+        words: The engine's own message, for people.
     """
 
     words: str
@@ -57,7 +57,7 @@ class TooLarge:
     """The engine takes no chunk of this size, but takes its units in smaller ones.
 
     Attributes:
-        words: What is too large.
+        words: Message that says what is too large.
     """
 
     words: str
@@ -68,7 +68,7 @@ class Refused:
     """The engine will never take this.
 
     Attributes:
-        words: Its own.
+        words: The engine's own message, for people.
     """
 
     words: str
@@ -79,7 +79,7 @@ class Silent:
     """No answer that can be understood: says nothing about any unit.
 
     Attributes:
-        words: Who is silent, and what was heard: ``squeue: Socket timed out``.
+        words: Source of the silence and its message: ``squeue: Socket timed out``.
     """
 
     words: str
@@ -92,10 +92,11 @@ class Shown:
     Attributes:
         phase: Whether it waits, runs, or is over and soon forgotten.
         place: The engine's name for it: ``80_3``.
-        reason: Why it waits, in words.
-        host: Where it runs.
-        restarts: How often the engine has begun it again; None where that is not shown.
-        ending: How it is over, where it is.
+        reason: Reason for waiting, for people; empty for none.
+        host: Name of the unit's node, or of several; empty while it has none.
+        restarts: Number of times that the engine has restarted the unit; None where the engine does
+            not show it.
+        ending: Ending of the unit, where the engine shows it already; else None.
     """
 
     phase: Literal["waiting", "running", "over"]
@@ -111,9 +112,9 @@ class Ending:
     """How a unit ended, by the engine's word.
 
     Attributes:
-        cause: Why it did not succeed; None where the engine says that it did.
-        words: The same in words.
-        host: Where it ran.
+        cause: Kind of failure; None where the engine reports success.
+        words: The ending in words, for messages.
+        host: Name of the unit's node, or of several; empty where unknown.
         when: It ended, as the engine writes it, to tell it from an earlier try's; empty where that
             is not said.
         near_limit: The time limit that it was near to, in words; empty where it was not, None
@@ -138,8 +139,9 @@ class Terms:
     """What is asked of an engine for a task, beside what its units need.
 
     Attributes:
-        per_unit: So many attempts one unit takes to their ends, one after another.
-        pending_limit_s: So long an attempt waits in the engine's queue at most; None for ever.
+        per_unit: Attempts that each unit runs, one after another. Default 1.
+        pending_limit_s: Most seconds that an attempt may wait in the engine's queue; None for no
+            limit.
         goes_on_after_limit: Whether another attempt goes on once the engine's own time limit has
             ended one, as often as that happens.
     """
@@ -155,8 +157,8 @@ class Engine(Protocol):
     Calls come from one thread at a time, not always the same.
 
     Attributes:
-        title: For messages: ``Slurm``.
-        most_units: A chunk has at most so many.
+        title: Name of the engine in messages: ``Slurm``.
+        most_units: Most units in one chunk.
     """
 
     title: str
@@ -185,9 +187,9 @@ class Engine(Protocol):
         """Submit a chunk.
 
         Args:
-            chunk: Its file is written.
-            most_at_once: So many of its units may run at once; None leaves it to the engine.
-            excluded: Hosts where they may not run.
+            chunk: Chunk to submit, whose file is written already.
+            most_at_once: Most of its units that may run at once; None leaves it to the engine.
+            excluded: Hosts that the units must avoid.
 
         Returns:
             A `Silent` where it is not known whether the engine has taken it: `find` it first.

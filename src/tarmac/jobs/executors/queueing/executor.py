@@ -45,13 +45,13 @@ class QueueingExecutor:
     """Has an engine run attempts that wait in its queue.
 
     Args:
-        engine: Which.
-        site: What the run gives.
-        prepare: Makes an agent's element of an attempt and its chunk's nonce. What it raises is the
-            attempt's end.
-        patience: How long witnesses are waited for.
-        find_again_s: Between two looks for a chunk that the engine may have.
-        gather_s: Between two submissions, so that what becomes ready one by one goes together.
+        engine: Engine whose queue holds the attempts.
+        site: Directory, tasks and settings of the run.
+        prepare: Returns an agent's element for an attempt and its chunk's nonce. Its exception ends
+            the attempt.
+        patience: Seconds to wait for each witness. Default: those of `Patience`.
+        find_again_s: Seconds between two searches for a chunk that the engine may have. Default 10.
+        gather_s: Seconds between two submissions, so that attempts gather in larger chunks.
     """
 
     queues = True

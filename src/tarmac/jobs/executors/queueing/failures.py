@@ -83,8 +83,8 @@ class Hosts:
         """Take note of how an attempt ended.
 
         Args:
-            finished: How.
-            began_at: When it had begun, by the clock; 0 where that is not known.
+            finished: Result of the attempt, with its host and cause.
+            began_at: Time of its start, by the clock; 0 where unknown.
 
         Returns:
             Why a host is avoided from now on, in words; empty where none is by this one.
@@ -125,8 +125,9 @@ class Hosts:
         """Note, once of each attempt, that a host has not started it.
 
         Args:
-            host: Which.
-            spec: Of the task, where its agent said so; empty where the agent itself did not begin.
+            host: Host that did not start the attempt.
+            spec: Name of the task's spec, where the agent wrote a record; empty where it wrote
+                none.
         """
         for key in {(host, spec), (host, "")}:
             starts = self._starts[key]
@@ -139,9 +140,9 @@ class Hosts:
         three hosts, or no other host starts such tasks.
 
         Args:
-            task: Its number.
-            host: Where it was not started.
-            spec: As `note_failed_start` was given it.
+            task: Index of the task that was not started.
+            host: Host that did not start the task.
+            spec: The same text as for `note_failed_start`.
             may_tell: Whether other tasks may still show what hosts do.
         """
         if len(self._tried[task] | {host}) >= _MAX_HOSTS:
@@ -155,8 +156,8 @@ class Hosts:
         """Charge a host with a task that it has not started.
 
         Args:
-            task: Its number.
-            host: Where it was not started.
+            task: Index of the task that was not started.
+            host: Host that did not start the task.
             is_counted: Whether it is another failure of the host.
 
         Returns:

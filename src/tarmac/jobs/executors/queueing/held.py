@@ -26,14 +26,14 @@ class Flight:
     """An attempt that has not finished.
 
     Attributes:
-        attempt: Which.
-        index: Its element's number in its chunk.
-        evidence: What is known of it.
-        has_begun: Whether that was told, since it was last queued.
-        began_at: When its record first said so, by the monotonic clock.
-        restart: Of its record, as it was told last.
-        told: Why it waits, as it was told last.
-        requeued_when: When the try had ended that the engine put back into its queue last.
+        attempt: Attempt that has not finished.
+        index: Number of its element in its chunk, from 0.
+        evidence: Evidence on its state, from its record and the engine.
+        has_begun: Whether its start was reported since it was last queued.
+        began_at: Time at which its start was reported, by the monotonic clock; 0 before.
+        restart: Restart number of the record whose start was reported last.
+        told: Reason for waiting that was reported last; empty for none.
+        requeued_when: End of the try that the engine requeued last, as the engine writes the time.
     """
 
     attempt: Attempt
@@ -67,12 +67,13 @@ class HeldChunk:
     """A chunk that an engine has, or may have.
 
     Attributes:
-        record: As it is written down.
-        flights: By element, those that have not finished.
-        most_at_once: So many of its units the engine lets run; None where it was not told.
-        avoided: Hosts that the engine was told to avoid.
-        looks: So often it was looked for in vain, while nobody knows whether the engine has it.
-        look_at: When it is looked for next, by the monotonic clock.
+        record: Record of the chunk, as its file has it.
+        flights: Attempts that have not finished, by the number of their element.
+        most_at_once: Most units that the engine may run at once; None where no limit was set.
+        avoided: Hosts that the engine avoids for this chunk.
+        looks: Number of searches without success, while it is unknown whether the engine has the
+            chunk.
+        look_at: Time of the next search, by the monotonic clock.
     """
 
     record: ChunkRecord

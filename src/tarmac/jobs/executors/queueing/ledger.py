@@ -37,16 +37,17 @@ class Ledger:
     """Attempts and chunks in hand; all that is told goes through it, each end once.
 
     Args:
-        files: Of the run's chunks.
+        files: Chunk files of the run.
         engine: The engine's title, for messages.
         keep_going: Whether failures that are all alike say nothing.
 
     Attributes:
         flights: All attempts that have not finished, by task and number.
-        chunks: Those that the engine has or may have, by number.
-        events: What has not been told yet.
-        hosts: Which to avoid.
-        has_failed_alike: Why the first attempts have all failed alike; empty where they have not.
+        chunks: Chunks that the engine has or may have, by number.
+        events: Events to return from the next `Executor.wait`.
+        hosts: Failures by host, and the hosts to avoid.
+        has_failed_alike: Reason that the first attempts' failures share; empty where they did not
+            all fail alike.
     """
 
     def __init__(self, files: ChunkFiles, engine: str, *, keep_going: bool = False) -> None:
@@ -90,8 +91,8 @@ class Ledger:
         """Note that an attempt that was at work waits again.
 
         Args:
-            flight: Which.
-            record: Of the try that is over.
+            flight: Attempt that waits again.
+            record: Record of the try that is over; None where there is none.
             ending: How the engine says that its last try ended, or one before that.
         """
         cause: Cause = "evicted"
@@ -114,8 +115,8 @@ class Ledger:
         """End an attempt of a chunk, and the chunk with its last one.
 
         Args:
-            chunk: Which.
-            finished: How it ended.
+            chunk: Chunk that has the attempt.
+            finished: Result of the attempt, which becomes an event.
             is_charged: Whether its host was charged with that already.
         """
         flight = self.flights[finished.attempt.task.index, finished.attempt.number]
@@ -135,8 +136,8 @@ class Ledger:
         """Whether other attempts in hand may show whether hosts start such tasks.
 
         Args:
-            flight: One that was not started.
-            spec: Of the others; empty for any.
+            flight: Attempt that was not started.
+            spec: Name of the spec that the other tasks must have; empty for any.
         """
         return any(
             other.evidence.suspected_at is None and spec in ("", other.attempt.task.spec)
@@ -174,8 +175,8 @@ class Ledger:
         """Tell why attempts wait, where it is another reason than was told.
 
         Args:
-            flights: Which; those that have begun are kept waiting at their work.
-            words: Why; empty once nothing keeps what has begun.
+            flights: Attempts that wait in the queue or, where they have begun, at their work.
+            words: Reason for people; empty once nothing holds up an attempt that has begun.
         """
         for flight in flights:
             if flight.told != words and flight.key in self.flights:

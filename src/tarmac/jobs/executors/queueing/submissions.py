@@ -61,12 +61,12 @@ class _Made:
     """A chunk that was handed over.
 
     Attributes:
-        record: As it is written down.
-        flights: Its attempts.
+        record: Record of the chunk, as its file has it.
+        flights: Attempts of the chunk, in the order of its elements.
         failures: Attempts that could not be prepared, and why.
-        held: So many units the engine had before.
-        at_once: So many of its units may run at once.
-        answer: What the engine said.
+        held: Number of units that the engine had before.
+        at_once: Most of its units that may run at once; None for no limit.
+        answer: The engine's answer to the submission.
     """
 
     record: ChunkRecord
@@ -84,13 +84,13 @@ class Submissions:
     again.
 
     Args:
-        ledger: Of what is in hand.
-        engine: Which.
-        prepare: Makes an agent's element of an attempt and its chunk's nonce.
+        ledger: Attempts and chunks in hand; gets the new chunks.
+        engine: Engine that the chunks are submitted to.
+        prepare: Returns an agent's element for an attempt and its chunk's nonce.
         cancellations: Gets what was asked to end while it was on its way.
-        concurrency: At most so many units at once.
-        find_again_s: Between two looks for a chunk.
-        gather_s: Between two submissions, so that what becomes ready one by one goes together.
+        concurrency: Most units at once; None for no limit.
+        find_again_s: Seconds between two searches for a chunk.
+        gather_s: Seconds between two submissions, so that attempts gather in larger chunks.
     """
 
     def __init__(

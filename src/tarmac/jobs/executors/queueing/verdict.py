@@ -32,10 +32,10 @@ class Patience:
     which is 60 s by default (nfs(5), ``acdirmax``), and mostly at once.
 
     Attributes:
-        record_s: For a record, once the engine has said that its unit failed.
-        reason_s: For the engine to say why it ended a unit, once the record says that it did.
-        success_s: For a record, once the engine has said that its unit succeeded.
-        unknown_s: For an engine that does not know a unit to know it again.
+        record_s: Wait for a record, once the engine has reported that its unit failed.
+        reason_s: Wait for the engine's reason for ending a unit, once the record shows that it did.
+        success_s: Wait for a record, once the engine has reported that its unit succeeded.
+        unknown_s: Wait for an engine that does not know a unit to know it again.
         unknown_looks: So often it must not know it besides.
         beat_s: For a sign of life in the record then; agents give one every 30 s.
         others_s: For another host to start such a task, where one has not been started.
@@ -67,10 +67,10 @@ class Over:
     """How an attempt is over.
 
     Attributes:
-        outcome: How.
-        cause: Why it did not succeed; None where it did.
-        reason: The same in words.
-        host: Where it ran, where that is known.
+        outcome: Outcome of the attempt, such as ``failed``.
+        cause: Kind of failure; None where the attempt succeeded.
+        reason: The cause in words, for people.
+        host: Name of the attempt's node; empty where unknown.
         is_given_up: Whether nobody has seen it end: it is kept from going on unseen.
         is_engines_limit: Whether the engine's own time limit has ended it.
     """
@@ -88,20 +88,20 @@ class Evidence:
     """What is known of an attempt; times by the monotonic clock.
 
     Attributes:
-        record: Its own, of this submission; None while none is seen.
-        beat_at: When its record was last seen to change.
-        shown: Its unit, as the engine showed it last.
+        record: Record of the attempt in this submission; None while there is none.
+        beat_at: Time at which its record last changed.
+        shown: Unit of the attempt, as the engine showed it last; None before.
         has_run: Whether the engine has ever shown its unit at work.
-        missing_since: Since when the engine does not show its unit; None while it does.
-        looks: So often the engine was looked at since.
-        ending: How the engine says that its unit ended; None while it has not said.
-        ended_at: When it said so.
+        missing_since: Time from which the engine has not shown the unit; None while it does.
+        looks: Number of looks at the engine since then.
+        ending: Ending of the unit by the engine; None before.
+        ended_at: Time at which the engine first reported the ending.
         shares_unit: Whether its unit takes other attempts too.
         follows: Whether its unit takes other attempts before it.
         first: Evidence on the first attempt of its unit, where it follows one that is in hand.
-        asked: Why it was asked to end, in words; empty while it was not.
-        suspected_at: Since when it is over without having been started, which may be its host's
-            fault; None where that is not so.
+        asked: Reason for ending it, in words; empty while nobody has asked for its end.
+        suspected_at: Time from which the attempt has been over without a start, which may be its
+            host's fault; None otherwise.
     """
 
     record: AttemptRecord | None = None
@@ -172,7 +172,7 @@ class Judge:
     Attributes:
         engine: The engine's title, for messages.
         run: The run's directory, for messages.
-        patience: How long witnesses are waited for.
+        patience: Seconds to wait for each witness.
     """
 
     engine: str
@@ -183,8 +183,8 @@ class Judge:
         """Return whether an attempt is over and how, or what to do next.
 
         Args:
-            evidence: What is known.
-            now: By the monotonic clock.
+            evidence: Evidence on the attempt, from its record and the engine.
+            now: Time by the monotonic clock.
         """
         record = evidence.record
         if record is not None and record.state == "ended":

@@ -47,8 +47,8 @@ class Watch:
     """Sees by records and by the engine how attempts go on.
 
     Args:
-        ledger: Of what is in hand.
-        engine: Which.
+        ledger: Attempts and chunks in hand; gets each start and end.
+        engine: Engine that shows the units in its queue.
         judge: Says when an attempt is over.
         submissions: Is told of chunks whose agents have come.
         cancellations: Ends what is given up.

@@ -14,8 +14,8 @@ class Window:
     two meet: a site's limit is met exactly after a few refusals.
 
     Attributes:
-        size: So many units are tried.
-        refused: So many were too many; None while none were.
+        size: Number of units to try.
+        refused: Number of units that the site refused; None while it refused none.
     """
 
     size: int
@@ -25,7 +25,7 @@ class Window:
         """Return how many units more to try.
 
         Args:
-            held: So many of ours are there.
+            held: Units of this run in the queue now.
         """
         return max(0, self.size - held)
 
@@ -33,8 +33,8 @@ class Window:
         """Note that units were refused.
 
         Args:
-            held: So many of ours were there.
-            tried: So many more were asked for.
+            held: Units of this run in the queue before the submission.
+            tried: Units in the submission that the site refused.
         """
         self.refused = held + tried
         self.size = max(1, min(self.size, held + tried // 2))
@@ -43,7 +43,7 @@ class Window:
         """Note that units were taken.
 
         Args:
-            held: So many of ours are there now.
+            held: Units of this run in the queue now.
         """
         if self.refused is None:
             return

@@ -45,8 +45,8 @@ class Versions(NamedTuple):
     """What must be equal on all sides of a cluster.
 
     Attributes:
-        ray: Its version.
-        python: As ``3.11.7``.
+        ray: Version of Ray, such as ``2.60.0``.
+        python: Version of Python, such as ``3.11.7``.
     """
 
     ray: str
@@ -67,8 +67,8 @@ class Connection:
     """What this process asks of a cluster.
 
     Args:
-        ray: The package.
-        address: The head's, ``HOST:PORT``.
+        ray: The imported package ``ray``.
+        address: Address of the cluster's head, ``HOST:PORT``.
     """
 
     def __init__(self, ray: Any, address: str) -> None:

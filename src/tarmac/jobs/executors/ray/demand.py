@@ -28,10 +28,10 @@ class RayNode:
     """A node of a cluster that is alive.
 
     Attributes:
-        id: Ray's own name for it, which no other has.
-        name: For people, and as attempts' records have it.
-        total: What it has, by resource.
-        labels: Of it.
+        id: Ray's unique id of the node.
+        name: Name of the node for people and in attempts' records.
+        total: Amount of each resource that the node has.
+        labels: Labels of the node, by name.
     """
 
     id: str
@@ -45,12 +45,12 @@ class Demand:
     """What each node of an attempt must give.
 
     Attributes:
-        cpus: May be a part of one.
-        gpus: May be a part of one, which others share then.
-        memory_bytes: None where nothing is asked for.
-        resources: Custom ones, by name.
-        labels: That the node must have.
-        nodes: So many, each another one.
+        cpus: CPUs of each node; may be a fraction. Default 1.
+        gpus: GPUs of each node. A fraction shares a GPU with others. Default 0.
+        memory_bytes: Memory of each node, in bytes; None for no demand.
+        resources: Amounts of custom resources, by name.
+        labels: Labels that each node must have, by name.
+        nodes: Number of Ray nodes, all different. Default 1.
         spread: Whether attempts go to many nodes.
         gpu_type: Kind of its GPUs, as Ray calls it: ``A100``; any where it is empty.
     """
@@ -172,10 +172,10 @@ def why_waiting(
     """Return why an attempt has not begun yet.
 
     Args:
-        demand: What it asks for.
-        nodes: That are alive.
-        available: What nobody uses of all nodes, by resource.
-        autoscaling: Whether the cluster grows.
+        demand: Resources and labels that the attempt needs.
+        nodes: Nodes of the cluster that are alive.
+        available: Free amount of each resource, summed over all nodes.
+        autoscaling: Whether the cluster adds nodes for tasks that wait.
     """
     never = why_never(demand, nodes)
     if never:

@@ -38,8 +38,8 @@ class Probe:
     """By which a node sees whether it has the run's directory.
 
     Attributes:
-        path: A file there.
-        nonce: What it holds.
+        path: File in the run's directory, which the runner writes.
+        nonce: Random hex text in the file.
     """
 
     path: Path
@@ -50,12 +50,12 @@ class RayEngine:
     """A Ray cluster, for the chunks of one run.
 
     Args:
-        connection: To it.
-        units: Of this process's driver.
-        files: Of the run's chunks.
+        connection: Connection of this process to the cluster.
+        units: Units that this process has given to Ray.
+        files: Chunk files of the run.
         agent: The agent's file, in the run's directory.
-        probe: In the run's directory.
-        spool: Of the run's secrets.
+        probe: Probe file in the run's directory.
+        spool: Spool with the run's secrets.
     """
 
     title = "Ray"

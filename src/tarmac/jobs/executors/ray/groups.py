@@ -19,13 +19,13 @@ class Group:
     """A placement group of one attempt.
 
     Args:
-        ray: The package.
-        demand: What each node must give.
-        excluded: Ids of nodes that it is not to have.
+        ray: The imported package ``ray``.
+        demand: Resources and labels of each node.
+        excluded: Ids of nodes that the group must avoid.
 
     Attributes:
-        handle: Ray's own.
-        ready: Comes once all nodes are held; a `concurrent.futures.Future`.
+        handle: Ray's object for the placement group.
+        ready: `concurrent.futures.Future` that is done once all nodes are held.
     """
 
     def __init__(self, ray: Any, demand: Demand, excluded: tuple[str, ...] = ()) -> None:

@@ -50,8 +50,8 @@ class RayExecutor(QueueingExecutor):
     """Has Ray run the attempts of a run.
 
     Args:
-        site: What the run gives.
-        patience: How long witnesses are waited for.
+        site: Directory, tasks and settings of the run.
+        patience: Seconds to wait for each witness.
 
     Raises:
         RequestError: There is no cluster that takes this process.

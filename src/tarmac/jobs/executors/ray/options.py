@@ -30,8 +30,8 @@ class RayOptions(BaseModel):
     """What only Ray understands.
 
     Attributes:
-        address: Of the cluster's head, ``HOST:PORT``, or ``auto`` for the one that this machine is
-            part of. By default ``RAY_ADDRESS``, else ``auto``.
+        address: Address of the cluster's head, ``HOST:PORT``, or ``auto`` for the cluster that this
+            machine is part of. Default: ``RAY_ADDRESS``, else ``auto``.
         dashboard: URL of the cluster's dashboard, where a runner is submitted as a job. By default
             ``RAY_API_SERVER_ADDRESS``, else ``http://127.0.0.1:8265``.
         resources: Custom resources that each node of a task must give: ``{tpu_host: 1}``.
@@ -39,7 +39,7 @@ class RayOptions(BaseModel):
         spread: Whether tasks go to many nodes rather than filling one after the other.
         autoscaling: Whether the cluster grows for what waits: nothing is refused then because no
             node is large enough yet, and `max_pending` tasks wait in Ray's own queue.
-        max_pending: So many tasks wait in Ray's queue at most where the cluster grows.
+        max_pending: Most tasks in Ray's queue where the cluster grows, 1 to 10000. Default 100.
         pending_limit: How long a task waits in Ray's queue before it fails; for ever where it is
             not given.
         work: Where a task works: ``shared``, below the run's directory, or a directory on the

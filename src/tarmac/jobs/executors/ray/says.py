@@ -39,8 +39,8 @@ def ending_of(error: BaseException, host: str = "", *, is_first_time: bool = Tru
     """Say how a task ended by the exception that Ray has for it.
 
     Args:
-        error: Ray's.
-        host: Where it ran, where that is known.
+        error: Exception that Ray has for the task.
+        host: Name of the task's node; empty where unknown.
         is_first_time: Whether the task's node has not been full before. Ray ends the newest task
             of a node that is full, not the one that has filled it, so that this is its node's doing
             once; then it counts as its own.
@@ -63,9 +63,9 @@ def returned_ending(exit_code: int, said: str, host: str) -> Ending:
     """Say how an agent ended that a task has waited for.
 
     Args:
-        exit_code: The agent's, negative for a signal.
-        said: The last that it printed itself.
-        host: Where.
+        exit_code: Exit code of the agent, negative for a signal.
+        said: Last line that the agent itself printed.
+        host: Name of the agent's node.
     """
     if exit_code == 0:
         return Ending(None, "that it has ended", host)

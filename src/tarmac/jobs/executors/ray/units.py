@@ -33,18 +33,18 @@ class Unit:
     """An attempt for Ray.
 
     Attributes:
-        chunk: The name of its chunk.
-        number: Its own in the chunk.
-        task: The task's name.
-        demand: What each of its nodes must give.
+        chunk: Name of the unit's chunk.
+        number: Number of the unit in its chunk, from 0.
+        task: Name of the task, which Ray shows.
+        demand: Resources and labels of each node.
         work: What a worker is given; see `worker.perform`.
-        agent: The agent's file.
-        max_pending: So many wait in Ray's queue at most; None for as many as fit.
+        agent: Content of the agent's file.
+        max_pending: Most units that wait in Ray's queue; None for as many as fit.
         state: ``here``, ``sent`` to Ray, or ``over``.
-        ending: How it ended, by Ray's word.
+        ending: Ending of the unit by Ray; None before.
         is_cancelled: Whether it was asked to end.
         has_mirror: Whether its node does not see the run's directory.
-        excluded: Ids of nodes where it is not to run.
+        excluded: Ids of nodes that the unit must avoid.
     """
 
     chunk: str
@@ -72,10 +72,10 @@ class Units:
     """The units of this process's driver.
 
     Args:
-        connection: To the cluster.
+        connection: Connection of this process to the cluster.
 
     Attributes:
-        heard: Called, in any thread, when one has ended.
+        heard: Function to call, from any thread, when a unit has ended.
     """
 
     def __init__(self, connection: Connection) -> None:

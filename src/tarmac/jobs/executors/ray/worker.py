@@ -68,7 +68,8 @@ def perform(
         work: The element, and what the node must know beside it; see `units.Unit`.
         agent: A reference to the agent's file, fetched where the run's directory is not seen.
         mirror: The actor that writes into the run's directory for nodes that do not see it.
-        part: Of one of several nodes: its ``rank``, and how it finds the first (``meeting``).
+        part: ``rank`` of this node, and ``meeting``, by which it finds the first node; None on the
+            first node.
 
     Returns:
         ``host``; ``exit`` and ``said``, how the agent ended and the last that it printed; or only

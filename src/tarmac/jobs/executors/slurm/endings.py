@@ -61,8 +61,8 @@ def accounted_ending(
     """Say how a job ended that Slurm knows; None where it has not, or nobody knows yet.
 
     Args:
-        accounted: What Slurm says.
-        printed: The last that the job itself has printed.
+        accounted: State, exit code and limits of the job, as Slurm reports them.
+        printed: Last text that the job itself has printed.
         run: The run's directory, for messages.
         asked_for_time: Whether its time limit was asked for, or is its partition's.
     """

@@ -77,8 +77,9 @@ def shape_of(task: Task, best_priority: int = 0) -> Shape:
     """Return what a task's jobs ask Slurm for.
 
     Args:
-        task: Which.
-        best_priority: Of the run's tasks, which the others stand behind.
+        task: Task that the jobs run.
+        best_priority: Highest priority of the run's tasks; lower ones get a higher nice value.
+            Default 0.
 
     Raises:
         RequestError: Its options are not of their form.
@@ -116,11 +117,12 @@ class SlurmEngine:
     """A cluster's Slurm, for the chunks of one run.
 
     Args:
-        slurm: Its commands.
+        slurm: Commands of the cluster's Slurm.
         agent: The agent's file, in the run's directory.
-        files: Of the run's chunks.
-        variables: What jobs' environments start from.
-        best_priority: Of the run's tasks, which the others stand behind.
+        files: Chunk files of the run.
+        variables: Environment variables that jobs start from.
+        best_priority: Highest priority of the run's tasks; lower ones get a higher nice value.
+            Default 0.
         knows_site: Whether the commands can say what nodes have, for scripts that ask for GPUs.
     """
 

@@ -58,9 +58,9 @@ class SlurmExecutor(QueueingExecutor):
     """Has Slurm run the attempts of a run.
 
     Args:
-        site: What the run gives.
-        patience: How long witnesses are waited for.
-        find_again_s: Between two looks for a chunk that Slurm may have.
+        site: Directory, tasks and settings of the run.
+        patience: Seconds to wait for each witness.
+        find_again_s: Seconds between two searches for a chunk that Slurm may have.
 
     Raises:
         RequestError: Slurm does not answer.

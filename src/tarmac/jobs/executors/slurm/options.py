@@ -54,11 +54,11 @@ class JobOptions(BaseModel):
     """What only Slurm understands, of any job.
 
     Attributes:
-        partition: Where jobs wait; the site's default where it is not given.
-        account: Whom they are charged to.
-        qos: Their quality of service.
+        partition: Partition where jobs wait. Default: the site's.
+        account: Account that jobs are charged to. Default: Slurm's.
+        qos: Quality of service of jobs. Default: Slurm's.
         constraint: Features that nodes must have: ``a100&nvlink``.
-        reservation: That they may use.
+        reservation: Name of a reservation that jobs may use. Default: none.
         time: How long a job may take, staging included; by default the task's ``timeout`` and some
             minutes, or the partition's default where it has none.
         setup: Lines of shell before the program: ``module load cuda``.
@@ -94,7 +94,7 @@ class RunnerOptions(JobOptions):
     """What only Slurm understands, of a runner that is a job.
 
     Attributes:
-        memory: Bytes that it asks for; by default enough for the run's tasks.
+        memory: Bytes that the runner asks for. The default grows with the number of tasks.
     """
 
     memory: Bytes | None = None
@@ -105,7 +105,8 @@ class SlurmOptions(JobOptions):
 
     Attributes:
         gpu_type: The kind of GPU, as the site calls it: ``a100``.
-        per_job: So many attempts each job takes, one after another; for short tasks.
+        per_job: Attempts that each job runs, one after another, 1 to 1000; for short tasks. Default
+            1.
         pending_limit: How long a task waits in Slurm's queue before it fails; for ever where it is
             not given.
         requeue_on_timeout: Whether a task that Slurm's own time limit has ended goes on in another
@@ -120,8 +121,8 @@ class SlurmOptions(JobOptions):
             ``here`` before anything is submitted, for nodes that reach no package index.
         store: A directory that all nodes see, for environments and images that were made for them;
             by default in the user's cache directory.
-        runner: Of the runner's own job, where it is one: over the tasks' ``partition``,
-            ``account``, ``qos`` and ``setup``.
+        runner: Options of the runner's own job, where the runner is a job. They override the tasks'
+            ``partition``, ``account``, ``qos`` and ``setup``.
     """
 
     gpu_type: str = ""
