@@ -23,7 +23,7 @@ class Architecture:
 
     Attributes:
         sizes: Features of the input, of each hidden layer, and of the logits.
-        activations: Of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
+        activations: Activation of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
         dropouts: The probability after each hidden layer, 0 for none.
         parameters: By layer, weights ``[out, in]`` and biases ``[out]``.
         names: The parameters' names, in the same order.

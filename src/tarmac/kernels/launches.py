@@ -44,9 +44,9 @@ class Products:
 
     Attributes:
         batch_size: Samples of a step.
-        dtype: What products read.
+        dtype: Type of the values that products read.
         factor: Inputs are ``byte * factor + shift``.
-        shift: As above.
+        shift: Added to inputs after scaling by ``factor``.
         smoothing: Share of the target spread over all classes.
         tf32: Whether fp32 is multiplied in TF32.
     """
@@ -73,10 +73,10 @@ class Launches:
     """The launches of some networks' steps, and what lies between them on the device.
 
     Args:
-        networks: The networks.
-        layers: Theirs.
-        products: How they are computed.
-        device: Where.
+        networks: Networks of the stack, in order.
+        layers: Layers of all networks, from the input to the logits.
+        products: How samples are read and multiplied.
+        device: Device that holds the tensors and runs the kernels.
     """
 
     def __init__(
@@ -131,9 +131,9 @@ class Launches:
         """Do the step ``offset`` places on from the cursor.
 
         Args:
-            batches: What is trained on.
+            batches: Training samples and their order.
             factors: fp32 ``[networks, steps, 3]``: see `step_factors`.
-            offset: From 0.
+            offset: Steps after the cursor, from 0.
         """
         self._forward(batches, offset, smoothing=self._products.smoothing, training=True)
         for index in range(len(self._layers) - 1, -1, -1):

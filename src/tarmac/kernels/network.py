@@ -24,12 +24,13 @@ class FusedNetwork:
     """A network of a stack: all that may differ from its neighbours but its weights.
 
     Attributes:
-        activations: Of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
+        activations: Activation of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
         dropouts: The probability after each hidden layer, 0 for none.
         optimizer: Its values; the rates of single steps are given with the steps.
-        seed: Of its dropout. A network draws the same alone, in any stack, and resumed.
-        weight_decay: Of each layer, of weights and of biases; the factor of the L2 penalty. None
-            where there is none.
+        seed: Seed of the network's dropout. A network draws the same alone, in any stack, and
+            resumed.
+        weight_decay: Factors of the L2 penalty by layer: of the weights, then of the biases. None
+            for no penalty.
     """
 
     activations: tuple[str, ...]

@@ -36,7 +36,7 @@ class Rule:
     """What the kernels know of an optimizer, and what it remembers.
 
     Attributes:
-        form: Of the update, a code.
+        form: Code of the update formula in the kernels, from 0 to 3.
         average: ``a``, and the factor of ``g``.
         moment: ``b``, and the factor of ``g^2``.
         eps: Added to what is divided by.

@@ -40,18 +40,18 @@ class FusedStack:
         networks: What may differ between them.
         sizes: Features of the input, of each hidden layer, and of the logits.
         inputs: uint8 ``[samples, ...]``, of ``sizes[0]`` features each, on the device.
-        targets: int64 ``[samples]``, classes.
+        targets: Classes of the samples, int64 ``[samples]``.
         batch_size: Samples of a step; the last of those that `begin` hands over may have fewer.
         dtype: What the products are computed in: float32 or bfloat16; float16 has no loss scaling
             and is for proofs. Weights and optimizers are float32 always, sums too.
         factor: Inputs are ``byte * factor + shift``.
-        shift: As above.
+        shift: Added to inputs after scaling by ``factor``. Default 0.
         label_smoothing: Share of the target spread over all classes.
         tf32: Whether float32 products may be computed in TF32.
 
     Attributes:
-        networks: In their order.
-        sizes: As given.
+        networks: Networks in the stack, in order; `keep` drops some.
+        sizes: Features of the input, of each hidden layer, and of the logits.
 
     Raises:
         UnfitNetworkError: There is no kernel for such networks.
@@ -184,8 +184,9 @@ class FusedStack:
         """Return plain cross-entropies, added up, and right answers, fp64 ``[networks, 2]``.
 
         Args:
-            inputs: As the training's, on the same device.
-            targets: As the training's.
+            inputs: Samples to score, uint8 ``[samples, ...]``, on the device of the training
+                samples.
+            targets: Classes of these samples, int64 ``[samples]``.
         """
         scored = self._scored
         if scored is None or not scored.is_of(inputs, targets):

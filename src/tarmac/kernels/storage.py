@@ -23,8 +23,8 @@ class Linear:
     """Values of a layer of a network, as `torch.nn.Linear` has them.
 
     Attributes:
-        weight: fp32 ``[out, in]``.
-        bias: fp32 ``[out]``.
+        weight: Weight matrix, fp32 ``[out, in]``.
+        bias: Bias vector, fp32 ``[out]``.
     """
 
     weight: torch.Tensor
@@ -64,18 +64,18 @@ class Layer:
     """A layer of all networks: its parameters, and what their optimizers remember of them.
 
     Args:
-        networks: The networks.
-        inputs: Features that come in.
-        outputs: Features that go out.
-        dtype: Of the products.
-        device: Where it lies.
+        networks: Networks of the stack, in order.
+        inputs: Number of input features of the layer.
+        outputs: Number of output features of the layer.
+        dtype: Type of the values that products read.
+        device: Device that holds the tensors.
 
     Attributes:
-        true: Outputs and inputs.
-        stored: Both up to a multiple of 16.
-        values: Of the parameters.
-        averages: Of gradients, of those networks alone whose optimizers have one.
-        moments: Second moments, likewise.
+        true: Numbers of output and input features.
+        stored: The same two numbers, rounded up to multiples of 16.
+        values: Weights and biases of all networks, in fp32.
+        averages: Averages of gradients, only of networks whose optimizer keeps them.
+        moments: Second moments, only of networks whose optimizer keeps them.
         copy: The weights in ``dtype``, what products read; the weights themselves in fp32.
     """
 
@@ -120,19 +120,19 @@ class Batches:
     """Samples on the device, and in which order steps take them.
 
     Args:
-        inputs: uint8 ``[samples, ...]``.
-        targets: Classes ``[samples]``.
+        inputs: Samples on the device, uint8 ``[samples, ...]``.
+        targets: Classes of the samples, int64 ``[samples]``.
         batch_size: Samples of a step.
-        num_networks: In the stack.
-        num_programs: That add to the totals of a network.
+        num_networks: Number of networks in the stack.
+        num_programs: Kernel programs that add to a network's totals.
 
     Attributes:
         inputs: uint8 ``[samples, features]``, features up to a multiple of 16.
-        targets: As given.
-        batch_size: As given.
-        order: int32 ``[1 or networks, capacity]``.
+        targets: Classes of the samples, int64 ``[samples]``.
+        batch_size: Number of samples in a step.
+        order: Indexes of samples, int32 ``[1 or networks, capacity]``.
         cursor: int32 ``[3]``: see `mlp`.
-        totals: fp64 ``[networks, programs, 2]``.
+        totals: Losses and right answers, fp64 ``[networks, programs, 2]``.
     """
 
     def __init__(

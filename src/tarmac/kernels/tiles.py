@@ -53,7 +53,8 @@ def row_block(batch_size: int, item_bytes: int) -> int:
 
     Args:
         batch_size: Samples of a step.
-        item_bytes: Of a value that products read; more of larger ones would spill registers.
+        item_bytes: Bytes of a value that products read. Larger values get smaller blocks, so that
+            registers do not spill.
     """
     block = 16
     while block < min(batch_size, _BLOCK_BYTES // item_bytes):
@@ -65,8 +66,9 @@ def load_depth(features: int, item_bytes: int) -> int:
     """Return how many features a product's program loads at a time.
 
     Args:
-        features: Of a sample.
-        item_bytes: Of a value that products read; more of larger ones would spill registers.
+        features: Features that the product sums over.
+        item_bytes: Bytes of a value that products read. Larger values are loaded fewer at a time,
+            so that registers do not spill.
     """
     most = _BLOCK_BYTES // item_bytes
     return min(next((depth for depth in _DEPTHS if features <= depth), most), most)
@@ -86,9 +88,9 @@ def product_tile(num_networks: int, rows: int, columns: int, num_processors: int
     """Choose the tile of ``[rows, columns]`` outputs of each network.
 
     Args:
-        num_networks: In the stack.
+        num_networks: Number of networks in the stack.
         rows: Samples, a multiple of `row_block`.
-        columns: Features.
+        columns: Output features of each network.
         num_processors: Multiprocessors of the GPU.
     """
     for tile in PRODUCT_TILES:

@@ -36,9 +36,9 @@ class Refused:
     """The cluster has understood, and says no.
 
     Attributes:
-        status: Of HTTP: 403, 409, 422.
+        status: HTTP status code, such as 403, 409 or 422.
         reason: Kubernetes' own word: ``Forbidden``, ``AlreadyExists``, ``Invalid``.
-        message: Kubernetes' own sentence.
+        message: Message of the API server, which may have several lines.
     """
 
     status: int
@@ -56,7 +56,7 @@ class Listed(NamedTuple):
 
     Attributes:
         items: In the server's order.
-        resource_version: Of that moment; a watch goes on from it.
+        resource_version: Version of the list on the server. A watch continues from it.
     """
 
     items: tuple[Object, ...]
@@ -77,7 +77,7 @@ class Right(NamedTuple):
     Attributes:
         verb: As RBAC calls it: ``create``.
         resource: In the plural, with a subresource behind a slash: ``pods/log``.
-        group: Of the API; empty for its core.
+        group: API group of the resource, such as ``batch``. Empty: the core group.
     """
 
     verb: str

@@ -25,10 +25,10 @@ def why_out_of_bounds(
     What others of the namespace use does not count: that ends.
 
     Args:
-        spec: Of each pod.
+        spec: Spec of each pod, as the API has it.
         num_pods: How many there are to be at once.
         quotas: Its ResourceQuotas. Those of a scope are for some pods only, and are left out.
-        ranges: Its LimitRanges.
+        ranges: LimitRange objects of the namespace, as the API has them.
     """
     ranges = [*ranges]
     return next(_beyond_ranges(spec, ranges), "") or next(

@@ -61,8 +61,8 @@ class Cluster:
     """A namespace of a cluster, as one login sees it. Threads may share it.
 
     Attributes:
-        namespace: Where everything is.
-        title: Of the cluster in messages: the context and the server.
+        namespace: Namespace of the objects, from the kubeconfig or the pod.
+        title: Name of the cluster in messages: the context and the server.
         context: The kubeconfig's; empty in a pod.
         server: Its URL, as it is known outside; empty in a pod.
     """
@@ -157,8 +157,8 @@ class Cluster:
         """Delete an object; that there is none any more is done as well.
 
         Args:
-            kind: Of the object.
-            name: Of the object.
+            kind: Kind of the object, such as ``Pod`` or ``Job``.
+            name: Name of the object, in this namespace.
             grace_s: Between TERM and KILL; None: as the pod says. 0 forgets a pod at once, also
                 where its node is lost and may run it still.
             propagation: What becomes of that which it owns.
@@ -199,8 +199,8 @@ class Cluster:
         """Return what a container has written, in pieces, as they come.
 
         Args:
-            pod: Its name.
-            container: In the pod.
+            pod: Name of the pod, in this namespace.
+            container: Name of the container, in the pod.
             follow: Go on until the container ends.
             since: A time as Kubernetes writes it: only what came after it.
 
@@ -258,8 +258,8 @@ class Cluster:
         """Return all objects of a kind, kept up to date; enter it to begin.
 
         Args:
-            kind: Of the objects.
-            labels: A selector.
+            kind: Kind of the objects, such as ``Pod`` or ``Job``.
+            labels: Label selector, such as ``app=x``. Empty: all objects.
             keep: What is kept of each: with thousands of pods, keep few fields.
             silence_s: So long without a word, and all is listed again.
         """

@@ -57,7 +57,7 @@ class Connection:
     """An API server as one login sees it. Threads may share it.
 
     Args:
-        place: Which cluster, and who asks.
+        place: Cluster, namespace and login to use.
         environ: For plug-ins and proxies.
         patience_s: How long one question may take in all.
 
@@ -95,11 +95,11 @@ class Connection:
         """Ask, again if need be, and return the JSON of the answer.
 
         Args:
-            method: Of HTTP.
-            path: From ``/api`` on.
-            query: Behind the ``?``.
-            body: Sent as JSON.
-            content_type: Of the body.
+            method: HTTP method, such as ``GET`` or ``DELETE``.
+            path: URL path on the server, such as ``/version``.
+            query: Query parameters of the URL, before encoding. Default: none.
+            body: Value to send as JSON. None: no body.
+            content_type: Media type of the body. Default ``application/json``.
             patience_s: Another time than the connection's; 0 asks once.
         """
         patience_s = self._patience_s if patience_s is None else patience_s

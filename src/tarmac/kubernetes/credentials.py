@@ -40,7 +40,7 @@ class Credentials:
     """What is sent to show who asks.
 
     Attributes:
-        header: Of ``Authorization``; None: none is sent.
+        header: Value of the ``Authorization`` header. None: no header.
         certificate: In PEM, with its key; None: none.
         expires: Seconds since 1970, where it is known.
     """

@@ -28,8 +28,8 @@ class JobState(NamedTuple):
 
     Attributes:
         phase: ``held``: suspended, by a queue or by somebody.
-        reason: Kubernetes' word.
-        words: For people.
+        reason: Reason of the Job's condition, in Kubernetes' word. Empty: no reason.
+        words: Explanation for users, with the cluster's message if there is one.
     """
 
     phase: Literal["held", "running", "completed", "failed"]

@@ -28,9 +28,9 @@ class Login:
     """A user's entry of a kubeconfig.
 
     Attributes:
-        name: Of the entry.
+        name: Name of the entry in the kubeconfig.
         file: That has it; what it names is relative to its directory.
-        fields: The entry.
+        fields: Content of the entry, such as ``token`` or ``exec``.
     """
 
     name: str

@@ -43,15 +43,15 @@ class Look:
     """How pods are made that look at nodes.
 
     Attributes:
-        image: That has Tarmac.
-        python: Of the image, that Tarmac is in.
-        queue: Of Kueue; empty for none.
+        image: Container image that contains Tarmac.
+        python: Python interpreter in the image that has Tarmac. Default ``python3``.
+        queue: Name of a Kueue queue. Empty: no queue.
         node_selector: Labels that nodes must have.
         tolerations: Taints that pods bear.
         gpu_resource: The only kind of GPU that counts; empty for any.
         pull_secrets: Names of Secrets with logins of registries.
-        priority_class: Of pods; empty for the cluster's default.
-        service_account: Of pods; empty for none.
+        priority_class: Priority class of the pods. Empty: the cluster's default.
+        service_account: Service account of the pods. Empty: the namespace's default.
         restricted: Whether the restricted Pod Security Standard admits the pods; else their user
             is the image's.
     """
@@ -74,10 +74,10 @@ def look_manifest(
     """Return the Job whose pod looks at a node.
 
     Args:
-        name: Its own.
+        name: Name of the new Job, unique in its namespace.
         mark: By which all of this survey are found.
         node: The only one where the pod may run.
-        look: How.
+        look: Image, queue, tolerations and other options of the pod.
         patience_s: After this many seconds it is of no use any more.
     """
     labels = {"app.kubernetes.io/name": "tarmac-look", LABEL: mark}

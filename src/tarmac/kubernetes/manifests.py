@@ -67,10 +67,10 @@ def setup(
         namespace: That is there already.
         service_account: Made, and given the rights: for a runner in the cluster.
         user: Given the rights, as Kubernetes calls them.
-        group: Given the rights.
+        group: Group that gets the rights, as Kubernetes names it. Empty: no group.
         volume_claim: The name of a claim that many nodes may write to; empty: none.
-        size: Of the claim.
-        storage_class: Of the claim; empty: the cluster's default.
+        size: Storage to request for the claim. Default ``100Gi``.
+        storage_class: Storage class of the claim. Empty: the cluster's default.
     """
     manifests: list[Object] = []
     subjects = [user, f"group:{group}" if group else ""]
@@ -89,8 +89,8 @@ def role_for(missing: Iterable[Right], namespace: str, user: str = "") -> str:
     """Return the Role that gives rights, and what binds it, as YAML to apply.
 
     Args:
-        missing: The rights.
-        namespace: Where.
+        missing: Rights that the Role grants.
+        namespace: Namespace of the Role and of its binding.
         user: Who gets them, as Kubernetes calls them: also
             ``system:serviceaccount:NAMESPACE:NAME``. Empty: the Role alone.
     """
@@ -105,7 +105,7 @@ def cluster_role_for(missing: Iterable[Right], user: str) -> str:
     """Return the ClusterRole that gives rights on what is in no namespace, and what binds it.
 
     Args:
-        missing: The rights.
+        missing: Rights that the ClusterRole grants.
         user: Who gets them, as Kubernetes calls them.
     """
     name = "tarmac-missing"
@@ -178,8 +178,8 @@ def check_daemon_set(namespace: str, image: str, every_s: int = 3600) -> Object:
     """Return what runs ``tarmac check`` on each node again and again, asking for no GPU.
 
     Args:
-        namespace: Of the pods, whose logs have the reports.
-        image: That has tarmac.
+        namespace: Namespace of the DaemonSet. The logs of its pods hold the reports.
+        image: Container image that contains Tarmac.
         every_s: Between two checks of a node.
     """
     # It asks for no GPU, or jobs could not have it: NVIDIA's container toolkit reads this instead,

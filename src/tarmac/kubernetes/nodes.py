@@ -26,10 +26,10 @@ class ClusterNode:
     """A node by the cluster's word.
 
     Attributes:
-        name: Its own.
-        cpus: That pods can have.
-        memory_bytes: Likewise.
-        gpus: Likewise, by resource: ``{"nvidia.com/gpu": 8}``.
+        name: Name of the node in the cluster.
+        cpus: CPU cores that the node can allocate to pods.
+        memory_bytes: Memory in bytes that the node can allocate to pods.
+        gpus: GPUs that the node can allocate to pods, by resource: ``{"nvidia.com/gpu": 8}``.
         kind: What nodes that are alike have in common.
         trouble: Why no pod can begin there now; empty where one can.
         apart: Why it is not for pods of these options; empty where it is.
@@ -59,7 +59,7 @@ def read_node(
     Args:
         node: As the API has it.
         selector: Labels that pods ask for.
-        tolerations: Of pods.
+        tolerations: Tolerations of the pods, as in a pod's spec.
         gpu_resource: The only one that pods ask for; empty: any.
     """
     about, spec = node["metadata"], node.get("spec") or {}

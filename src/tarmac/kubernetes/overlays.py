@@ -58,7 +58,7 @@ def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any
     """Return a pod's template with an overlay over it; neither is changed.
 
     Args:
-        base: The template.
+        base: Pod template to merge into, as the API has it.
         overlay: Without faults. What is None in it is taken out of the template.
     """
     result: dict[str, Any] = _merged(base, overlay, _ROOT)

@@ -28,9 +28,9 @@ class Wait(NamedTuple):
     """A row: a reason to wait.
 
     Attributes:
-        matter: As in PodState.
-        words: What Tarmac says.
-        limit_s: As in PodState.
+        matter: Subject of the wait, as in `PodState.matter`. Empty: nothing is wrong.
+        words: Description of the wait for users, without the cluster's message.
+        limit_s: Seconds until such a pod is failed. None: never. 0: at once.
     """
 
     matter: str

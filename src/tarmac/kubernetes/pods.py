@@ -28,14 +28,14 @@ class PodState:
         phase: ``over`` is final, also where a result has to be looked for elsewhere.
         matter: What it waits for, the same for all words of Kubernetes that mean it: ``room``,
             ``image``, ``configuration``, ``start``, ``node``. Empty where nothing is wrong.
-        reason: Kubernetes' word: ``ImagePullBackOff``.
+        reason: Kubernetes' word for the state, such as ``ImagePullBackOff``. Empty: none.
         words: For people; ends with what to do, where something is to be done.
         since: When a wait for room began, as Kubernetes writes it.
-        host: Its node.
+        host: Name of the pod's node. Empty before it is scheduled.
         cause: Over: why it failed, None: it did not. Waiting: as what it is to be failed.
         limit_s: Waiting: it is to be failed once ``matter`` has been the same for so long; None:
             never. 0: at once.
-        exit_code: Of the container, where it ended by itself.
+        exit_code: Exit code of the container. None if the container has none.
         message: The container's termination message.
         is_disturbance: Over: it is begun again without spending one of the task's retries.
         is_unfit: Over: its node's GPUs were looked at before its program began, and are not fit.
@@ -93,10 +93,10 @@ def explain_pod(
     """Return what a pod does, or how it ended.
 
     Args:
-        pod: With its status.
+        pod: Pod from the API, with its status.
         container: The one that runs the program.
         preflight: The init container that ends with ``UNFIT`` where its node is at fault.
-        events: Of the pod, oldest first; they say more of a wait than its status.
+        events: Events of the pod, oldest first. They explain a wait better than its status.
     """
     status: Mapping[str, Any] = pod.get("status") or {}
     host = str((pod.get("spec") or {}).get("nodeName") or "")

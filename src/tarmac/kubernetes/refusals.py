@@ -18,7 +18,7 @@ class Explained(NamedTuple):
 
     Attributes:
         words: What is refused, in one line.
-        hint: What to do.
+        hint: Advice for the user, which may hold a manifest to apply.
     """
 
     words: str
@@ -102,7 +102,7 @@ def explain_refusal(refused: Refused, namespace: str) -> Explained:
     """Return what was refused, and what to do; where a right lacks, the Role to apply.
 
     Args:
-        refused: The answer.
+        refused: Refusal as the API server answered it.
         namespace: Where it was asked.
     """
     words = explain_quota(refused.message) or " ".join(refused.message.split())

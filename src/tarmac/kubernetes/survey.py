@@ -68,7 +68,7 @@ def survey_cluster(
 
     Args:
         cluster: With the namespace where Jobs are made.
-        look: How.
+        look: Image, queue, tolerations and other options of the pods.
         patience_s: How long to wait for answers, in seconds.
         most: Where there are more nodes than that, one of each kind is looked at, of so many kinds.
 

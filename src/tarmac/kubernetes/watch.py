@@ -43,10 +43,10 @@ class Watch(Generic[T]):
     """What there is of a kind, by labels. Enter it to begin, leave it to end.
 
     Args:
-        connection: To the cluster.
-        path: Of all objects of the kind.
-        labels: A selector.
-        list_all: Lists them.
+        connection: Connection to the API server.
+        path: URL path that lists all objects of the kind.
+        labels: Label selector, such as ``app=x``. Empty: all objects.
+        list_all: Function that lists the objects that the selector matches.
         keep: What of an object is kept; the rest is forgotten at once.
         silence_s: After so many seconds without a word the watch is given up and all is listed.
     """

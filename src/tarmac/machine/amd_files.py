@@ -19,7 +19,7 @@ class KfdNode:
     """A GPU that KFD knows; it numbers CPUs too.
 
     Attributes:
-        address: ``0000:75:00.0``.
+        address: PCI address of the card, such as ``0000:75:00.0``.
         gfx_version: What programs are compiled for: 90402 is gfx942.
         gpu_id: KFD's number of it; None where it does not say.
     """
@@ -52,7 +52,7 @@ def read_sensor(device: Path, *files: str) -> int | None:
     """Return the first of some sensors that a card has.
 
     Args:
-        device: The card's directory.
+        device: Directory of the card's device in ``/sys``.
         files: Their names in ``hwmon``, such as ``temp1_input``.
     """
     for file in files:

@@ -78,9 +78,9 @@ def choose_build(
 
     Args:
         driver: The newest CUDA that the driver runs; None where it is unknown.
-        capabilities: Of all GPUs; none where they are unknown.
+        capabilities: Compute capabilities of all GPUs, as (major, minor). Empty if unknown.
         releases: What builds there are, as PyTorch's own table says.
-        processor: ``x86_64`` or ``aarch64``.
+        processor: Processor architecture: ``x86_64`` or ``aarch64``. Default ``x86_64``.
     """
     builds = {
         cuda: tuple(f"sm_{code}" for code in by_processor[processor])

@@ -34,13 +34,13 @@ class Chip(BaseModel):
         bf16: On the matrix units, with fp32 accumulation.
         fp16: On the matrix units, with fp32 accumulation, or the ordinary ones of older chips.
         fp8: On the matrix units, with fp32 accumulation.
-        bandwidth: Its memory's.
+        bandwidth: Nominal bandwidth of its memory, in GB/s.
         unverified: Fields above that were not compared with the maker's sheet.
         attainable: The share of `bf16` or `fp16` that a healthy one reaches in large products.
-        attainable_source: Who measured it.
+        attainable_source: URL of the measurement behind `attainable`.
         all_reduce_8: GB/s of the bus that 8 of them reach together.
-        all_reduce_source: Who measured it.
-        multiprocessors: Of a whole one, where its partitions keep its name.
+        all_reduce_source: URL of the measurement behind `all_reduce_8`.
+        multiprocessors: Multiprocessors of a whole chip, if its partitions have the same name.
         nvlink_board: Whether all its NVLinks are wired on the board, and none by a bridge.
         pcie_host: Whether PCIe joins it to its processor.
     """

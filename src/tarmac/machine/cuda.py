@@ -30,12 +30,12 @@ class CudaGpu:
     """A GPU, or an instance of one, at its place among those that PyTorch sees.
 
     Attributes:
-        index: That place.
+        index: CUDA ordinal of the GPU among those that PyTorch sees.
         name: What the vendor calls it.
         uuid: ``GPU-...``, or ``MIG-...`` of an instance.
-        memory_bytes: Memory in all.
+        memory_bytes: Total memory in bytes, used and free.
         free_bytes: Memory that this process may have, with what its own cache holds unused.
-        capability: CUDA's (major, minor).
+        capability: CUDA compute capability, as (major, minor).
         held_by: The processes that hold memory of it, and how much; empty where none is known.
         obstacle: What keeps this process from computing on it; None where nothing is known to.
     """

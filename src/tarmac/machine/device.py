@@ -33,7 +33,7 @@ class Device:
     """One place to compute.
 
     Attributes:
-        type: ``"cpu"`` or ``"cuda"``.
+        type: Kind of device, ``"cpu"`` or ``"cuda"``.
         index: The CUDA ordinal among the visible devices; None for the CPU.
         name: What the vendor calls it.
         uuid: ``GPU-...``, or ``MIG-...`` of an instance of a GPU; None for the CPU.
@@ -130,7 +130,8 @@ def name_left_out(*, shared: bool = False) -> str:
     """Return which of the GPUs here cannot be computed on, and why; empty where all can be.
 
     Args:
-        shared: As for `find_devices`.
+        shared: Whether other processes of the same training may use the GPUs already, as for
+            `find_devices`.
     """
     gpus, _ = look_at_gpus(shared=shared)
     words = [f"cuda:{g.index}: {g.obstacle.text}" for g in gpus if g.obstacle is not None]

@@ -16,7 +16,7 @@ class GpuProcess(_Facts):
 
     Attributes:
         pid: As the machine numbers it, which a container may not.
-        name: Of its program, without arguments; None where its number is not one of this container.
+        name: Name of the program, without arguments. None if the PID is unknown in this container.
         memory_bytes: None where the driver does not say.
     """
 
@@ -29,7 +29,7 @@ class MigDevice(_Facts):
     """An instance of a partitioned GPU (MIG).
 
     Attributes:
-        uuid: What ``CUDA_VISIBLE_DEVICES`` takes.
+        uuid: UUID of the instance, as ``CUDA_VISIBLE_DEVICES`` takes it.
         name: What the driver calls it, e.g. ``NVIDIA H200 MIG 1g.18gb``.
         memory_bytes: Memory in all; None where the driver does not say.
         used_bytes: What of that is in use; None where the driver does not say.
@@ -72,7 +72,7 @@ class Gpu(_Facts):
         retired_pages: Pages taken out of use in its life, since Ampere rows that were replaced.
         retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
         mig: Whether it is partitioned, so that only its instances compute.
-        mig_devices: Its instances.
+        mig_devices: MIG instances of the GPU. Empty if it has none.
         recovery_action: What the driver asks to be done before it is used again: ``none``,
             ``reset``, ``reboot``, ``drain P2P``, ``drain and reset``.
         pcie_replays: Packets sent again since the driver was loaded.
@@ -86,7 +86,7 @@ class Gpu(_Facts):
             its memory; at ``slowdown`` and ``shutdown`` its hardware acts.
         default_power_watts: The power limit that it comes with.
         application_clocks_mhz: Those of its SMs ``now`` and by ``default``.
-        vbios: Its version.
+        vbios: Version of the video BIOS, as the driver reports it.
         board: PCI's number of its maker and model.
         virtualization: ``none``, ``passthrough``, ``vgpu``, ``vgpu host`` or ``vsga host``.
         licensed: Whether a vGPU has the licence that it needs.

@@ -25,7 +25,7 @@ class ProcessLimits:
 
     Attributes:
         cpus: Cores, by its affinity and its control groups' quotas; may be a part of one.
-        memory_bytes: Of its control groups; None where they set no limit.
+        memory_bytes: Lowest memory limit of its control groups, in bytes. None: no limit.
         shm_bytes: Size of /dev/shm; None where there is none.
     """
 

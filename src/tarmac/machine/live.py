@@ -13,7 +13,7 @@ class LiveProcess:
         pid: As this process sees it; None where the driver names it in another PID namespace.
         driver_pid: As the driver names it.
         kind: ``compute``, ``graphics`` or ``both``.
-        memory_bytes: Of the GPU's memory.
+        memory_bytes: GPU memory that the process holds, in bytes.
         sm_ratio: Share of the GPU's multiprocessors that it kept busy lately, 0 to 1.
     """
 
@@ -32,12 +32,12 @@ class LiveGpu:
         index: The driver's; of a slice, that of its GPU.
         uuid: Its own; of a slice, the slice's.
         name: The chip's, or the slice's.
-        parent_uuid: Of a slice, the UUID of its GPU.
+        parent_uuid: UUID of the GPU that contains this MIG slice. None for a whole GPU.
         pci_address: As the kernel writes it, such as ``0000:9c:00.0``.
         utilization_ratio: Share of the last moment in which a kernel ran, 0 to 1.
         tensor_ratio: Share of it in which tensor cores worked, where the driver counts it (GPM).
         memory_used_bytes: Without what the driver reserves for itself.
-        throttle_reasons: Of `Gpu.slowdowns`: why its clocks are lowered now.
+        throttle_reasons: Current reasons for low clocks, named as in `Gpu.slowdowns`.
         throttled_s: Seconds since the driver was loaded, by ``power`` and ``thermal``.
         energy_joules: Since the driver was loaded.
         corrected_errors: ECC, since the driver was loaded.
@@ -86,11 +86,11 @@ class LiveHost:
     """The machine beside its GPUs, or as much of it as this process may use.
 
     Attributes:
-        name: The host's.
+        name: Host name of this machine.
         cpu_count: Cores that may be used: affinity and the control group's quota.
-        cpu_ratio: Of those, the share in use since the last reading, 0 to 1.
+        cpu_ratio: Share of ``cpu_count`` in use since the last reading, 0 to 1.
         throttled_ratio: Share of the quota's periods since the last reading in which it ran out.
-        memory_used_bytes: Of what may be used: the control group's where that is limited.
+        memory_used_bytes: Memory in use: the control group's if it has a limit, else the host's.
     """
 
     name: str

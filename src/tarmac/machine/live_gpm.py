@@ -17,7 +17,7 @@ class TensorReader:
     """Reads one GPU.
 
     Args:
-        handle: The GPU's.
+        handle: NVML handle of the GPU.
     """
 
     def __init__(self, handle: Any) -> None:

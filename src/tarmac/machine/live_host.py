@@ -35,7 +35,7 @@ class _Counted:
         used_s: Seconds of cores in use, of all that may be used.
         possible_s: Seconds that they could have been.
         source: What counted that: readings of two sources are not compared.
-        periods: Of each group with a quota, its periods, and those in which it ran out.
+        periods: For each control group with a CPU quota: all its periods, and its throttled ones.
     """
 
     used_s: float | None

@@ -78,7 +78,7 @@ class NvmlCard:
     """Reads one GPU and its slices; for one thread.
 
     Args:
-        index: The driver's.
+        index: Driver's index of the GPU, which ``CUDA_VISIBLE_DEVICES`` does not change.
         sees_all: Whether the driver's numbers of processes are the ones that they have here.
         clock: Seconds that only grow; for tests.
     """

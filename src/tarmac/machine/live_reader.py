@@ -50,12 +50,12 @@ class LiveReader:
     """Reads all GPUs; for one thread at a time.
 
     Attributes:
-        driver_version: Of NVIDIA's driver; None where it does not say, or there is none.
+        driver_version: Version of NVIDIA's driver. None if it is absent or unknown.
         problem: Why NVML does not start, where AMD's cards are here beside it; None where it does.
 
     Args:
-        start: How NVML started.
-        amd: Reads AMD's cards.
+        start: Driver version and number of GPUs, or the problem of starting NVML.
+        amd: Reader of AMD's cards. It may find none.
         sees_all: Whether the driver's numbers of processes are the ones that they have here.
         patience_s: How long a reading may take.
         clock: Seconds that only grow; for tests.

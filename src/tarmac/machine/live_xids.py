@@ -20,8 +20,8 @@ class XidSeen:
     """An error of a GPU.
 
     Attributes:
-        number: NVIDIA's.
-        gpu_uuid: Of which GPU; None where that is not known.
+        number: Xid of the error, as NVIDIA numbers them.
+        gpu_uuid: UUID of the GPU. None if the GPU is unknown.
         at: When it was heard of, UTC.
         pci_address: The GPU's, as the kernel writes it.
     """

@@ -17,7 +17,7 @@ class NvlinkPair(BaseModel):
 
     Attributes:
         first: The lower of their indices.
-        second: The higher one.
+        second: The higher of their indices.
         num_links: Those that lead from one to the other; 0 through switches.
     """
 

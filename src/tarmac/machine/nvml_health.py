@@ -95,7 +95,7 @@ def read_health(handle: Any, num_links: int) -> dict[str, Any]:
     """Return the fields of `Gpu` that tell of its health.
 
     Args:
-        handle: The GPU's.
+        handle: NVML handle of the GPU.
         num_links: How many NVLinks it has.
     """
     totals = [field for fields in _LINK_TOTALS.values() for field in fields]

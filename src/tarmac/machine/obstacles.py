@@ -29,7 +29,7 @@ class CudaBuild:
     """How a PyTorch was built.
 
     Attributes:
-        version: PyTorch's own.
+        version: Version of PyTorch, such as ``2.13.0``.
         cuda: The CUDA version that it was built with, ``13.0``; None where it was built without.
         architectures: What it has code for, ``sm_90`` or ``compute_120``; none where that is not
             known.
@@ -51,7 +51,7 @@ class Obstacle:
 
     Attributes:
         text: What is wrong, in words that follow a comma.
-        hint: What to do.
+        hint: Advice for the user, such as a command to run.
     """
 
     text: str

@@ -35,7 +35,7 @@ class PciePort(BaseModel):
 
     Attributes:
         speed: At most, in GT/s.
-        width: Lanes at most.
+        width: Maximum number of lanes, such as 16.
         speed_now: Idle links are slower than they can be.
         width_now: Links keep their width when idle.
     """
@@ -52,7 +52,7 @@ class PciePath(BaseModel):
     """How a card is joined to its processor.
 
     Attributes:
-        address: The card's, ``0000:19:00.0``.
+        address: PCI address of the card, such as ``0000:19:00.0``.
         card: The card's end of its link; where bridges are on the card, the one in the slot.
         slot: The other end, at a root port or switch; None where a virtual machine hides it.
         upstream: The links from there to the processor, each by its lesser end.
@@ -92,7 +92,7 @@ def read_pcie_path(address: str, root: Path = Path("/")) -> PciePath | None:
     """Read how a card is joined to its processor; None where the kernel does not tell.
 
     Args:
-        address: The card's, ``0000:19:00.0``.
+        address: PCI address of the card, such as ``0000:19:00.0``.
         root: Where ``sys`` is; for tests.
     """
     try:

@@ -54,7 +54,7 @@ def group_alike(
     """Return nodes in groups, of each of which the first is looked at.
 
     Args:
-        nodes: Of a cluster.
+        nodes: Nodes of the cluster that fit the request.
         most: Where there are more than that, nodes of a kind are a group; at most so many groups.
         kind: What nodes that are alike have in common.
         is_usable: Whether a job can begin there now: one where none can says nothing of others.

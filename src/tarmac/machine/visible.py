@@ -28,9 +28,9 @@ class GpuInfo:
     """A GPU, or an instance of one, that can be given to a program.
 
     Attributes:
-        uuid: What ``CUDA_VISIBLE_DEVICES`` takes.
+        uuid: UUID of the GPU or instance, as ``CUDA_VISIBLE_DEVICES`` takes it.
         name: What the vendor calls it.
-        memory_bytes: Memory in all.
+        memory_bytes: Total memory in bytes, used and free.
         is_instance: Whether it is an instance of a GPU that is partitioned (MIG).
         is_exclusive: Whether one process at a time may compute on it (compute mode
             EXCLUSIVE_PROCESS).
@@ -49,7 +49,8 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
     Those on which nobody may compute (compute mode PROHIBITED) are not among them.
 
     Args:
-        environment: Whose ``CUDA_VISIBLE_DEVICES`` counts; by default this process's.
+        environment: Variables with ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``. Default:
+            this process's environment.
 
     Raises:
         RequestError: The driver does not answer, or what ``CUDA_VISIBLE_DEVICES`` says cannot be
@@ -124,7 +125,7 @@ def names_nothing(gpus: Sequence[Gpu], visible: str) -> bool:
 
     Args:
         gpus: In the order of the bus.
-        visible: The variable's value.
+        visible: Value of ``CUDA_VISIBLE_DEVICES``, names separated by commas.
     """
     names = [name.strip() for name in visible.split(",")]
     return any(not _meant(gpus, name) for name in names)
@@ -179,8 +180,8 @@ def _usable(gpu: Gpu, gpus: Sequence[Gpu]) -> Sequence[GpuInfo]:
     """Return what of a GPU can be given to programs.
 
     Args:
-        gpu: One of them.
-        gpus: All of them.
+        gpu: GPU to offer to programs, whole or by MIG instance.
+        gpus: All GPUs of the machine, for the error's hint.
 
     Raises:
         RequestError: The driver does not say.

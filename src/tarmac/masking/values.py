@@ -113,8 +113,8 @@ def without_known_in(record: _Record, *names: str) -> _Record:
     """Return a dataclass with `without_known` of some of its fields: texts, or several of them.
 
     Args:
-        record: What happened, or how something ended.
-        names: Of fields; those that it does not have are passed over.
+        record: Dataclass whose text fields may hold secrets.
+        names: Names of the fields to mask; names that the record lacks are skipped.
     """
     known: Any = record
     words: dict[str, Any] = {}
@@ -147,7 +147,7 @@ def fingerprints(key: bytes) -> list[str]:
     """Return what lets a process that has the key find this one's secrets in texts.
 
     Args:
-        key: 16 to 64 bytes.
+        key: Secret key of 16 to 64 bytes.
     """
     return sorted({_fingerprint(text.encode(errors="surrogateescape"), key) for text in _known})
 
@@ -156,8 +156,8 @@ def learn(key: bytes, marks: Iterable[str]) -> None:
     """Have secrets of another process left out of all texts from now on.
 
     Args:
-        key: That these were made with.
-        marks: Of `fingerprints`. What is none is passed over.
+        key: Key that the marks were made with.
+        marks: Marks that `fingerprints` returned; any other text is skipped.
     """
     anchors = _learned.setdefault(key, {})
     for mark in marks:

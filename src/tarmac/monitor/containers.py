@@ -38,7 +38,8 @@ class ContainerNames:
         """Return the names that are known by now.
 
         Args:
-            numbers: Of containers that are seen; a new one has the engines asked.
+            numbers: IDs of the containers in sight, 64 hexadecimal digits each. An unknown ID
+                triggers a query of the container engines.
         """
         is_asking = self._thread is not None and self._thread.is_alive()
         now = self._clock()

@@ -51,7 +51,7 @@ def dcgm_families(snapshot: Snapshot, last_xids: Mapping[tuple[str, str], str]) 
     """Yield the families of a snapshot's GPUs; slices of one are left out, as theirs differ.
 
     Args:
-        snapshot: What to show.
+        snapshot: Snapshot whose NVIDIA GPUs to export. Hosts with a problem are left out.
         last_xids: The number of each GPU's last error, by host and UUID.
     """
     gpus = [

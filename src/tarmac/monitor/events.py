@@ -31,11 +31,11 @@ class Event:
     """What has come to be.
 
     Attributes:
-        event: Of `EVENTS`.
-        host: Where.
-        subject: A run's name, or a GPU's UUID.
-        text: What, in a sentence.
-        facts: What is known of it, as in the JSON of a snapshot.
+        event: Kind of event, a name of `EVENTS`.
+        host: Name of the host that the event is on.
+        subject: Name of a run, UUID of a GPU, or code of a finding.
+        text: Description of the event, in a sentence.
+        facts: Facts about the subject, as in the JSON of a snapshot.
     """
 
     event: str

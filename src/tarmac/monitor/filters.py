@@ -19,10 +19,10 @@ def filtered(
     """Return what is asked for of a machine.
 
     Args:
-        host: All of it.
-        options: What is asked for.
-        user: Who asks.
-        environment: Where ``CUDA_VISIBLE_DEVICES`` is, for `WatchOptions.visible`.
+        host: Snapshot of the machine before filtering.
+        options: Filters to apply: GPUs, users, processes, runs.
+        user: Name of the user who runs the monitor, for `WatchOptions.mine`.
+        environment: Environment with ``CUDA_VISIBLE_DEVICES``, for `WatchOptions.visible`.
     """
     host = _of_gpus(host, options, environment)
     users = (*options.user, *((user,) if options.mine else ()))

@@ -121,9 +121,9 @@ class Watchlist:
         """Return the list after a look.
 
         Args:
-            gpus: As they are now.
+            gpus: GPUs as of this look.
             xids: What the driver has told of since the look before, as `findings_of_news` has it.
-            now: When, UTC.
+            now: Time of this look, UTC.
         """
         found = [*self.findings, *xids]
         counted = dict(self.counted)

@@ -61,7 +61,8 @@ class HostsFeed:
         interval_s: From one snapshot to the next.
         is_patient: Whether the first snapshot waits until each host has answered or failed, for 20
             seconds at most.
-        patience_s: Instead of those.
+        patience_s: Longest wait for the first snapshot, in seconds, where ``is_patient``. Default
+            20.
         silent_after_s: From when on a host that says nothing is shown as silent; by default three
             intervals, and 5 seconds at least.
 

@@ -112,8 +112,8 @@ class IdleClock:
         """Return the clock after a look.
 
         Args:
-            standings: How each GPU stands, by UUID.
-            now: When.
+            standings: State of each GPU, by UUID.
+            now: Time of this look, UTC.
             told: When GPUs were last active as runs have sampled it, which is how long before its
                 first look a monitor can know of.
         """
@@ -141,8 +141,8 @@ def idle_of_work(gpu_uuids: Sequence[str], idle_s: Mapping[str, float]) -> float
     """Return for how long a work's GPUs have all done nothing; None while one of them works.
 
     Args:
-        gpu_uuids: The work's.
-        idle_s: By GPU, of those that are held and idle.
+        gpu_uuids: UUIDs of the GPUs that the work uses.
+        idle_s: By UUID, seconds that each held GPU has been idle. Other GPUs are absent.
     """
     found = [idle_s.get(uuid) for uuid in gpu_uuids]
     known = [value for value in found if value is not None]

@@ -46,7 +46,7 @@ class Candidate:
     """A run or a part of one that processes may belong to.
 
     Attributes:
-        id: As of `Work.id`.
+        id: Identifier of the work, the same as `Work.id`.
         parent: The `id` of what it is a part of.
         roots: Processes of this machine that are known to be its own.
         marks: What ``TARMAC_RUN`` is in processes of a job; those of its runner.
@@ -91,11 +91,11 @@ def candidates_of(
     """Return runs and their parts, each with the processes that are known to be its own.
 
     Args:
-        glances: Runs at work.
-        processes: All that are known, by number.
-        holders: Which process has locked which file.
-        locks: By the run's name, the files that its processes have locked.
-        children: Of runners of jobs, the processes that they have started.
+        glances: Glances of the runs at work.
+        processes: All known processes, by number.
+        holders: By locked file, the number of the process that holds the lock.
+        locks: By run name, the files that the run's processes have locked.
+        children: By number of a job runner's process, the numbers of its child processes.
     """
     found: list[Candidate] = []
     for glance in glances:
@@ -148,9 +148,9 @@ def roots_of(
     written down is, if it began before; in a container that number is the container's.
 
     Args:
-        glance: The run.
-        processes: All that are known, by number.
-        holders: Which process has locked which file.
+        glance: Glance of the run or part, with its process numbers.
+        processes: All known processes, by number.
+        holders: By locked file, the number of the process that holds the lock.
         locks: The files that the run's processes have locked.
     """
     held = {holders[lock] for lock in locks if lock in holders}
@@ -172,10 +172,10 @@ def join(
     """Join processes on GPUs, and the GPUs themselves, to work.
 
     Args:
-        gpus: With what runs on each.
+        gpus: GPUs with the processes on each.
         processes: All that are known, by number, with those above them.
-        candidates: What they may belong to.
-        names: Of containers, by number.
+        candidates: Runs and parts that the processes may belong to.
+        names: By container ID, the container's name. Default: none.
     """
     by_id = {one.id: one for one in candidates}
     order = {gpu.uuid: number for number, gpu in enumerate(gpus)}

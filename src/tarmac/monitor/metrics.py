@@ -114,7 +114,7 @@ def families_of(snapshot: Snapshot, xids: Mapping[tuple[str, str, str], int]) ->
     A host that does not answer has ``tarmac_host_up`` 0 and nothing else.
 
     Args:
-        snapshot: What to show.
+        snapshot: Snapshot to export. Hosts with a problem have only ``tarmac_host_up``.
         xids: As `XidCounts.take` returns them.
     """
     hosts = [host for host in snapshot.hosts if not host.problem]

@@ -48,10 +48,10 @@ def render_once(
     """Return the table, with a line break after each line.
 
     Args:
-        snapshot: What to show.
+        snapshot: Snapshot to print, of all hosts.
         width: Columns of the terminal; no line is longer. Below 20 as if there were 20.
         color: Whether to colour by ANSI escapes.
-        encoding: Of where it is written; characters that it lacks become ``?``.
+        encoding: Encoding of the output. Characters that it lacks become ``?``.
         idle_after_s: A GPU that is held and does nothing is told of above the table after so long.
     """
     look = Look(

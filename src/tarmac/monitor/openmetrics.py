@@ -91,8 +91,8 @@ def serve_metrics(
     """Serve a feed's snapshots until it ends, or until what is raised here ends it.
 
     Args:
-        feed: What gives them.
-        address: Where.
+        feed: Source of the snapshots. Each new snapshot replaces the page.
+        address: IP address and port, or socket path, to listen on.
         with_dcgm_names: Whether GPUs have the names of NVIDIA's dcgm-exporter too.
         tell: Is given the place once it is served.
 

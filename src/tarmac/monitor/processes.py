@@ -91,10 +91,11 @@ class Process:
         is_stopped: Whether a signal has suspended it.
         tells_stack: Whether it has a handler of SIGUSR2; of a training that prints its stacks.
         cpu_ratio: Cores that it kept busy lately.
-        variables: Of its environment, those that say what it belongs to.
-        directory: Its working directory.
-        group: Its control group.
-        container: The number of the container that it is in.
+        variables: Environment variables that identify its run, rank or Slurm job, such as
+            ``TARMAC_RUN``.
+        directory: Working directory of the process. Empty if unknown.
+        group: Path of its control group. With version 1, the deepest of its groups.
+        container: ID of its container, 64 hexadecimal digits. Empty outside a container.
     """
 
     pid: int

@@ -51,7 +51,7 @@ class ReplayFeed:
     What cannot be read of it, such as a line that was cut off, is passed over.
 
     Args:
-        path: The recording.
+        path: Recording to replay, as `tarmac top --record` writes it.
         speed: How much faster time passes than it did; None for no pause at all.
         sleep: Waits for some seconds; for tests.
         clock: Seconds that pass; for tests.

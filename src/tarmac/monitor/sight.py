@@ -120,8 +120,8 @@ class RunsInSight:
     """Reads glances of the runs at work.
 
     Args:
-        output: Where runs lie.
-        readings: Of their files.
+        output: Directory that holds the runs.
+        readings: Cache of the run files that were read before.
         clock: Seconds that only grow; for tests.
     """
 

@@ -37,10 +37,10 @@ class Reason:
     """Why a work is slow.
 
     Attributes:
-        share: Of its time that this costs, 0 to 1, or how far it falls short: what is worse comes
-            first.
-        text: In a line.
-        command: What to type; empty where nothing helps.
+        share: Share of the work's time lost to this, 0 to 1, or the shortfall. The largest share
+            sorts first.
+        text: Explanation on a single line.
+        command: Command to type. Empty where none helps.
     """
 
     share: float
@@ -59,7 +59,7 @@ class GpuPast:
 
     Attributes:
         at_s: When, in seconds of any clock that only grows.
-        throttled_s: As of `LiveGpu.throttled_s`.
+        throttled_s: Seconds of lowered clocks by cause, the same as `LiveGpu.throttled_s`.
     """
 
     at_s: float
@@ -72,7 +72,7 @@ class Neighbour:
 
     Attributes:
         sm_ratio: Share of the GPU that it kept busy, 0 to 1.
-        name: Of whom, and what it is.
+        name: Owner and program of the process, or the name of its work.
     """
 
     gpu_index: int
@@ -84,8 +84,8 @@ def throttled_shares(gpu: LiveGpu, past: GpuPast | None, at_s: float) -> dict[st
     """Return the share of the time since then in which clocks were lowered, by why.
 
     Args:
-        gpu: As it is now.
-        past: As it was.
+        gpu: GPU as of this look.
+        past: Earlier counters of the same GPU. None on the first look.
         at_s: Now, by the same clock.
     """
     if past is None or at_s <= past.at_s:
@@ -111,10 +111,10 @@ def reasons_of(
 
     Args:
         waits: Share of its time by what it waits for: ``data``, ``ranks``.
-        gpus: Its own.
+        gpus: GPUs that the work uses.
         throttled: By UUID, `throttled_shares` of the last minute.
         quota_ratio: Share of the periods in which its quota of CPU ran out.
-        neighbours: Others on its GPUs.
+        neighbours: Processes of other work on the same GPUs.
         slowest_rank: For which rank the others wait, in words; empty where that is not known.
         xids: Errors of its GPUs since it began, in words.
     """

@@ -23,10 +23,10 @@ class ProcessRow:
 
     Attributes:
         pid: As this machine's users see it; None where it is of another PID namespace.
-        user: Its owner's name.
+        user: Name of the process's owner.
         command: Its command line without secrets, shortened.
         work: The `Work.id` that it belongs to; None of other people's.
-        started_at: UTC.
+        started_at: Start time of the process, UTC.
     """
 
     pid: int | None
@@ -53,9 +53,9 @@ class Work:
         parent: The `id` of what it is a part of.
         gpu_uuids: GPUs that it uses or was given.
         joined_by: How that is known: ``processes``, ``cgroup``, ``given``, ``slurm`` or ``report``.
-        user: Who runs it.
+        user: Name of the user who runs it.
         is_own: Whether this user may stop it.
-        ranks: Of a training of several processes, a row of facts per rank, the slowest first.
+        ranks: Facts on each rank of a training of several processes, the slowest rank first.
         checkpoint_age_s: Since its newest checkpoint.
         quiet_s: Since it last wrote anything.
         energy_joules: Since it began, where it samples.
@@ -108,11 +108,11 @@ class Finding:
     """What is wrong: of the last check, or seen since.
 
     Attributes:
-        code: Of docs/failures.md, or ``xid``, ``ecc``, ``row-remap``.
+        code: Code in docs/failures.md, or ``xid``, ``ecc``, ``row-remap``.
         level: ``failure``, ``warning`` or ``note``.
         text: What, in a sentence.
         command: What to type; empty where nothing helps.
-        gpu_uuid: Of which GPU.
+        gpu_uuid: UUID of the affected GPU. None where no GPU is known.
         at: When it was found, UTC.
     """
 
@@ -135,7 +135,7 @@ class HostSnapshot:
         gpu_idle_s: By UUID: since when a held GPU does nothing.
         no_gpu_reason: Why there is no GPU, in the words of `tarmac check`; empty where one is.
         problem: Why the host cannot be read; then what is here is what was last known.
-        age_s: Of what is here, where the host no longer answers.
+        age_s: Seconds since the host last answered. None while it answers.
     """
 
     at: datetime

@@ -29,17 +29,17 @@ class Facts:
     """What a machine's works are judged by.
 
     Attributes:
-        gpus: By UUID.
-        processes: By number.
-        joined: What belongs together.
+        gpus: GPUs of this machine, by UUID.
+        processes: Known processes, by process number.
+        joined: Processes and GPUs of each work, from `join`.
         idle_s: By GPU that is held and does nothing, for how long.
         throttled: By GPU, the share of the last minute in which its clocks were lowered, by why.
         quota_ratio: Share of the periods in which the quota of CPU of `group` ran out.
         group: The control group that this process is in.
-        findings: All of this machine.
-        idle_after_s: From when on idle is said.
-        user: This user's name.
-        now: UTC.
+        findings: All findings of this machine.
+        idle_after_s: Seconds after which a work counts as idle.
+        user: Name of the user who runs the monitor.
+        now: Time of the look, UTC.
     """
 
     gpus: Mapping[str, LiveGpu]

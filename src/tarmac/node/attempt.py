@@ -34,9 +34,9 @@ class Here(NamedTuple):
         inbox: What is asked of this agent.
         mark: By which a guardian finds what it has started.
         gate: What is known of its GPUs.
-        rank: Of this node, from 0.
-        meet: Of one of several nodes: called when all that the program needs is here, it waits
-            for the others and returns what tells the program of them.
+        rank: Rank of this node, from 0.
+        meet: Function that waits for the other nodes and returns variables for the program. Called
+            after stage in. None for a single node.
         beat: Called, once and again, while the program runs, so that others see that this agent
             lives.
     """
@@ -76,7 +76,7 @@ def without_gpus(error: GpuError, engine: Engine) -> Ending:
     """Return how an attempt ends that has not the GPUs that it asked for.
 
     Args:
-        error: Says why.
+        error: Error with the reason; a `BrokenGpu` also marks this node as bad.
         engine: What has given others.
     """
     if isinstance(error, BrokenGpu):
@@ -88,9 +88,9 @@ def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
     """Bring what an attempt needs on this node, run its program, and keep what it made.
 
     Args:
-        element: The attempt.
-        gpus: Of this node.
-        here: Where.
+        element: Attempt to perform on this node.
+        gpus: UUIDs of the attempt's GPUs on this node; pretended GPUs have other names.
+        here: Engine, inbox and callbacks of this agent.
 
     Returns:
         How it ended; what goes wrong on the way is in it, never an exception.

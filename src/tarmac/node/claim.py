@@ -48,8 +48,8 @@ class Claim:
     """An attempt that is this agent's.
 
     Args:
-        directory: The task's.
-        number: The attempt's.
+        directory: Directory of the task, with its attempts' records.
+        number: Number of the attempt, from 1.
         record: What its file holds.
 
     Attributes:
@@ -95,8 +95,8 @@ class Claim:
         """Write how it ended; nothing where another agent has it by now.
 
         Args:
-            **ending: Of `AttemptRecord`: outcome, cause, reason, exit_code, seconds, problems,
-                bad_host, notes.
+            **ending: Fields of `AttemptRecord`: outcome, cause, reason, exit_code, seconds,
+                problems, bad_host, notes.
 
         Raises:
             OSError: That cannot be written.
@@ -147,7 +147,7 @@ def take_claim(
 
     Args:
         directory: The task's; made where it is not there.
-        number: The attempt's.
+        number: Number of the attempt, from 1.
         record: What its file is to hold; its `process` is filled in, and it is only ``claimed``
             as long as another agent may have to see that.
         beat_s: Between two beats, of other agents as well, in seconds.

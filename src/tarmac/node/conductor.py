@@ -64,9 +64,9 @@ def conduct(
     """Run an attempt on all nodes that the engine has given, and return how it ended.
 
     Args:
-        element: The attempt.
-        arguments: Of the agents on the nodes.
-        environment: That this agent was started with.
+        element: Attempt to run, with its number of nodes.
+        arguments: Arguments of the agents on the nodes: ``--part SPEC NUMBER``.
+        environment: Environment variables that this agent was started with.
         inbox: What is asked in it ends the attempt on all nodes.
         began: Is told the GPUs of all nodes once all are to begin.
         mark: By which a guardian finds what is started.
@@ -140,7 +140,7 @@ class _Conductor:
     """Conducts one attempt.
 
     Args:
-        element: The attempt.
+        element: Attempt to run, with its number of nodes.
         nodes: Those that have come; none yet.
         inbox: What is asked in it ends all.
         began: Is told the GPUs of all nodes.
@@ -260,7 +260,8 @@ class _Conductor:
         Args:
             is_so: What is waited for to end.
             limit_s: How long, in seconds.
-            starter: Whose end makes it vain to wait; so does then that all are to end.
+            starter: Process that starts the agents. Waiting stops when it exits or the whole
+                attempt is ending. None: not watched.
 
         Returns:
             Whether it is no more so.

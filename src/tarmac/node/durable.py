@@ -42,8 +42,8 @@ def replace_file(path: Path, content: bytes, *, is_lasting: bool = True) -> None
     holds; a reader may find a part of it then.
 
     Args:
-        path: Which; need not be there.
-        content: All of it.
+        path: File to write; it may not exist yet.
+        content: Complete new content of the file.
         is_lasting: Whether to return only once it outlives a loss of power.
 
     Raises:

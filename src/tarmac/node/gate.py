@@ -47,11 +47,11 @@ class Gate:
         """Check GPUs where an attempt asks for it; return what could not be looked at, a line each.
 
         Args:
-            element: The attempt.
+            element: Attempt whose `check` setting decides whether to look.
             gpus: UUIDs; names of another kind are pretended ones.
             environment: All variables of who checks, which hide all other GPUs.
             mark: By which a guardian finds what was started.
-            host: This node's name.
+            host: Name of this node, for messages.
             inbox: What is asked in it ends the check.
 
         Raises:

@@ -26,7 +26,7 @@ class Gpu(NamedTuple):
     """A GPU of this node that this process may use.
 
     Attributes:
-        uuid: ``GPU-...``.
+        uuid: UUID of the GPU, such as ``GPU-...``.
         memory_bytes: All that it has.
         problem: What its driver says where it does not answer; the rest is not known then.
     """
@@ -40,9 +40,9 @@ class GpuUse(NamedTuple):
     """What is in use of a GPU, or of a part of one.
 
     Attributes:
-        uuid: ``GPU-...``, ``MIG-...``.
+        uuid: UUID of the GPU, ``GPU-...``, or of a part of it, ``MIG-...``.
         memory_bytes: All that it has.
-        used_bytes: Of that, beyond what the driver keeps for itself.
+        used_bytes: Bytes in use, without those that the driver keeps for itself.
         pids: Processes that compute on it, by the numbers that the driver knows them by.
         utilization: Percent of the last moment in which it computed; 0 where that is not told.
     """
@@ -68,11 +68,12 @@ def choose_gpus(
 
     Args:
         given: By the engine: numbers, or UUIDs, which may be of parts of a GPU (MIG).
-        present: As `tarmac.node.nvml.read_gpus` says.
-        asked: How many.
+        present: GPUs that the driver shows, from `tarmac.node.nvml.read_gpus`; None without a
+            driver.
+        asked: Number of GPUs that the attempt needs on this node.
         memory_bytes: That each must have.
-        giver: The engine's name.
-        host: The node's.
+        giver: Name of the engine, for errors; may be empty.
+        host: Name of this node, for errors.
         is_pretending: Whether those that the driver does not show are taken for given.
 
     Raises:
@@ -100,8 +101,8 @@ def held_by_others(uses: Sequence[GpuUse], host: str) -> list[str]:
     """Return a line for each GPU of whose memory others have much, before a program begins.
 
     Args:
-        uses: Of an attempt's own GPUs.
-        host: The node's name.
+        uses: Memory use of the attempt's own GPUs.
+        host: Name of this node, for the lines.
     """
     lines = []
     for use in uses:

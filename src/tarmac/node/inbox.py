@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     """That an attempt is to end.
 
     Attributes:
-        reason: In words.
+        reason: Reason in words, for the attempt's record.
         is_told: Whether its program got a SIGTERM by the same.
         ends_unit: Whether nothing else of the engine's unit is to begin either.
         cause: ``stop``; ``timeout`` where the engine says that its unit's time is nearly over.

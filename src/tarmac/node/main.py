@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the elements of one unit of the engine; return the exit code.
 
     Args:
-        arguments: Of the command line; by default this process's.
+        arguments: Arguments ``SPEC UNIT [PER_JOB]``. Default: this process's command line.
     """
     given = sys.argv[1:] if arguments is None else [*arguments]
     if given[:1] == [PART]:
@@ -127,9 +127,9 @@ def _run(element: Element, part: Sequence[str], here: Here) -> int:
     """Claim an attempt, run it and write how it ended; return the exit code.
 
     Args:
-        element: The attempt.
+        element: Attempt to claim and run.
         part: The arguments of agents that do one node's part of it.
-        here: Where.
+        here: Engine, inbox and callbacks of this agent.
     """
     engine = here.engine
     record = AttemptRecord(

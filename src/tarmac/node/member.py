@@ -53,7 +53,7 @@ def perform_part(element: Element, here: Here) -> None:
     """Do one node's part of an attempt, and tell the agent that conducts how it ended.
 
     Args:
-        element: The attempt.
+        element: Attempt that this node does a part of.
         here: Where; what its environment says of the way to the others is kept from the program.
 
     Raises:
@@ -86,10 +86,10 @@ class Member:
     """This side of the connection to the agent that conducts.
 
     Args:
-        element: The attempt.
-        rank: Of this node.
+        element: Attempt that this node does a part of.
+        rank: Rank of this node, from 0.
         line: To the agent that conducts.
-        token: Of the attempt.
+        token: Token of the attempt, by which agents recognise each other.
         inbox: Is asked to end the program where all shall end.
 
     Attributes:

@@ -53,7 +53,7 @@ def read_gpus(library: str = _LIBRARY) -> list[Gpu] | None:
     """Return the GPUs that the driver shows, by number; None where there is no driver.
 
     Args:
-        library: NVML's.
+        library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
 
     Raises:
         GpuError: The driver fails, in its own words.
@@ -71,7 +71,7 @@ def read_use(names: Sequence[str], library: str = _LIBRARY) -> list[GpuUse]:
 
     Args:
         names: UUIDs of GPUs, or of parts of them (MIG).
-        library: NVML's.
+        library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
     """
     with reading_use(names, library) as read:
         return read()
@@ -85,7 +85,7 @@ def reading_use(
 
     Args:
         names: UUIDs of GPUs, or of parts of them (MIG).
-        library: NVML's.
+        library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
     """
     with contextlib.ExitStack() as opened:
         nvml = None

@@ -110,7 +110,7 @@ def plain_units(elements: Iterable[Element]) -> bytes:
     """Return the program for units, packed; the same bytes each time.
 
     Args:
-        elements: Of the units, in their order.
+        elements: Attempts of the units, by the index of their pod, from 0.
     """
     cases = [f"{unit})\n{_settings(element)};;\n" for unit, element in enumerate(elements)]
     text = f'case "$JOB_COMPLETION_INDEX" in\n{"".join(cases)}esac\n{_AGENT}'

@@ -104,7 +104,7 @@ class _Stream:
 
     Args:
         path: The file; nothing is passed on as long as it is not there.
-        mark: Its lines'.
+        mark: Prefix of each line that is passed on, from `STREAMS`: ``1`` for the standard output.
     """
 
     def __init__(self, path: Path, mark: bytes) -> None:

@@ -34,7 +34,7 @@ class Ending(NamedTuple):
         cause: Why it did not succeed; see `tarmac.node.records`.
         reason: The same in words.
         exit_code: The program's; None where it was not started, negative for a signal.
-        seconds: It ran.
+        seconds: Seconds that the program ran; 0 where it was not started.
         problems: What went wrong with its outputs, a line each.
         bad_host: The node whose GPUs were found unfit; empty where none was.
         notes: What was found beside its work, a line each.
@@ -54,12 +54,12 @@ class Program(NamedTuple):
     """A program to run.
 
     Attributes:
-        name: For messages.
+        name: Name of the program, for messages.
         command: The program and its arguments.
-        directory: Where it starts.
+        directory: Working directory of the program.
         environment: All of its variables.
-        stdout: The file that what it prints is added to.
-        stderr: Likewise.
+        stdout: File that the program's standard output is appended to.
+        stderr: File that the program's standard error is appended to.
         group: The name of a control group for it, unique on this machine.
         kill_command: What ends its container.
         timeout_s: Its time limit; time while all is suspended does not count.
@@ -84,7 +84,7 @@ def run_program(program: Program, inbox: Inbox, lasts: Callable[[], None]) -> En
     """Run a program to its end.
 
     Args:
-        program: Which.
+        program: Program to run, with its environment and limits.
         inbox: What is asked in it ends the program.
         lasts: Called, once and again, while it does not end at once.
     """
@@ -129,11 +129,11 @@ def supervise(
     """Watch a process to its end within its limits; return its exit code and how long it ran.
 
     Args:
-        process: Which; what it was ended for is in its `stopped_for`.
+        process: Process to watch; its `stopped_for` holds the reason where it was ended.
         inbox: What is asked in it ends the process.
         lasts: Called, once and again, while it does not end at once.
-        timeout_s: Its time limit.
-        memory_bytes: Its memory limit.
+        timeout_s: Time limit in seconds, without time while all is suspended. Default: none.
+        memory_bytes: Memory limit of the process in bytes. Default: none.
         grace_s: Between SIGTERM and SIGKILL.
     """
     # Also from its start to here it may have been suspended.

@@ -39,16 +39,17 @@ class Element(NamedTuple):
     """One attempt of a task, ready for an agent.
 
     Attributes:
-        task: The task's number.
-        name: The task's name.
-        number: The attempt's, from 1.
-        nonce: Of this submission: a record with another one is another submission's.
+        task: Index of the task in its job, from 0.
+        name: Name of the task, unique in its job.
+        number: Number of the attempt, from 1.
+        nonce: Identifier of this submission. A record with another nonce belongs to another
+            submission.
         directory: The task's: gets ``stdout``, ``stderr``, ``work/`` and the attempt's record.
         command: The program and its arguments; ``{python}`` in ``python`` mode is resolved here.
         variables: What the program gets beside the engine's own environment.
         secrets: Variables whose values are in files: name to path, read on the node.
-        timeout_s: Its time limit.
-        memory_bytes: Its memory limit.
+        timeout_s: Time limit of the program in seconds. Default: none.
+        memory_bytes: Memory limit of the program in bytes. Default: none.
         gpus: GPUs that each node must have given it.
         gpu_memory_bytes: That each of those must have.
         nodes: How many nodes it runs on, together.
@@ -93,9 +94,9 @@ def own_variables(element: Element, *, restart: int, rank: int) -> dict[str, str
     """Return what an agent tells an attempt's program of it, as variables.
 
     Args:
-        element: The attempt.
+        element: Attempt whose task, number and sizes the variables hold.
         restart: How often the engine has begun it again.
-        rank: Of the node, from 0.
+        rank: Rank of the node, from 0.
     """
     return {
         "TARMAC_TASK": element.name,
@@ -155,7 +156,7 @@ class AttemptRecord(NamedTuple):
     """What the agent of an attempt has written of it: claim, heartbeat and result in one file.
 
     Attributes:
-        nonce: Of the submission.
+        nonce: Identifier of the submission, from `Element.nonce`.
         state: ``claimed``, ``began``, ``ended``; or ``fenced`` by a runner that gave it up before
             anybody had claimed it.
         restart: How often the engine has begun it again; a newer one takes the file over.
@@ -217,9 +218,9 @@ def log_file(directory: str | Path, stream: str, rank: int) -> Path:
     """Return the file that an attempt's program prints to on a node.
 
     Args:
-        directory: The task's.
-        stream: ``stdout`` or ``stderr``.
-        rank: Of the node.
+        directory: Directory of the task, which holds its logs.
+        stream: Name of the stream: ``stdout`` or ``stderr``.
+        rank: Rank of the node; 0 adds no suffix to the file's name.
     """
     return Path(directory, f"{stream}.node-{rank}" if rank else stream)
 

@@ -49,7 +49,7 @@ class Invitation:
 
     Attributes:
         addresses: Names and addresses that the host may have.
-        port: Where it listens.
+        port: TCP port that the host listens on.
         token: Both sides show it; of one attempt.
     """
 
@@ -84,7 +84,7 @@ class Line:
     """A connection between two agents: a line of JSON for each message.
 
     Attributes:
-        socket: To wait for.
+        socket: Connected socket, for a selector to wait on.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -270,9 +270,9 @@ def program_variables(
 
     Args:
         nodes: How many there are.
-        rank: Which this is, from 0.
+        rank: Rank of this node, from 0.
         gpus: That each has; 0 leaves the number of processes to the program.
-        address: Of the first node.
+        address: Host name or address of the first node.
         port: A free one there.
     """
     variables = {

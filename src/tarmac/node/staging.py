@@ -37,7 +37,7 @@ class Staged(NamedTuple):
     """An answer.
 
     Attributes:
-        variables: Of the environment that was made.
+        variables: Environment variables that activate the environment that was built.
         command: What to run instead of the element's command; None for that.
         kill_command: What ends the container.
         problems: What went wrong with outputs, a line each.
@@ -67,11 +67,11 @@ def ask_tarmac(
     """Have something staged.
 
     Args:
-        element: Whose request it is.
+        element: Attempt whose `stage` request is carried out.
         words: What to do, as the module's arguments: ``in WORK``, ``out WORK OUTCOME EXIT_CODE``.
         environment: All variables of who does it.
         mark: By which a guardian finds what was started.
-        host: This node's name.
+        host: Name of this node, for errors.
         inbox: What is asked in it ends the staging.
 
     Raises:
@@ -108,13 +108,13 @@ def ask_module(
     """Have a module of Tarmac's do something; return its answer, exit code and last words.
 
     Args:
-        element: For whom.
+        element: Attempt that the module works for, with Tarmac's interpreter.
         words: The module and its arguments.
         given: For its standard input.
         what: Why the task needs Tarmac itself on its node, in words: ``has inputs``.
         environment: All variables of who does it.
         mark: By which a guardian finds what was started.
-        host: This node's name.
+        host: Name of this node, for errors.
         inbox: What is asked in it ends the module.
         timeout_s: How long it may take.
 

@@ -67,7 +67,7 @@ class Nodes:
     """The nodes of one attempt.
 
     Args:
-        element: The attempt.
+        element: Attempt that runs on these nodes.
         hosts: The names of its nodes, by rank, for words.
     """
 
@@ -124,10 +124,11 @@ class Nodes:
         """Note that a node has failed.
 
         Args:
-            rank: Which.
-            cause: Why.
+            rank: Rank of the node, from 0.
+            cause: Cause of the failure, such as ``node``; see `tarmac.node.records`.
             words: The same in words.
-            exit_code: Of its program, where that is why.
+            exit_code: Exit code of the node's program; None where the node was lost or started no
+                program.
             tail: The last lines that its program has printed.
             was_asked: Whether all had been told to end before.
         """

@@ -27,7 +27,7 @@ class HostFacts:
     """A host's snapshot, looked up by GPU.
 
     Args:
-        host: It.
+        host: Snapshot of the host to look up.
     """
 
     def __init__(self, host: HostSnapshot) -> None:

@@ -44,7 +44,7 @@ def clean(text: str, encoding: str = "utf-8") -> str:
 
     Args:
         text: Such as another user's command line.
-        encoding: Of where it is shown; what that lacks becomes ``?`` too.
+        encoding: Encoding of the output. Characters that it lacks become ``?`` too.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -23,7 +23,7 @@ class Look:
     Attributes:
         width: Cells of a line.
         ascii_only: Draws with ASCII alone.
-        encoding: Of where it is shown.
+        encoding: Encoding of the output. Characters that it lacks become ``?``. Default: UTF-8.
         hidden: Keys of columns that are not wanted.
         idle_after_s: A GPU that is held and does nothing is news after so many seconds.
         folds: Whether of a whole with very many parts only some are drawn.
@@ -63,7 +63,7 @@ def with_command(said: Line, command: str, look: Look, indent: str = "  ") -> li
         said: Cut where it is too long.
         command: Fit for a terminal; empty where there is none.
         look: How wide a line is.
-        indent: Of the second line.
+        indent: Text at the start of the second line. Default: two spaces.
     """
     lines: list[Line] = [said]
     if command:

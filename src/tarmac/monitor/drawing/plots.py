@@ -69,12 +69,12 @@ def plot(
     """Return a plot of a series, as lines from its top to its bottom.
 
     Args:
-        values: In equal steps of time; None leaves a gap.
-        width: In cells.
-        height: In cells.
-        low: At the bottom.
-        high: At the top.
-        ascii_only: One dot to a cell rather than eight.
+        values: Values in equal steps of time. None leaves a gap.
+        width: Width of the plot in terminal cells.
+        height: Height of the plot in terminal cells.
+        low: Value at the bottom edge. Smaller values are drawn there.
+        high: Value at the top edge. Larger values are drawn there.
+        ascii_only: Draw one dot per cell with ``*``, rather than eight in braille.
     """
     across, down = (1, 1) if ascii_only else (2, 4)
     columns, rows = width * across, height * down

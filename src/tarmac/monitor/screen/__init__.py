@@ -30,7 +30,7 @@ class ScreenOptions:
         elsewhere: Why files and processes of what is shown are not to be looked for on this
             machine, such as ``it is on another machine``; empty where it is here and now.
         readonly: Nothing can be stopped from it. A replay is to be shown so.
-        light: Dark on light.
+        light: Use dark text on a light background. Default: light text on dark.
         ascii_only: Draws with ASCII alone; so it does anyway where the terminal has no UTF-8.
     """
 
@@ -46,7 +46,7 @@ def can_show_screen(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a screen can be shown here: on a terminal that can, or to a page of a browser.
 
     Args:
-        environment: Variables.
+        environment: Environment with ``TERM`` and ``TEXTUAL_DRIVER``. Default: ``os.environ``.
     """
     if _BROWSER in environment:
         return True
@@ -61,8 +61,8 @@ def run_screen(feed: Feed, options: ScreenOptions) -> None:
     snapshot stays.
 
     Args:
-        feed: What to show.
-        options: How.
+        feed: Source of the snapshots. Closed at the end.
+        options: Colours, intervals and permissions of the screen.
 
     Raises:
         MissingExtraError: Textual is not installed.

@@ -34,7 +34,7 @@ class Action:
 
     Attributes:
         verb: As a question begins.
-        number: The signal.
+        number: Signal to send, such as SIGTERM.
         asks_lead: Whether it goes to the one process that leads, which ends the others; else to
             each.
     """
@@ -80,9 +80,9 @@ def plan_action(action: Action, keys: Sequence[tuple[str, ...]], snapshot: Snaps
     """Return what an action on some rows would do.
 
     Args:
-        action: Of `ACTIONS`.
-        keys: The rows'.
-        snapshot: The newest.
+        action: Action to plan, a value of `ACTIONS`.
+        keys: Keys of the selected rows; see `Row.key`.
+        snapshot: Newest snapshot, with the processes of each work.
 
     Raises:
         RequestError: One of them is not this user's, not of this machine, or cannot be ended so.

@@ -51,7 +51,7 @@ class TopApp(App[None]):
     Args:
         feed: Closed at the end.
         options: How to look, and what is allowed.
-        encoding: Of the terminal.
+        encoding: Encoding of the terminal. Default: UTF-8.
 
     Attributes:
         error: What has ended it that nobody foresaw; None else.

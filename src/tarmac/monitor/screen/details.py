@@ -58,10 +58,10 @@ def details_rows(
     """Return what is known of what a row is of.
 
     Args:
-        key: The row's.
-        snapshot: The newest.
-        history: What GPUs did before.
-        look: How to draw.
+        key: Key of the row; see `Row.key`.
+        snapshot: Newest snapshot, to look the key up in.
+        history: Earlier values of GPUs, for the plots.
+        look: Width, encoding and other settings of the drawing.
         elsewhere: Why its files are not to be looked for on this machine; empty where they are.
     """
     lines: Iterable[Line] = (_GONE,)

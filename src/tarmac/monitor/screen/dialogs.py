@@ -28,7 +28,7 @@ class Page(Screen[None]):
     """Lines that fill the screen, drawn anew with each snapshot.
 
     Args:
-        title: Above them.
+        title: Title text above the lines.
         rows_for: Draws them for so many cells.
         styles_of: The style of each tone.
         frame_for: Draws what follows the title and what stands below the lines, likewise.
@@ -106,7 +106,7 @@ class Question(ModalScreen[bool]):
     """Asks whether to do something; only y agrees.
 
     Args:
-        text: What is asked.
+        text: Question to show, fit for a terminal.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -133,8 +133,8 @@ class ColumnMenu(ModalScreen[frozenset[str]]):
     """Lets one choose the columns of a view.
 
     Args:
-        columns: All of them.
-        hidden: Keys of those that are not wanted now.
+        columns: All columns of the view. Columns of rank 0 are not in the menu.
+        hidden: Keys of the columns that are hidden now.
         styles_of: The style of each tone.
     """
 

@@ -89,9 +89,9 @@ def banner_lines(snapshot: Snapshot, look: Look, height: int, problem: str) -> l
     """Return what is wrong, in as few lines as the terminal has room for.
 
     Args:
-        snapshot: What is shown.
-        look: How to draw.
-        height: Of the terminal.
+        snapshot: Snapshot on the screen, with its findings and slow work.
+        look: Width, encoding and other settings of the drawing.
+        height: Height of the terminal, in lines.
         problem: Why nothing newer comes; empty while it does.
     """
     lines = [*trouble_lines(snapshot, look), *finding_lines(snapshot, look)]

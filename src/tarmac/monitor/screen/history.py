@@ -45,7 +45,7 @@ class History:
         """Return the values of a GPU or a training, the newest last; None where one was unknown.
 
         Args:
-            host: Its host's name.
+            host: Name of the host that it is on.
             of: A GPU's UUID, or a `Work.id`.
             name: ``util``, ``memory``, ``watts`` or ``temperature``; of a training ``loss`` or
                 ``speed``.

@@ -38,8 +38,8 @@ def pids_of(key: tuple[str, ...], snapshot: Snapshot, elsewhere: str) -> Sequenc
 
     Args:
         key: The row's; empty where none is chosen.
-        snapshot: What is shown.
-        elsewhere: As `ScreenOptions.elsewhere`.
+        snapshot: Snapshot on the screen, to look the row up in.
+        elsewhere: Reason to refuse, the same as `ScreenOptions.elsewhere`. Empty on this machine.
 
     Raises:
         RequestError: None is known here, and why.

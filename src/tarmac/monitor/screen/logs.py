@@ -24,9 +24,9 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
     """Return the last lines of the files that a work prints to, the newest file last.
 
     Args:
-        work: Of this machine, or of one that shares its files.
-        look: How to draw.
-        num_lines: At most, of each file.
+        work: Work on this machine, or on a machine that shares its files.
+        look: Settings of the drawing; only its encoding matters here.
+        num_lines: Largest number of lines from each file.
     """
     from tarmac.jobs import learn_marks  # noqa: PLC0415 - a screen without its log needs it not
 

@@ -37,7 +37,7 @@ class Sampled(NamedTuple):
 
     Attributes:
         gpus: Plots of its GPUs; empty where it could not read any.
-        host: Of the host that leads.
+        host: Plots of the CPU and memory of the leading host.
     """
 
     gpus: tuple[Series, ...] = ()
@@ -62,7 +62,7 @@ def sampled_series(work: Work) -> Sampled:
     """Return what a training has sampled, by time since it began; nothing where it has not.
 
     Args:
-        work: Of this machine, or of one that shares its files.
+        work: Work on this machine, or on a machine that shares its files.
     """
     if work.kind != "training":
         return Sampled()
@@ -130,8 +130,8 @@ class _Plots:
     """Makes plots of one time axis.
 
     Args:
-        begin_s: Where it begins, in seconds since the run was created.
-        end_s: Where it ends.
+        begin_s: Start of the axis, in seconds since the run was created.
+        end_s: End of the axis, in seconds since the run was created.
     """
 
     def __init__(self, *, begin_s: float, end_s: float) -> None:

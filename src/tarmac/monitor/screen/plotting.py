@@ -28,11 +28,11 @@ class Series:
     """What to plot.
 
     Attributes:
-        title: Said above it.
+        title: Title text above the plot.
         values: In equal steps; None leaves a gap.
         form: Writes a value for people.
-        low: At the bottom; by default the lowest value.
-        high: At the top; by default the highest value.
+        low: Value at the bottom edge. Default: the lowest value.
+        high: Value at the top edge. Default: the highest value.
         fills: Whether the whole of it takes all the room, as a training's epochs do; else the
             newest value is at the right and room is left for what is still to come.
     """

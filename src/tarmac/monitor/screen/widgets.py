@@ -34,14 +34,14 @@ class LineBox(Widget):
 
     Args:
         styles_of: The style of each tone.
-        name: Its id.
+        name: ID of the widget, for the style sheet.
     """
 
     class Clicked(Message):
         """Somebody has clicked into it.
 
         Attributes:
-            box: It.
+            box: Box that received the click.
             x: The cell, from its left.
         """
 
