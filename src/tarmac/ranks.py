@@ -45,7 +45,7 @@ class Node:
     """Which of several nodes this one is.
 
     Attributes:
-        rank: From 0.
+        rank: Rank of this node, from 0.
         count: How many there are.
         environment: What the ranks start from; says where they meet.
     """
@@ -69,7 +69,7 @@ def find_node(environment: Mapping[str, str]) -> Node | None:
     """Read what an agent has set; None where this is the only node, or a rank already.
 
     Args:
-        environment: Usually ``os.environ``.
+        environment: Environment variables that an agent has set, usually ``os.environ``.
 
     Raises:
         RequestError: Some of it is missing, or is no number.
@@ -99,8 +99,8 @@ def start_ranks(
     """Start this node's ranks of a training on several, wait for them, and return the exit code.
 
     Args:
-        node: This one.
-        command: Of each rank, which joins the others by its environment.
+        node: This node, with its rank and the number of nodes.
+        command: Command line of each rank, which finds the others by its environment.
         devices: As for `tarmac.train`; one rank for each.
         resumed: The run that is gone on with, by as many ranks as began it.
         output: Where runs lie; by default `runs.default_output`.
@@ -128,9 +128,9 @@ def _run(node: Node, num_local: int, command: Sequence[str]) -> int:
     notice, and are killed.
 
     Args:
-        node: This one.
-        num_local: How many ranks.
-        command: Of each; the variables say which it is.
+        node: This node, with its rank and the number of nodes.
+        num_local: Number of ranks to start on this node.
+        command: Command line of each rank; environment variables tell a rank its number.
     """
     ranks = {
         local: subprocess.Popen(command, env=node.variables_of(local, num_local))

@@ -33,8 +33,8 @@ class Bar:
     """A bar.
 
     Attributes:
-        name: Beside or below it.
-        values: Of its parts, from the bottom; None where one is not known.
+        name: Name of the bar, shown beside or below it.
+        values: Values of the parts, from the bottom up. None where unknown.
         text: Behind it, in `bars`; its value if not given.
         state: ``ok``, ``warn``, ``bad`` to stand out, in `bars`.
     """
@@ -58,13 +58,13 @@ def stacked_bars(
     """Draw upright bars of several parts each; many are joined to means of neighbours.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
         rows: The bars, from left to right.
         parts: The names of the parts, from the bottom.
         x: What the bars are.
         y: What their height is.
-        height: In CSS pixels.
+        height: Height of the drawing area in CSS pixels. Default 200.
     """
     shown = _joined(rows, len(parts))
     up = scale_of(
@@ -119,10 +119,10 @@ def bars(key: str, title: str, rows: Sequence[Bar], *, unit: str = "", label: st
     """Draw bars that lie, one below the other: a table whose second column is drawn.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
         rows: The bars; the first value of each is drawn, from 0.
-        unit: Of the values.
+        unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
         label: What the names are, for the table's head.
     """
     scale = scale_of(Axis(low=0.0), [row.values[0] for row in rows if row.values])

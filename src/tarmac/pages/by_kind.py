@@ -28,7 +28,7 @@ def report(paths: Sequence[Path], *, live: Live | None = None) -> str:
     """Return the page of a run, or of several side by side, as HTML that stands alone.
 
     Args:
-        paths: Directories of runs.
+        paths: Directory of a run, or directories of several runs to compare.
         live: Where the page is served; None for a file.
 
     Raises:

@@ -28,7 +28,8 @@ def check_page(report: Report) -> Page:
     """Return the page of a check.
 
     Args:
-        report: Of the check; names of users are left out of it before.
+        report: Report of the check. The caller removes user names with `without_names` where
+            required.
     """
     state, word = _VERDICTS[report.exit_code]
     host = report.inventory.host

@@ -35,8 +35,8 @@ def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
     """Return the page of several runs side by side.
 
     Args:
-        kind: What they are.
-        paths: Their directories.
+        kind: Kind of all the runs, such as `TRAINING`.
+        paths: Directories of the runs, in the order to show.
 
     Raises:
         RequestError: One is of a newer Tarmac.

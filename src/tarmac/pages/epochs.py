@@ -20,7 +20,7 @@ class Epoch:
     """One line of ``metrics.jsonl``.
 
     Attributes:
-        number: From 1.
+        number: Number of the epoch, from 1.
         at_s: When it ended, in seconds since the run was created.
         values: Its numbers by name, those alone that can be drawn.
     """
@@ -35,7 +35,7 @@ class Epochs:
     """All epochs that are known.
 
     Attributes:
-        rows: In their order.
+        rows: Epochs in the order of ``metrics.jsonl``.
         is_estimated: Whether their times were added up from durations, as in runs of versions that
             did not record them: pauses between epochs are then missing.
         problem: Why some or all of them cannot be read; empty where they can.

@@ -49,7 +49,7 @@ class DataTable:
     """A plot's data as a table: what screen readers read, and all others can open.
 
     Attributes:
-        columns: Its head.
+        columns: Column headings, from left to right.
         rows: What it shows, or picks from where they are many.
         total: How many there are, where these are picked already.
     """
@@ -65,7 +65,7 @@ class DataTable:
         """Make a table of at most so many rows as are read: evenly spaced, with the ends.
 
         Args:
-            columns: Its head.
+            columns: Column headings, from left to right.
             items: What there is a row of each.
             row: Writes an item's row; called for those that are shown alone.
         """
@@ -87,7 +87,7 @@ def figure(
     Args:
         key: Its id, unique in the page: letters, digits and hyphens.
         title: Its caption; empty where a heading says it.
-        body: The picture.
+        body: Markup of the picture, such as `area` returns.
         legend: What the colours stand for.
         data: What it was drawn from.
         classes: Further classes of style.css.
@@ -121,10 +121,10 @@ def area(key: str, content: Markup, *, height: int, attributes: Markup | None = 
     """Return a plot's drawing area with room for the texts of its axes.
 
     Args:
-        key: The plot's.
+        key: ID of the plot's figure. The ids of its alt texts begin with it.
         content: `alt`, and what is drawn.
         height: In CSS pixels, without the axes' texts.
-        attributes: Of the area, from `scale_data`.
+        attributes: Attributes of the area, from `scale_data`. Default: none.
     """
     return Markup(
         '<div class="area" {}><svg role="img" aria-labelledby="{}-title {}-desc" width="100%" '
@@ -136,8 +136,8 @@ def scale_data(scale: Scale, letter: str) -> Markup:
     """Return a scale as attributes, from which the page's script tells values at the pointer.
 
     Args:
-        scale: Of the axis.
-        letter: ``x`` or ``y``.
+        scale: Scale of the axis to export.
+        letter: Name of the axis, ``x`` or ``y``.
     """
     return Markup('data-{0}="{1!r} {2!r} {3}" data-{0}-unit="{4}" data-{0}-label="{5}" ').format(
         letter,

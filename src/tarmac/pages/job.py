@@ -42,7 +42,7 @@ def job_page(run: Path, *, now: float | None = None) -> Page:
     """Return the page of a job's run.
 
     Args:
-        run: Its directory.
+        run: Directory of the job's run, with ``job-run.json``.
         now: In seconds since 1970; by this machine's clock if not given.
 
     Raises:

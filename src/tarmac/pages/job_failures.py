@@ -32,8 +32,8 @@ class Failures:
 
     Attributes:
         name: What they were expanded from.
-        state: ``failed`` or ``interrupted``.
-        reason: In words.
+        state: State of the tasks, ``failed`` or ``interrupted``.
+        reason: Reason for the failure, in words.
         cause: As the journal has it; empty where that is not known.
         tasks: In the order of the file.
     """

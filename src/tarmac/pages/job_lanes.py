@@ -100,8 +100,8 @@ def task_lanes(key: str, timeline: Timeline, ready: Mapping[str, float], until: 
     """Draw the tasks of a run, as `folded` chooses them.
 
     Args:
-        key: The figure's id.
-        timeline: Of the run.
+        key: ID of the figure, unique in the page.
+        timeline: Timeline of the run, with its tasks and their attempts.
         ready: When the tasks of each name could begin, in seconds since 1970.
         until: The end of the picture, of the same kind.
     """
@@ -153,8 +153,8 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
     None where nothing of that is known.
 
     Args:
-        key: The figure's id.
-        timeline: Of the run.
+        key: ID of the figure, unique in the page.
+        timeline: Timeline of the run, with its tasks and their attempts.
         until: The end of the picture, in seconds since 1970.
     """
     gpus: dict[tuple[str, str], list[Span]] = {}
@@ -191,7 +191,7 @@ def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:
     """Return blocks that are wide enough to be seen: many short ones become a few.
 
     Args:
-        spans: In any order.
+        spans: Blocks to join, in any order.
         most: About so many are returned, where there are more.
     """
     if len(spans) <= most:

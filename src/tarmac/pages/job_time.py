@@ -47,8 +47,8 @@ class SpecTime:
     Attributes:
         name: What the tasks were expanded from, or a pipeline's node.
         count: How many have begun.
-        attempts: In all.
-        spent: Their sums.
+        attempts: Number of attempts of all these tasks.
+        spent: Sums of the tasks' times, in seconds.
         longest_s: The longest of them was at work.
         longest_room_s: The longest that one waited for room.
         others_s: From the beginning of the run until they could begin; None where not known, or
@@ -83,8 +83,8 @@ def ready_times(timeline: Timeline, job: Job) -> dict[str, float]:
     """Return when the tasks of each name could begin; those of which that is not known are not in.
 
     Args:
-        timeline: Of the run.
-        job: What was run.
+        timeline: Timeline of the run, with the ends of its tasks.
+        job: Job or pipeline that the run executes.
     """
     ends = ends_of(timeline)
     needs = _spec_needs(job, [*ends]) if job.pipeline is None else _node_needs(job.pipeline)
@@ -121,7 +121,7 @@ def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: flo
     """Return where a task's time went.
 
     Args:
-        attempts: Of the task, in order.
+        attempts: Attempts of the task, in order of time.
         ready_at: When it could begin; None where that is not known.
         until: The end of what is looked at.
     """
@@ -191,7 +191,7 @@ def at_work(
     """Return how many attempts were at work, as a line of steps from change to change.
 
     Args:
-        attempts: Of any tasks.
+        attempts: Attempts to count, of any tasks, in any order.
         origin: What times are counted from, in seconds since 1970.
         until: The end, of the same kind.
         waiting: How many were in a queue instead.

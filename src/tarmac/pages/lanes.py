@@ -21,8 +21,8 @@ class Span:
     """A stretch of time in a lane.
 
     Attributes:
-        start: Where it begins.
-        end: Where it ends.
+        start: Start of the stretch, in the unit of the x axis.
+        end: End of the stretch, in the unit of the x axis.
         text: What it was: its tooltip, and its row in the table.
         state: ``ok``, ``bad``, ``warn``, ``busy``, ``wait`` or ``plain``.
         label: Written into it where it is wide enough; a word.
@@ -40,13 +40,13 @@ class Lane:
     """A strip: values as a filled curve, or spans as blocks, or both.
 
     Attributes:
-        name: Its name.
+        name: Name of the strip, shown beside or above it.
         values: Where and how much; None where it is not known.
-        spans: Blocks.
-        unit: Of the values, as `tarmac.pages.numbers.worded` takes it.
-        low: The strip's bottom.
-        high: Its top; the largest value if not given.
-        colour: Which of the colours its values have.
+        spans: Blocks to draw in the strip.
+        unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
+        low: Value at the strip's bottom edge. Default 0.
+        high: Value at the strip's top edge. Default: the largest value.
+        colour: Number of the curve's colour in style.css, 0 to 7. Default 0.
         note: Behind the name; empty if none.
     """
 
@@ -75,16 +75,16 @@ def lanes(
     """Draw strips below each other over one axis.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
-        rows: The strips.
-        x: What is along.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
+        rows: Strips to draw, from top to bottom.
+        x: Axis of all strips, from left to right.
         marks: Events along it, in every strip.
         beside: Whether names stand beside the strips, as for tasks, or above them, so that the
             strips lie exactly under a `line_plot` of the same axis.
-        height: Of a strip, in CSS pixels.
+        height: Height of each strip in CSS pixels. Default 40.
         legend: Names of spans' states, each with the state.
-        group: As in `line_plot`.
+        group: Name of the group that shares a pointer, the same as in `line_plot`.
     """
     places = [at for row in rows for at, _ in row.values]
     places += [at for row in rows for span in row.spans for at in (span.start, span.end)]

@@ -33,8 +33,8 @@ def tails_of_ranks(run: Path, error: str) -> Markup:
     a few are shown, and the others are counted. Empty ones are no logs.
 
     Args:
-        run: The training's directory.
-        error: Why it failed.
+        run: Directory of the training, with its ``logs`` folder.
+        error: Error text of the training. Logs of the ranks that it names come first.
     """
     named = {int(rank) for rank in _RANK.findall(error)}
     logs = [(file, lines) for file, lines in _read((run / "logs").glob("rank-*"), run) if lines]

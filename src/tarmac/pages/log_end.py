@@ -28,8 +28,8 @@ def log_lines(path: Path, most: int, run: Path) -> list[str]:
     """Return the last lines of a log, as a terminal would show them; none where it cannot be read.
 
     Args:
-        path: The file.
-        most: At most so many.
+        path: Log file to read, inside ``run``.
+        most: Largest number of lines to return.
         run: The run's directory, outside of which nothing is read.
     """
     with contextlib.suppress(OSError):
@@ -42,9 +42,9 @@ def log_end(directory: Path, most: int, run: Path) -> Markup:
     """Return the ends of a task's logs, the errors first; nothing where it has printed nothing.
 
     Args:
-        directory: The task's.
+        directory: Directory of the task, with ``stderr`` and ``stdout``.
         most: Lines of each log, at most.
-        run: The run's directory.
+        run: Directory of the run. Files outside of it are not read.
     """
     shown = Markup("")
     for name in ("stderr", "stdout"):
@@ -59,8 +59,8 @@ def known_failures(key: str, directory: Path, run: Path) -> Markup:
 
     Args:
         key: Begins the ids of what it returns.
-        directory: The task's.
-        run: The run's directory.
+        directory: Directory of the task, with ``stderr`` and ``stdout``.
+        run: Directory of the run. Files outside of it are not read.
     """
     found = read_tails((directory / name for name in ("stderr", "stdout")), within=run)
     return Markup("").join(

@@ -34,17 +34,17 @@ def matrix(
     """Draw a matrix; the table is picture and data at once.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
-        values: Row by row; None where one is not known, 0 is written pale.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
+        values: Values row by row. None where unknown; 0 is drawn pale.
         rows: Names of the rows.
         columns: Names of the columns.
-        row_label: What rows are.
-        column_label: What columns are.
-        unit: Of the values.
+        row_label: Meaning of the rows, such as ``is``. Shown only together with ``column_label``.
+        column_label: Meaning of the columns. Shown only together with ``row_label``.
+        unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
         shades: How strong each cell's colour is, 0 to 1; by default its value over the largest.
-        strong: Which cells are right rather than wrong, such as a confusion matrix's diagonal: they
-            have another colour.
+        strong: Whether each cell is correct, such as the diagonal of a confusion matrix. Correct
+            cells have another colour.
     """
     largest = max((abs(known(v) or 0.0) for row in values for v in row), default=0.0) or 1.0
     body = Markup("")

@@ -39,7 +39,7 @@ def worded(value: object, unit: str = "") -> str:
     """Return a number with its unit.
 
     Args:
-        value: Of any type; what is no number that can be drawn is unknown.
+        value: Number to write, of any type. A text, a bool, NaN and infinity become ``-``.
         unit: ``s`` for a duration, ``ratio`` for a share, shown in percent, ``bytes``; any other
             one is written behind the number.
     """

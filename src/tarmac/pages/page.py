@@ -43,7 +43,7 @@ class Section:
 
     Attributes:
         id: Unique in the page: letters, digits and hyphens. Links and updates find it by this.
-        title: Its heading.
+        title: Heading above the section's body.
         body: What is in it.
         note: A sentence below the heading, of what is shown; empty if none.
     """
@@ -61,7 +61,7 @@ class Page:
     Attributes:
         title: What it is about, such as a run's name.
         subtitle: What that is, in a line.
-        sections: In their order.
+        sections: Sections of the page, from top to bottom.
         status: A word such as ``completed``; empty if none.
         state: How that is shown: ``ok``, ``bad``, ``warn``, ``busy`` or ``plain``.
         head: Beside the title: the figures that matter most; see `tarmac.pages.pieces.tiles`.

@@ -52,7 +52,7 @@ class Dimension:
     """A parameter, or what networks are judged by.
 
     Attributes:
-        name: Its name.
+        name: Name of the parameter or of the judged metric.
         is_log: Whether its steps multiply.
         choices: Its values where they are named ones, in their order; empty of a range.
         low: The least of a range; that of the networks' values if not given.
@@ -71,7 +71,7 @@ class Tried:
     """A network that was tried.
 
     Attributes:
-        number: Its trial's.
+        number: Number of the trial in the study, from 0.
         value: What it was judged by.
         params: By name; without those that it does not use.
     """
@@ -87,7 +87,7 @@ def shown_networks(
     """Return those that are drawn, the worst first: all, or the best and evenly spaced others.
 
     Args:
-        networks: In any order.
+        networks: Networks to choose from, in any order.
         maximize: Whether more is better.
         dimensions: Over how many parameters they are drawn: the more, the fewer networks.
     """
@@ -112,11 +112,11 @@ def parallel(
     """Draw a line for each network through its value and its parameters.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
         networks: The worst first, as `shown_networks` gives them: the better, the stronger.
-        dimensions: The parameters.
-        value: What they are judged by, which is the first axis.
+        dimensions: Parameters to draw, an axis for each.
+        value: Metric that the networks are judged by, drawn as the first axis.
     """
     scales = [_scale(value, [one.value for one in networks])]
     scales += [_scale(one, _values(networks, one.name)) for one in dimensions]
@@ -165,10 +165,10 @@ def slice_plot(
     """Draw the value of each network over one parameter: the later a trial, the stronger.
 
     Args:
-        key: The figure's id.
-        dimension: The parameter.
+        key: ID of the figure, unique in the page.
+        dimension: Parameter to draw along the x axis.
         networks: In any order; those that do not use it are left out.
-        value: What they are judged by.
+        value: Metric that the networks are judged by, drawn along the y axis.
     """
     using = sorted(
         (one for one in networks if dimension.name in one.params), key=lambda one: one.number

@@ -31,7 +31,7 @@ def pictures(run: Path) -> Iterator[Section]:
     """Return a section of a run's mistakes; nothing where nobody has looked at them.
 
     Args:
-        run: Its directory.
+        run: Directory of the training, with ``predictions.json`` if its mistakes were looked at.
     """
     if not (run / PREDICTIONS).exists():
         return

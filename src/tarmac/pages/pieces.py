@@ -18,7 +18,7 @@ class Tile:
     """A figure that matters.
 
     Attributes:
-        name: What it is.
+        name: Label of the figure, such as ``Failures``.
         value: The figure, with its unit.
         note: A few words below it.
         state: ``ok``, ``bad``, ``warn`` or ``plain``.
@@ -58,7 +58,7 @@ def table(
         columns: Its head; an empty one is of what needs no name.
         rows: Its cells; the first one of each row names the row.
         label: What it is, for screen readers.
-        numbers: Which columns are figures.
+        numbers: Positions of the columns to align right, from 0. Default: none.
     """
     head = Markup("").join(
         Markup('<th scope="col"{}>{}</th>').format(_right(place in numbers), column)
@@ -108,7 +108,7 @@ def message(state: str, text: str | Markup, *, commands: Sequence[str] = ()) -> 
 
     Args:
         state: ``ok``, ``bad``, ``warn`` or ``plain``.
-        text: The sentence.
+        text: Sentence to show, as plain text or markup.
         commands: Each on a line of its own.
     """
     return Markup('<div class="message {}"><p>{}</p>{}</div>').format(

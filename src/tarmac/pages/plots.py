@@ -52,11 +52,12 @@ class Series:
     """Values along an axis.
 
     Attributes:
-        name: In the legend.
+        name: Name of the series in the legend.
         points: Where and how much, in the axis's order; None where it is not known, which breaks
             the line.
         style: ``line``, ``dashed``, ``step`` (keeps a value until the next one) or ``dots``.
-        colour: Which of the colours; its place among the plot's series if not given.
+        colour: Number of the colour in style.css, from 0. Default: the position among the plot's
+            series.
     """
 
     name: str
@@ -70,8 +71,8 @@ class Mark:
     """An event on the x axis.
 
     Attributes:
-        at: Where.
-        text: What happened.
+        at: Position on the x axis, in its unit.
+        text: Description of the event, shown at the pointer.
         state: ``plain``, ``ok``, ``warn`` or ``bad``.
     """
 
@@ -85,8 +86,8 @@ class Point:
     """A point of a scatter.
 
     Attributes:
-        x: Where.
-        y: How much.
+        x: Value along the x axis.
+        y: Value along the y axis.
         text: Shown at the pointer.
         weight: A third value, shown by how strong its colour is.
         state: ``plain``, or ``ok``, ``warn``, ``bad`` to stand out.
@@ -113,13 +114,13 @@ def line_plot(
     """Draw lines over one axis.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
-        series: The lines.
-        x: What is along.
-        y: What is up.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
+        series: Lines to draw, each in a colour of its own.
+        x: Axis from left to right, shared by all lines.
+        y: Axis from bottom to top, shared by all lines.
         marks: Events along the x axis.
-        height: In CSS pixels.
+        height: Height of the drawing area in CSS pixels. Default 240.
         group: Plots and lanes of one group, which have the same x axis, show one pointer.
     """
     along = scale_of(x, (at for one in series for at, _ in one.points))
@@ -167,14 +168,14 @@ def scatter(
     """Draw points, and lines over them, such as a front.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
-        points: The points.
-        x: What is along.
-        y: What is up.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
+        points: Points to draw, in any order.
+        x: Axis from left to right, for points and lines.
+        y: Axis from bottom to top, for points and lines.
         lines: Drawn over the points.
         weight: What the points' weights are; named in the legend.
-        height: In CSS pixels.
+        height: Height of the drawing area in CSS pixels. Default 300.
     """
     across = [*(one.x for one in points), *(at for one in lines for at, _ in one.points)]
     upward = [*(one.y for one in points), *(value for one in lines for _, value in one.points)]
@@ -227,11 +228,11 @@ def histogram(
     """Draw how often values fall into each of some ranges.
 
     Args:
-        key: The figure's id.
-        title: Its caption.
+        key: ID of the figure, unique in the page.
+        title: Caption of the figure. Empty for none.
         values: The values; those that cannot be drawn are left out.
-        x: What they are.
-        height: In CSS pixels.
+        x: Axis of the values, with their name and unit.
+        height: Height of the drawing area in CSS pixels. Default 180.
     """
     numbers = [number for number in map(known, values) if number is not None]
     along = scale_of(x, numbers)
@@ -278,8 +279,8 @@ def sparkline(values: Sequence[float | None], *, text: str) -> Markup:
     """Draw a line as small as a word.
 
     Args:
-        values: Evenly spaced.
-        text: Its alt text.
+        values: Values at equal steps. None breaks the line.
+        text: Alt text of the picture, for screen readers.
     """
     series = Series("", thinned([*enumerate(values)], 60))
     along = scale_of(Axis(), range(len(values)))

@@ -91,7 +91,7 @@ def scale_of(axis: Axis, values: Iterable[object], *, room: float = 0.0) -> Scal
     """Return the scale of an axis that shows all of some values.
 
     Args:
-        axis: Whose own beginning and end come first.
+        axis: Axis to scale. Its own ``low`` and ``high`` take precedence over the values.
         values: Those that cannot be drawn are passed over; with none left the axis is 0 to 1.
         room: Share of the axis left free at an end that the axis does not say.
     """

@@ -46,7 +46,7 @@ def search_page(run: Path, storage: str | None = None) -> Page:
     """Return the page of a search.
 
     Args:
-        run: The study's directory.
+        run: Directory of the study, with ``study.json``.
         storage: The database's URL where the study holds it without its password.
 
     Raises:

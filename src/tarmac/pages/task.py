@@ -43,7 +43,7 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
     """Return the page of a task.
 
     Args:
-        directory: The task's, ``RUN/tasks/000003-train``.
+        directory: Directory of the task, such as ``RUN/tasks/000003-train``.
         now: In seconds since 1970; by this machine's clock if not given.
 
     Raises:

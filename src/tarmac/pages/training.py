@@ -44,7 +44,7 @@ def training_page(path: Path) -> Page:
     """Return the page of a training.
 
     Args:
-        path: Its directory.
+        path: Directory of the training, with ``run.json``.
 
     Raises:
         RequestError: There is no training, or it is one of a newer Tarmac.

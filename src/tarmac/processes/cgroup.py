@@ -23,7 +23,7 @@ class MemoryGroup:
     """A control group with a limit on memory.
 
     Args:
-        path: The group's directory.
+        path: Existing directory of the control group.
         is_unified: Whether it is of version 2.
 
     Attributes:

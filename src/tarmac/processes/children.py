@@ -88,9 +88,9 @@ def spawn(
         environment: All of its variables, but for the mark.
         mark: A variable that it and its children are found by, ``NAME=VALUE``; none by default.
         directory: Where it starts; by default this process's.
-        stdin: As for `subprocess.Popen`; nothing to read by default.
-        stdout: As for `subprocess.Popen`.
-        stderr: As for `subprocess.Popen`.
+        stdin: Standard input, as for `subprocess.Popen`. Default: nothing to read.
+        stdout: Standard output, as for `subprocess.Popen`. Default: inherited.
+        stderr: Standard error, as for `subprocess.Popen`. Default: inherited.
         pass_fds: Descriptors that it inherits.
         before: Called in the new process before it becomes the program; only where this process
             has one thread, for a copy of it has no other.

@@ -23,8 +23,9 @@ class Handle(NamedTuple):
     """A process.
 
     Attributes:
-        pid: Its number.
-        pidfd: Stands for it and no other; None where processes cannot be opened.
+        pid: Process ID, which the kernel may reuse after the process ends.
+        pidfd: Descriptor of exactly this process; None where the kernel or Python cannot open
+            processes.
     """
 
     pid: int

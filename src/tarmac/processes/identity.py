@@ -13,11 +13,11 @@ class ProcessIdentity(NamedTuple):
     """A process, told from all others that ever had or will have its number.
 
     Attributes:
-        pid: Its number.
+        pid: Process ID, which the kernel may reuse after the process ends.
         start_ticks: When it began, in clock ticks since the machine's start, which setting the
             clock does not change.
-        boot_id: Of that start of the machine.
-        host: The machine's name.
+        boot_id: ID of the boot that the process runs in, from ``/proc/sys/kernel/random/boot_id``.
+        host: Host name of the machine, as ``uname -n`` prints it.
     """
 
     pid: int
@@ -57,7 +57,7 @@ def identify(pid: int) -> ProcessIdentity:
     """Return the identity of a running process of this machine.
 
     Args:
-        pid: Its number.
+        pid: Process ID to look up on this machine.
 
     Raises:
         ProcessLookupError: There is none.

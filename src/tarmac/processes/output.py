@@ -25,11 +25,11 @@ class OutputTail:
     """Reads a stream to its end, in a thread, so that its writer never waits; keeps the last of it.
 
     Args:
-        stream: Of a process, such as its standard output; None is an empty one.
-        keep_bytes: How much of the end is kept, at least.
+        stream: Output stream of a process, such as its standard output. None counts as empty.
+        keep_bytes: Bytes to keep from the end, at least.
 
     Attributes:
-        num_bytes: All that came.
+        num_bytes: Bytes read so far, kept or not.
     """
 
     def __init__(self, stream: IO[bytes] | None, keep_bytes: int) -> None:

@@ -18,7 +18,7 @@ class Conversation:
     """Exchanges messages with the process that started this one, a line of JSON each.
 
     Args:
-        output: Takes lines.
+        output: Text stream that messages are written to, a line of JSON each.
         received: The messages that have come.
     """
 

@@ -39,12 +39,12 @@ class Process:
     """A task's process.
 
     Args:
-        child: The process itself.
-        started: By the monotonic clock.
+        child: Child process to supervise, as `spawn` returns it.
+        started: Start time by the monotonic clock, in seconds.
 
     Attributes:
-        child: As given.
-        started: As given.
+        child: Child process that is supervised.
+        started: Start time by the monotonic clock, in seconds.
         stopped_for: Why it was asked to end, in words; empty while it was not.
         kill_at: When it is killed if it still runs, by the monotonic clock.
         kill_command: What ends a container, which does not end with its client.
@@ -113,8 +113,8 @@ class Process:
         """Send SIGTERM to the whole session, once; one that has ended already is left its end.
 
         Args:
-            reason: In words.
-            grace_s: After so many seconds it is killed.
+            reason: Why the process has to end, in words.
+            grace_s: Seconds from this call to SIGKILL.
             is_told: Whether somebody else has sent it SIGTERM already.
         """
         if not self.stopped_for and not self.has_ended():
@@ -153,7 +153,8 @@ class Process:
         """Return the exit code, once it has ended; children that are left are killed.
 
         Args:
-            limit_bytes: Of its memory, which may be why it ended.
+            limit_bytes: Memory limit in bytes; it becomes the reason of the end if the kernel
+                enforced it. Default: none.
         """
         if limit_bytes is not None and not self.stopped_for:
             self.stopped_for = self._exceeded(limit_bytes)

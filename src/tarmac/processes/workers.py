@@ -32,13 +32,13 @@ class Worker:
     all that it has started and has not left that session.
 
     Args:
-        program: The module's name.
+        program: Name of the module to run, as for ``python -m``.
         arguments: What its ``sys.argv`` has after its name.
         log: A file to which it appends what it prints.
         environment: Its environment variables, all of them.
 
     Attributes:
-        process: The process.
+        process: Process of the worker, a `subprocess.Popen`.
         output: Becomes readable when it has sent something or has ended.
 
     Raises:

@@ -24,7 +24,7 @@ def dashboard_address(environment: Mapping[str, str], named: str = "") -> str:
     Args:
         environment: Usually ``os.environ``; ``RAY_API_SERVER_ADDRESS``, else a ``RAY_ADDRESS`` that
             is a URL, names it.
-        named: Goes before them.
+        named: URL that takes precedence over the environment; empty for none.
 
     Raises:
         RequestError: What was named is no URL.

@@ -42,7 +42,7 @@ class Silence:
     """No answer, or one that says nothing; what was asked for may have been done.
 
     Attributes:
-        words: Why, for people.
+        words: Reason for the silence, for people.
     """
 
     words: str
@@ -53,8 +53,8 @@ class Refused:
     """Ray has answered, and does not do it.
 
     Attributes:
-        status: Of HTTP.
-        words: Ray's, shortened, or what they mean.
+        status: HTTP status code of Ray's answer.
+        words: Message of Ray, shortened or explained.
         hint: What to do about it; empty where nothing is known.
     """
 
@@ -68,9 +68,9 @@ class Submission:
     """A job for Ray. Whoever may ask the cluster can read all of it, so nothing here is secret.
 
     Attributes:
-        name: Its submission's id, its own for ever: letters, digits, hyphens and underscores.
+        name: Submission id, unique for ever: letters, digits, hyphens and underscores.
         entrypoint: A line for bash, run on the head as the user that Ray runs as.
-        variables: For it and for what it starts by Ray.
+        variables: Environment variables for the entrypoint and for its Ray tasks.
         metadata: Texts that come with the job when it is asked for.
     """
 
@@ -85,10 +85,10 @@ class RayJob:
     """What Ray says of a job.
 
     Attributes:
-        name: Its submission's id.
-        state: What it does.
+        name: Submission id of the job.
+        state: State of the job, in small letters: ``running``.
         message: Ray's words on that, in one line.
-        exit_code: Of its program, where Ray says it.
+        exit_code: Exit code of the job's entrypoint; None where Ray does not report it.
     """
 
     name: str
@@ -101,9 +101,9 @@ class RayJobs:
     """Asks a cluster for its jobs.
 
     Args:
-        address: Of its dashboard, `dashboard_address`.
-        token: For a cluster that asks for one.
-        timeout_s: How long one answer may take.
+        address: URL of the cluster's dashboard, from `dashboard_address`.
+        token: Token for a cluster that requires authentication; None for none.
+        timeout_s: Seconds to wait for each answer.
     """
 
     def __init__(

@@ -55,9 +55,9 @@ class RunSummary:
 
     Attributes:
         kind: The name of its kind.
-        path: Its directory.
+        path: Directory of the run, with its record.
         status: How it stands, as its kind says it; ``running`` only while a process works on it.
-        created_at: UTC.
+        created_at: Time when the run was created, UTC.
         elapsed_s: How long it was worked on, in seconds; None where that is not recorded.
         workload: What was trained or searched; None of a job.
         result: What came of it, in words; empty before there is anything.
@@ -101,7 +101,7 @@ class RunKind:
     """A kind of run, as the room that makes such runs describes it.
 
     Attributes:
-        name: ``training``, ``search``, ``job``.
+        name: Name of the kind: ``training``, ``search`` or ``job``.
         record: The file in a run's directory that makes it one of this kind: JSON with
             ``created_at`` in ISO 8601, and perhaps a further name of the run as ``id``.
         marks: Files and folders in that directory, beside the record. The summary of a settled run
@@ -152,8 +152,8 @@ class FoundRun:
     """A run that was found: its kind, its directory, and what it lies in.
 
     Attributes:
-        kind: What it is.
-        path: The directory.
+        kind: Kind of the run, such as a training.
+        path: Directory of the run, with its record.
         owner: The run that it belongs to, such as a search's whose winner it is; None of most.
     """
 

@@ -20,7 +20,7 @@ class Comparison:
     """Several runs side by side; every sequence is in the order of ``names``.
 
     Attributes:
-        names: Of the runs.
+        names: Names of the runs, in the order of comparison.
         differences: From a dotted key (``configuration.batch_size``) to each run's value, for the
             keys in which the runs differ; None where a run has no such key.
         metrics: From a final metric to each run's value, None where it has none.

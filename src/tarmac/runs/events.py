@@ -38,7 +38,7 @@ class EventWriter:
     """Writes scalars into an event file of its own, each whole when the call returns.
 
     Args:
-        directory: Of the run.
+        directory: Directory for the event file, such as a run's.
         first_step: TensorBoard drops earlier files' points from this step on.
 
     Raises:

@@ -19,7 +19,7 @@ class Glance:
     Attributes:
         kind: ``training``, ``search``, ``job`` or ``task``.
         name: The run's, or of a task ``RUN/TASK``.
-        path: Its directory.
+        path: Directory of the run or of its part.
         status: As its `RunSummary` says it.
         workload: What is trained or searched.
         pids: Processes of this machine that work on it, the roots of their trees, by the numbers
@@ -35,8 +35,8 @@ class Glance:
         gpus: UUIDs or indices of the GPUs that it was given; None where that is not on record.
         created_at: When it was made, UTC.
         started_at: When its last session or attempt began, UTC.
-        epoch: Epochs done.
-        metric_name: Of `metric`, such as ``test_accuracy``.
+        epoch: Number of completed epochs.
+        metric_name: Name of `metric`, such as ``test_accuracy``.
         samples_per_s: In training, at the last epoch.
         eta_s: Seconds that are left.
         checkpoint_at: When its newest checkpoint was written.
@@ -46,11 +46,11 @@ class Glance:
             are two.
         waits: Share of its time, 0 to 1, by what it waited for: ``data``, ``ranks``.
         energy_joules: That it has taken since it began, where it samples that.
-        ranks: Of a training of several processes, what is recorded of each: ``rank``, ``host``,
+        ranks: Record of each rank of a training of several processes: ``rank``, ``host``,
             ``samples_per_s``, ``waiting_s``.
         retries: Attempts or sessions before this one.
         done: Parts that have ended: tasks of a job, trials of a search.
-        total: Parts in all.
+        total: Number of parts in all, ended or not.
         note: Why it waits or failed, in words.
         parts: Tasks of a job, trainings of a search, that are at work.
     """
@@ -99,6 +99,7 @@ class Glancer(Protocol):
 
         Args:
             path: Its directory, which may be in the making, or gone by now.
-            readings: Of one who looks more than once: only what has changed is read again.
+            readings: Cache of a reader that looks repeatedly. Unchanged files are not read again.
+                Default: none.
         """
         ...

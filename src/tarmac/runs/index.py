@@ -62,7 +62,7 @@ class RunIndex:
     """The runs in a directory, of every kind.
 
     Args:
-        names: Of the kinds.
+        names: Names of the kinds to index, such as ``training``.
         load: Returns a kind by its name. It is called for those alone of which a run must be read:
             what describes a kind may take longer to import than all runs take to list.
         output: Where the runs lie; `tarmac.runs.default_output` if not given.

@@ -22,9 +22,9 @@ class Layer(BaseModel):
 
     Attributes:
         name: Its path in the model: ``blocks.0.norm``.
-        kind: Its class: ``Linear``.
-        shape: Of what it returns, without the batch; None where it returns no tensor, another
-            module computes with its parameters, or it is compiled by ``torch.jit``.
+        kind: Class name of the module, such as ``Linear``.
+        shape: Output shape without the batch. None if it returns no tensor, another module uses its
+            parameters, or ``torch.jit`` compiled it.
         parameters: How many are its own; those that an earlier layer has too count there.
     """
 
@@ -70,7 +70,7 @@ def read_layers(run: Path) -> tuple[Layer, ...]:
     """Read the layers of a run's model.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, with ``layers.json``.
 
     Raises:
         RequestError: There are none, as of a run of an older Tarmac, or they are a newer one's.

@@ -23,8 +23,8 @@ class Mistake(BaseModel):
     """A sample that the model gave a wrong class.
 
     Attributes:
-        index: Of the sample in the test set.
-        target: Its class.
+        index: Index of the sample in the test set.
+        target: Class of the sample in the test set, from 0.
         predicted: The class that the model said.
         confidence: The probability that it gave to that, 0 to 1.
         pixels: The sample's bytes in base64, row by row; of several channels one after another.
@@ -43,12 +43,12 @@ class Predictions(BaseModel):
     """A model's answers on test samples.
 
     Attributes:
-        schema_version: Of this file's layout.
+        schema_version: Version of the layout of ``predictions.json``.
         num_samples: Samples that it was asked; the first ones of the test set.
         num_test: Samples of the test set.
-        confusion: Of each class, a row: how often each class was said. Empty where there are too
+        confusion: Counts by true class (rows) and predicted class (columns). Empty if there are too
             many classes.
-        sample_shape: Of `Mistake.pixels`: ``[rows, columns]``, or with three channels before them.
+        sample_shape: Shape of `Mistake.pixels`: ``[rows, columns]``, or ``[3, rows, columns]``.
         most: The largest byte of all samples, which is drawn white.
         mistakes: The wrong answers that the model was surest of, the surest first.
     """
@@ -68,7 +68,7 @@ def read_predictions(run: Path) -> Predictions:
     """Read a run's predictions.
 
     Args:
-        run: Its directory.
+        run: Directory of the run, with ``predictions.json``.
 
     Raises:
         RequestError: There are none, or they were written by a newer Tarmac.

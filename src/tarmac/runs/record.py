@@ -139,10 +139,11 @@ class Replica(BaseModel):
     """One copy of the model, and how it fared.
 
     Attributes:
-        rank: From 0.
-        host: The machine's name.
-        device: Where it computed.
-        samples_per_s: Of the last session, in training, without the time spent waiting for others.
+        rank: Global rank of the replica, from 0.
+        host: Name of the machine that it ran on.
+        device: Facts on the device it computed on, from `Device.to_record`.
+        samples_per_s: Training samples per second of the last session, without the time spent
+            waiting for others.
         waiting_s: Seconds of the last session that its process waited for others.
     """
 
@@ -179,7 +180,7 @@ class Best(BaseModel):
     Attributes:
         epoch: How many epochs it has behind it.
         metric: What it is best by, such as ``val_accuracy``.
-        value: Of that metric.
+        value: Value of `metric` at that checkpoint.
         file: Its path, from the run's directory.
     """
 
@@ -195,29 +196,30 @@ class RunRecord(BaseModel):
     """Everything that ``run.json`` says.
 
     Attributes:
-        schema_version: Of this file's layout.
-        id: Unique, in hexadecimal.
-        workload: Its name.
+        schema_version: Version of the layout of ``run.json``.
+        id: Random identifier of the run, 16 hexadecimal digits.
+        workload: Name of the trained workload.
         status: How it stands. A killed run still says ``running``; see `Run.status`.
-        created_at: UTC.
+        created_at: Time when the run was created, UTC.
         ended_at: When it last ended; None while it has not.
         elapsed_s: Wall-clock seconds spent on it, in all sessions.
         command: The command line; empty where it was started from Python.
-        configuration: Every effective value.
-        dataset: Name, sizes, fingerprint.
+        configuration: Effective value of every setting, by name.
+        dataset: Name, fingerprint and sample counts of the dataset.
         device: Where it ran; the first device of several.
         parallel: How it used its devices; None in records of schema 1.
-        launch: Which launch of several processes made it, so that one that starts again finds it.
-        versions: Of Python, the packages that matter, CUDA.
-        seed: Of everything random.
+        launch: Name of the launch that trains this run. A restarted launch finds the run by it.
+            Empty for none.
+        versions: Versions of Python, Tarmac, the main packages, CUDA and cuDNN, by name.
+        seed: Seed of all random choices in the run.
         git: None outside a repository.
         metrics: Final values, such as ``test_accuracy``.
-        judged_by: Which metric says how good it is; accuracy in records before schema 5.
+        judged_by: Metric that the run is judged by. Accuracy in records before schema 5.
         best: The best checkpoint; None where nothing was held out, or none is written yet.
         expectation: What was expected and whether it was met; None where nothing was.
         stopped_early: Why it was completed before its last epoch; None where it was not.
         uploaded_to: The URI below which its copy is; None where there is none.
-        error: Why it failed.
+        error: Reason for the failure. None for a run that did not fail.
         energy_joules: Used by its GPUs in all sessions, as far as sampled; None where they do not
             say, or were not asked.
         throttled_s: Seconds in which clocks of its GPUs were lowered, by ``power`` and ``thermal``,

@@ -65,18 +65,18 @@ class GpuSamples:
     """One GPU over the training: columns as long as `Samples.at_s`, None where it did not say.
 
     Attributes:
-        uuid: Of the GPU, or of the MIG slice.
+        uuid: UUID of the GPU, or of the MIG slice.
         index: The driver's; of a slice, that of its GPU.
         name: The chip's, or the slice's.
-        power_limit_watts: As the last session found it.
-        memory_total_bytes: Likewise.
-        max_sm_clock_mhz: Likewise.
+        power_limit_watts: Power limit in watts, as read in the last session.
+        memory_total_bytes: Size of its memory in bytes, as read in the last session.
+        max_sm_clock_mhz: Highest SM clock in MHz, as read in the last session.
         utilization_ratio: Share of the time in which a kernel ran, 0 to 1.
         tensor_ratio: Share of it in which tensor cores worked, where the driver counts it.
-        memory_used_bytes: By everybody.
-        power_watts: The whole card's.
-        temperature_c: Of the chip.
-        sm_clock_mhz: The clock.
+        memory_used_bytes: Memory in use by all processes, in bytes.
+        power_watts: Power draw of the whole card, in watts.
+        temperature_c: Temperature of the chip, in degrees Celsius.
+        sm_clock_mhz: SM clock of the GPU, in MHz.
         energy_joules: Used in this training until then, in all its sessions.
         throttle_reasons: Why clocks were lowered, of `Gpu.slowdowns`; empty for not, None where it
             is not known.
@@ -111,9 +111,9 @@ class Samples:
             before it.
         gpus: Those that it trained on, by index.
         cpu_count: Cores that it might use, as the last session found it.
-        memory_total_bytes: Of the host, or of its control group.
-        cpu_ratio: Of those cores, the share in use by everybody, 0 to 1.
-        memory_used_bytes: By everybody.
+        memory_total_bytes: Memory of the host, or the limit of its control group, in bytes.
+        cpu_ratio: Share of those cores in use by all processes, 0 to 1.
+        memory_used_bytes: Memory in use by all processes, in bytes.
         throttled_ratio: Share of the control group's periods in which its quota of CPU ran out.
         events: Starts, restarts and ends, in order.
     """
@@ -147,7 +147,7 @@ def samples_path(directory: Path, rank: int = 0) -> Path:
     """Return where the host of a rank, the first one on it, writes its samples.
 
     Args:
-        directory: The run's.
+        directory: Directory of the run, which holds the sample files.
         rank: 0 for the host that leads.
     """
     return directory / (SAMPLES if rank == 0 else f"samples-{rank}.jsonl")
@@ -175,7 +175,7 @@ def read_all_samples(directory: Path) -> tuple[Samples, ...]:
     """Read the samples of all hosts of a training, the one that leads first.
 
     Args:
-        directory: The run's.
+        directory: Directory of the run, which holds the sample files.
     """
     others = [path for path in directory.glob("samples-*.jsonl") if path.stem[8:].isdecimal()]
     others.sort(key=lambda path: int(path.stem[8:]))

@@ -27,8 +27,8 @@ class Application:
     """Answers requests that have passed the guard.
 
     Args:
-        site: Makes the pages.
-        streams: Tells what changes in them.
+        site: Site that makes the pages.
+        streams: Streams that send changes in the pages to browsers.
     """
 
     def __init__(self, site: Site, streams: Streams) -> None:

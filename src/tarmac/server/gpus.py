@@ -27,7 +27,7 @@ def gpus_page(snapshot: Snapshot, runs: Collection[str]) -> Page:
     """Return the page of a moment.
 
     Args:
-        snapshot: What was seen.
+        snapshot: Snapshot to show, with all hosts and their GPUs.
         runs: Names of runs that have a page.
     """
     sections: list[Section] = []

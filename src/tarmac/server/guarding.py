@@ -37,8 +37,8 @@ class Guarded:
     """An application that nobody reaches whom the guard refuses.
 
     Args:
-        application: What is behind it.
-        guard: Judges requests.
+        application: Application to protect. It receives only the requests that pass.
+        guard: Guard that accepts or refuses each request.
         owner: Returns the user ID of who is at the other end of a connection, from the addresses
             of both ends; None where that is not told, which leaves the token to decide.
     """

@@ -96,8 +96,8 @@ async def serve_until_told(
     """Serve until Ctrl-C or SIGTERM.
 
     Args:
-        application: What answers.
-        listener: Where it listens; it is closed at the end.
+        application: ASGI application that answers the requests.
+        listener: Socket to listen on. Closed at the end.
         ready: Called once it answers.
         end: Called when it is told to end, for what would go on by itself.
     """

@@ -27,8 +27,8 @@ class Listing:
     """All runs at one moment, by name: their path from the directory in which they lie.
 
     Attributes:
-        runs: The newest first.
-        broken: Those that cannot be read.
+        runs: Readable runs by name, the newest first.
+        broken: Runs that cannot be read, by name.
     """
 
     runs: Mapping[str, RunSummary]

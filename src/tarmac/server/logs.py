@@ -40,7 +40,7 @@ def log_section(name: str, files: Sequence[str], parts: Sequence[str] = ()) -> S
     """Return the part of a run's page that leads to its logs.
 
     Args:
-        name: The run's.
+        name: Name of the run, for the links.
         files: Its logs; see `log_names`.
         parts: Folders of the run in which each folder has a page, such as a job's tasks.
     """
@@ -58,10 +58,10 @@ def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Pa
     """Return a page with the end of a log.
 
     Args:
-        name: The run's.
-        run: Its directory.
+        name: Name of the run, for the texts and links.
+        run: Directory of the run. Files outside of it are not read.
         files: Its logs; see `log_names`.
-        chosen: Which one of them.
+        chosen: Log to show, a key of ``files``.
 
     Raises:
         TarmacError: It cannot be read, or lies elsewhere.
@@ -91,7 +91,7 @@ def read_end(file: Path, run: Path) -> tuple[str, bool]:
     """Return the last lines of a log as plain text, and whether they are all of it.
 
     Args:
-        file: The log.
+        file: Log file to read, inside ``run``.
         run: The directory that it must lie in, wherever links lead.
 
     Raises:

@@ -40,10 +40,10 @@ class ListQuery:
     """What is to be listed.
 
     Attributes:
-        path: Of the page: ``/``, ``/jobs`` or ``/searches``.
-        kind: Of this kind alone; empty for all.
+        path: Address of the page: ``/``, ``/jobs`` or ``/searches``.
+        kind: Name of the only kind to list. Empty for all kinds.
         text: Each of its words is in a run's name, workload, status or result.
-        number: Which page, from 1.
+        number: Number of the page of 100 runs, from 1.
     """
 
     path: str = "/"
@@ -63,8 +63,8 @@ def run_list_page(listing: Listing, query: ListQuery, output: str) -> Page:
     """Return the page of the runs that fit a query.
 
     Args:
-        listing: All runs.
-        query: Which are shown.
+        listing: Listing of all runs, before the query.
+        query: Filter and page number of the list.
         output: Where they lie, for a text.
     """
     runs = {name: run for name, run in listing.runs.items() if query.fits(name, run)}

@@ -63,7 +63,7 @@ class Site:
     """All pages, made of what is there at the moment; for any number of threads.
 
     Args:
-        lister: Lists the runs.
+        lister: Lister of the runs in the output directory.
         page_of: Makes the page of a run or of a job's task, or of several runs side by side, from
             their directories.
         look: Returns what GPUs do now.

@@ -46,8 +46,8 @@ class Streams:
     """The pages that are watched by browsers at the moment.
 
     Args:
-        site: Makes them.
-        every_s: How often it is looked whether one has changed, in seconds.
+        site: Site that makes the pages.
+        every_s: Seconds between checks of a page for changes.
     """
 
     def __init__(self, site: Site, *, every_s: float = _EVERY_S) -> None:
@@ -66,8 +66,8 @@ class Streams:
         """Yield what changes in a page from now on, as text of an event stream.
 
         Args:
-            address: The page's.
-            version: Of what the browser shows; see `version_of`.
+            address: Address of the page to watch.
+            version: Version of the page in the browser, from `version_of`.
         """
         yield f"retry: {_RETRY_MS}\n\n"
         watched = self._watched.get(address)

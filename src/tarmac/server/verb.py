@@ -29,8 +29,8 @@ class Serving:
 
     Attributes:
         url: What to open, with the token; nobody but the user may see it.
-        port: Of this machine's loopback; None of a socket's file.
-        socket: That file; None of a port.
+        port: TCP port on the loopback interface. None for a socket file.
+        socket: Socket file to listen on. None for a port.
     """
 
     url: str = dataclasses.field(repr=False)
@@ -49,7 +49,7 @@ def serve(
 
     Args:
         output: Where the runs lie; `tarmac.runs.default_output` if not given.
-        port: Of the loopback; 0 for one that is free.
+        port: TCP port on the loopback interface. Default 0: any free port.
         socket: A file to listen on instead of a port.
         ready: Called once pages are served.
 

@@ -58,8 +58,8 @@ class Accounts:
     """The files and commands of slurmdbd and of what it needs.
 
     Attributes:
-        directory: Of the cluster.
-        logs: Where daemons say what they do.
+        directory: The cluster's directory, for sockets, keys and the database.
+        logs: Directory of the daemons' logs.
     """
 
     directory: Path

@@ -139,7 +139,7 @@ class SlurmCommands:
         """Submit a script; a refusal comes back in Slurm's words.
 
         Args:
-            script: What to submit.
+            script: Script to submit, with its name.
             variables: All that the job's environment starts from, such as `job_variables`.
 
         Returns:

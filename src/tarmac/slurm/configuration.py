@@ -58,13 +58,13 @@ class Configuration:
     """What a `OneMachineSlurm` is made of.
 
     Attributes:
-        directory: Gets all files.
-        settings: Lines for ``slurm.conf``.
-        partitions: Its lines ``PartitionName=...``.
-        cpus: Of each node.
-        memory_mib: Of each node, in MiB.
-        accounting: Whether it keeps accounts.
-        name: The cluster's.
+        directory: Directory that gets all files of the cluster.
+        settings: Additional lines for ``slurm.conf``, such as ``MaxArraySize=11``.
+        partitions: Lines of the form ``PartitionName=...`` for ``slurm.conf``.
+        cpus: Number of CPUs of each node.
+        memory_mib: Memory of each node, in MiB.
+        accounting: Whether slurmdbd keeps accounts of jobs.
+        name: Name of the cluster, ``ClusterName``. Default ``tarmac``.
     """
 
     directory: Path

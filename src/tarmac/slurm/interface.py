@@ -37,8 +37,8 @@ class Unit:
     """What Slurm starts, and tells apart: a job, or one element of an array.
 
     Attributes:
-        job: The job's number; of an array, its first.
-        element: Of an array; None of a job that is none.
+        job: Job number; for an array, the number of the whole array.
+        element: Index of the array's element, from 0; None for a job that is no array.
     """
 
     job: int
@@ -54,10 +54,10 @@ class Script:
     """A job, or an array of equal ones, ready for sbatch.
 
     Attributes:
-        name: Unique among all of this user's, so that it is found again.
-        text: Of the file, with its ``#SBATCH`` lines; holds no secret.
-        elements: How many an array has; None for a job that is none.
-        throttle: Of an array, how many run at once at most.
+        name: Job name, unique among all of this user's, by which the job is looked up.
+        text: Content of the file, with its ``#SBATCH`` lines; holds no secret.
+        elements: Number of elements of an array; None for a job that is no array.
+        throttle: Most elements of an array that run at once; None for no limit.
     """
 
     name: str
@@ -71,8 +71,8 @@ class Submitted:
     """What was accepted.
 
     Attributes:
-        job: Its number; of an array, what its elements share.
-        name: Of its `Script`.
+        job: Job number; for an array, the number that its elements share.
+        name: Name of the submitted `Script`.
     """
 
     job: int
@@ -84,12 +84,12 @@ class Queued:
     """A unit, as squeue shows it.
 
     Attributes:
-        unit: Which.
-        name: Of its `Script`.
-        state: What it does.
+        unit: Job or array element that squeue shows.
+        name: Name of the unit's `Script`.
+        state: State of the unit, such as ``pending``; ``other`` where Tarmac knows no name for it.
         word: The state in Slurm's own word.
-        reason: Why it waits, in Slurm's own word: ``Priority``, ``ReqNodeNotAvail``.
-        nodes: Where it runs, as Slurm lists them: ``n[1-3]``.
+        reason: Reason for waiting, in Slurm's own word: ``Priority``, ``ReqNodeNotAvail``.
+        nodes: Nodes where it runs, as Slurm lists them: ``n[1-3]``.
     """
 
     unit: Unit
@@ -105,17 +105,17 @@ class Accounted:
     """A unit that has left the queue, as sacct or scontrol shows it.
 
     Attributes:
-        unit: Which.
-        state: How it ended; ``pending`` or ``running`` where it has not.
+        unit: Job or array element that has left the queue.
+        state: State at its end; ``pending`` or ``running`` where it has not ended.
         word: The state in Slurm's own words: ``CANCELLED by 1002``.
-        exit_code: Of its script.
-        signal: That ended its script; 0 for none.
-        nodes: Where it ran, as Slurm lists them.
+        exit_code: Exit code of the unit's script. Default 0.
+        signal: Number of the signal that ended its script; 0 for none.
+        nodes: Nodes where it ran, as Slurm lists them.
         max_rss_bytes: The most memory that a step held; None where unknown.
-        ended_at: When; None where unknown.
-        partition: That it was in; empty where unknown.
-        time_limit_s: That it had; None where it had none, or that is not known.
-        ran_s: So long it ran; None where unknown.
+        ended_at: Time of its end; None where unknown.
+        partition: Partition of the unit; empty where unknown.
+        time_limit_s: Time limit of the unit; None for no limit or an unknown limit.
+        ran_s: Time that the unit ran; None where unknown.
     """
 
     unit: Unit
@@ -136,8 +136,8 @@ class Silence:
     """No answer that can be understood: says nothing about any job.
 
     Attributes:
-        command: Which did not answer: ``squeue``.
-        words: What it said, or that it said nothing.
+        command: Command that did not answer: ``squeue``.
+        words: Message of the command, or a note that it printed nothing.
     """
 
     command: str
@@ -149,10 +149,10 @@ class Limits:
     """What a site allows, from ``scontrol show config``.
 
     Attributes:
-        version: ``22.05.8``.
+        version: Version of Slurm, such as ``22.05.8``.
         max_array_size: The highest index of an array is one less.
-        min_job_age_s: So long a job that has ended is still shown by scontrol.
-        kill_wait_s: Between TERM and KILL.
+        min_job_age_s: Seconds for which scontrol still shows a job that has ended.
+        kill_wait_s: Seconds between SIGTERM and SIGKILL.
         has_accounting: Whether sacct knows anything.
         requeues: Whether jobs are begun again unless they say otherwise.
         preemption: ``PreemptMode``, in Slurm's words.
@@ -193,7 +193,7 @@ class Slurm(Protocol):
         """Submit a script; a refusal comes back in Slurm's words.
 
         Args:
-            script: What to submit.
+            script: Script to submit, with its name.
             variables: All that the job's environment starts from.
 
         Returns:

@@ -52,15 +52,15 @@ class OneMachineSlurm:
     """Two nodes and a controller; all of them end with this process, however that ends.
 
     Args:
-        directory: Gets all of its files; made where it is not there.
-        settings: Lines for ``slurm.conf``, such as ``MaxArraySize=11``.
-        partitions: Its lines ``PartitionName=...``; by default one partition, ``main``.
-        cpus: Of each node; by default what this machine has.
-        memory_mib: Of each node, in MiB.
+        directory: Directory that gets all files of the cluster; made where it does not exist.
+        settings: Additional lines for ``slurm.conf``, such as ``MaxArraySize=11``.
+        partitions: Lines of the form ``PartitionName=...``. Default: one partition, ``main``.
+        cpus: Number of CPUs of each node. Default: all CPUs of this machine.
+        memory_mib: Memory of each node, in MiB. Default 4096.
         accounting: Whether it keeps accounts, by slurmdbd, MariaDB and MUNGE of its own.
-        accounts: Of root, each with its limits as sacctmgr takes them: ``{"few":
-            ["MaxSubmitJobs=3"]}``. They are made before the controller starts, which Slurm 22.05
-            does not survive when a second account comes later.
+        accounts: Accounts of the user root, each with its limits in the form of sacctmgr: ``{"few":
+            ["MaxSubmitJobs=3"]}``. They are made before the controller starts. Slurm 22.05 crashes
+            when a second account is added later.
 
     Raises:
         RequestError: Slurm is not installed, or this user may not start it.

@@ -21,9 +21,9 @@ def require(programs: Sequence[str], problem: str, packages: Sequence[str]) -> N
     """Refuse to go on without some programs.
 
     Args:
-        programs: Their names.
-        problem: What is wrong where one of them is missing.
-        packages: Of Debian's, that bring them.
+        programs: Names of the programs to look for.
+        problem: Error message where a program is missing.
+        packages: Names of the Debian packages that contain them.
 
     Raises:
         RequestError: One is missing.

@@ -32,15 +32,15 @@ class Shape:
     """What jobs ask for; those of one shape can be elements of one array.
 
     Attributes:
-        cpus: Cores of each node; parts of one are rounded up.
-        memory_bytes: Of each node; None for what the site gives.
-        gpus: Of each node; below 1, that part of one.
-        gpu_type: Their kind: ``a100``; any where it is empty.
-        nodes: How many.
-        time_limit_s: Rounded up to minutes; None for the partition's.
+        cpus: CPU cores of each node; fractions are rounded up.
+        memory_bytes: Memory of each node; None for the site's default.
+        gpus: GPUs of each node; below 1, a part of one GPU.
+        gpu_type: Kind of GPU, such as ``a100``; empty for any.
+        nodes: Number of nodes of each job. Default 1.
+        time_limit_s: Time limit in seconds, rounded up to minutes; None for the partition's.
         partition, account, qos, constraint, reservation: As sbatch's options.
-        nice: Lowers the priority.
-        exclude: Nodes that it must not run on.
+        nice: Value that lowers the priority; 0 leaves it.
+        exclude: Names of nodes that jobs must avoid.
         extra: Further options of sbatch, each a line: ``--licenses=matlab``.
         setup: Lines of shell before the command: ``module load cuda``.
     """
@@ -67,15 +67,15 @@ class Request:
     """A job, or an array of equal ones.
 
     Attributes:
-        name: Unique among all of this user's.
-        shape: What it asks for.
+        name: Job name, unique among all of this user's.
+        shape: Resources and limits of the job.
         command: Shell text; `UNIT` in it is the element's number.
-        directory: Where the command begins; must be there on the nodes.
+        directory: Working directory of the command; must exist on the nodes.
         output: Gets what the command prints, by a path below `directory`; ``%A`` in it is the job's
             number, ``%a`` the element's, ``%j`` the unit's own.
-        elements: How many an array has; None for a job that is none.
-        throttle: Of an array, how many run at once at most.
-        comment: Shown by scontrol.
+        elements: Number of elements of an array; None for a job that is no array.
+        throttle: Most elements of an array that run at once; None for no limit.
+        comment: Text that scontrol shows with the job.
     """
 
     name: str
@@ -96,8 +96,8 @@ def write_script(request: Request, nodes: Iterable[SlurmNode] | None = ()) -> Sc
     what a login gives, such as ``module``.
 
     Args:
-        request: What to submit.
-        nodes: Of the site; only for what asks for GPUs. None where they are not known.
+        request: Job or array to write the script for.
+        nodes: Nodes of the site, for a request of GPUs; None where they are unknown.
 
     Raises:
         RequestError: No node has such GPUs; or a value cannot be written in such a file.

@@ -27,9 +27,9 @@ class Gres:
     """So many of a generic resource on a node.
 
     Attributes:
-        name: ``gpu``, ``shard``, ``mps``.
-        kind: Its type: ``a100``; empty where it has none.
-        count: How many.
+        name: Name of the resource, such as ``gpu``, ``shard`` or ``mps``.
+        kind: Type of the resource, such as ``a100``; empty for none.
+        count: Amount that the node has.
     """
 
     name: str
@@ -42,16 +42,16 @@ class SlurmNode:
     """A node in one of its partitions, as sinfo shows it.
 
     Attributes:
-        name: By which Slurm knows it.
-        partition: One of its partitions.
+        name: Name of the node in Slurm.
+        partition: Name of a partition that has the node.
         is_default: Whether a job that names no partition goes to that one.
-        state: ``idle``, ``mixed``, ``drained*``.
-        cpus: Of the whole node.
-        memory_bytes: Of the whole node.
-        gres: What else it has.
-        features: That a `constraint` may name.
-        time_limit: Of the partition, in Slurm's words: ``1-00:00:00``, ``infinite``.
-        reason: Why it is down or drained, in somebody's words.
+        state: State by sinfo, such as ``idle``, ``mixed`` or ``drained*``.
+        cpus: Number of CPUs of the whole node.
+        memory_bytes: Memory of the whole node.
+        gres: Generic resources of the node, such as GPUs.
+        features: Features that a `constraint` may name.
+        time_limit: Time limit of the partition, as Slurm writes it: ``1-00:00:00``, ``infinite``.
+        reason: Reason for which it is down or drained, as an operator or Slurm wrote it.
     """
 
     name: str
@@ -104,10 +104,10 @@ def request_gpus(
     ``--gpus-per-task`` does, which breaks what passes between GPUs.
 
     Args:
-        nodes: Of the site; None where they are not known.
-        gpus: For each node; below 1, that part of one.
-        kind: Their type; any where it is empty.
-        partition: Whose nodes count; all where it is empty.
+        nodes: Nodes of the site; None where they are unknown.
+        gpus: GPUs for each node; below 1, a part of one GPU.
+        kind: Type of the GPUs; empty for any.
+        partition: Partition whose nodes count; empty for all nodes.
 
     Raises:
         RequestError: No node has that, or a part of one is asked of nodes that are not known.

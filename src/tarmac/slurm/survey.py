@@ -117,13 +117,13 @@ def survey_nodes(
     """Look at a site's nodes by a job on each; of many, by a job on one of each kind.
 
     Args:
-        slurm: The site.
+        slurm: Commands of the site's Slurm.
         directory: What the nodes should see, such as where runs are made; gets a directory of its
             own for a while.
         python: Tarmac's own interpreter, which stages inputs where nodes have it too.
-        variables: What the jobs' environment starts from.
+        variables: Environment variables that the jobs start from.
         shape: Partition, account and the like; a core and little memory are asked for.
-        patience_s: How long to wait for jobs to begin.
+        patience_s: Seconds to wait for jobs to begin.
         most: Where there are more nodes than that, one of each kind is looked at, of so many kinds.
 
     Raises:
@@ -274,8 +274,8 @@ def look_script(directory: Path, python: str, bus: Path = _BUS) -> str:
 
     Args:
         directory: Gets a file of what was seen, by the node's name.
-        python: Tarmac's own interpreter.
-        bus: Where the kernel shows what is on PCI.
+        python: Path of Tarmac's own interpreter.
+        bus: Directory where the kernel shows the devices on PCI.
     """
     words = {"directory": str(directory), "python": python, "bus": str(bus)}
     quoted = {name: shlex.quote(word) for name, word in words.items()}
@@ -328,7 +328,7 @@ def _count_gpus(devices: Sequence[str]) -> dict[str, int]:
     """Return how many GPUs each maker's own driver has.
 
     Args:
-        devices: Of the bus, each its vendor and its driver: ``0x10de nvidia``.
+        devices: Vendor and driver of each device on the bus: ``0x10de nvidia``.
     """
     counts: dict[str, int] = {}
     for vendor, _, driver in (device.partition(" ") for device in devices):

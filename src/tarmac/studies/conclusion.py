@@ -73,10 +73,10 @@ def conclude(
     """Choose the winner, train it on all training data, and record both.
 
     Args:
-        study: Of which this is the process of `concluding`.
+        study: Study that this process concludes, inside a block of `concluding`.
         why: Why the search is over.
-        slot: Where to train.
-        reporter: Receives each epoch.
+        slot: Device and threads to train with.
+        reporter: Reporter that receives each epoch's metrics.
         halted: Whether to give up.
 
     Returns:

@@ -36,8 +36,8 @@ def confirm(
 
     Args:
         study: All its trials are finished.
-        complete: Those that have a value.
-        evaluator: What trains networks.
+        complete: Trials of the study that have a value.
+        evaluator: Evaluator that trains the networks.
         stop: Whether to give up; asked after every epoch.
 
     Returns:

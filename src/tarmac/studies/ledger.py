@@ -28,8 +28,8 @@ class Ledger:
     with the square of their number; finished ones never change, so they are read once.
 
     Args:
-        storage: Holds the trials.
-        study_id: Of the study in it.
+        storage: Optuna's storage, which holds the trials.
+        study_id: Number of the study in the storage.
         space: Says which trials are of the same network.
     """
 

@@ -43,7 +43,7 @@ class SearchLoop:
     Args:
         study: The study, which this process may write.
         owner: The process's name among the study's leases.
-        reporter: Receives progress.
+        reporter: Reporter that receives the search's progress.
         stop: Whether the user wants it to stop; asked several times a second.
         terms: What it takes of the study, and until when.
 
@@ -99,7 +99,7 @@ class SearchLoop:
         """Train networks until the search is over.
 
         Args:
-            chosen: What trains them.
+            chosen: Evaluator to train with, from `choose_evaluator`.
 
         Returns:
             Why it is over; None where it is not, and `leave` says why this process leaves it.

@@ -23,8 +23,8 @@ class Range:
         ``def model(dropout: Annotated[float, Range(0.0, 0.5)] = 0.2)``
 
     Attributes:
-        low: The least value.
-        high: The greatest.
+        low: Least value of the range, included.
+        high: Greatest value of the range, included where ``step`` reaches it.
         step: From one value to the next; None for every value between.
         log: Whether to draw on a logarithmic scale.
     """
@@ -40,8 +40,8 @@ class ParameterText(BaseModel):
 
     Attributes:
         choices: Named values; one alone fixes the setting.
-        low: The least of a range.
-        high: The greatest.
+        low: Least value of the range; None for choices.
+        high: Greatest value of the range; None for choices.
         step: From one to the next.
         log: Whether to draw on a logarithmic scale.
         when: The parameter is used only where each of these others has one of these values.

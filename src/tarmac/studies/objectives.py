@@ -141,7 +141,7 @@ def front(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> list[i
     Of equal points all are in it.
 
     Args:
-        points: ``[point][objective]``.
+        points: Values of each point, ``[point][objective]``.
         maximize: Whether more is better, by objective.
     """
     signed = [_signed(point, maximize) for point in points]

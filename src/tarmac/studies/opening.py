@@ -59,7 +59,7 @@ def open_study(
         output: The directory in which the study's own is made.
         resume: A study to go on with, instead.
         is_shared: Whether several hosts are to work on it, and not this one.
-        **fields: Of a `Request`.
+        **fields: Fields of a `Request`, by name.
 
     Raises:
         RequestError: The request cannot be met; nothing was made.
@@ -83,7 +83,7 @@ def check_new(
 
     Args:
         what: A workload, a study's file, or a study that comes with Tarmac.
-        fields: Of a `Request`.
+        fields: Fields of a `Request`, by name.
         is_shared: Whether several hosts are to work on it, and not this one.
 
     Raises:
@@ -117,9 +117,9 @@ def prepare(request: Request, output: Path, *, name: str, is_shared: bool = Fals
     """Check a request against what is here, and make its study.
 
     Args:
-        request: What is asked.
+        request: Request to check and to make a study of.
         output: Where the study's directory is made.
-        name: Of what is searched.
+        name: Name of the workload or study's file; the directory's name begins with it.
         is_shared: Whether several hosts are to work on it, and not this one.
 
     Raises:
@@ -149,12 +149,12 @@ class Checked:
     """A request that can be met here, with nothing left open.
 
     Attributes:
-        request: What is asked.
+        request: Request that was checked, with every value filled in.
         space: What is searched over.
         settings: Those of all networks.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
-        validation_split: Which samples these are.
+        validation_split: How samples are held out: ``random``, ``last`` or ``own``.
         judged_by: What the workload is judged by.
     """
 
@@ -240,10 +240,10 @@ def check_changes(
 
     Args:
         reference: Its directory, its name, or ``"latest"``.
-        output: Where studies lie.
-        fields: Of a request: those in `CHANGEABLE` may be new; what decides which networks are
-            tried may be given again, if it is the same.
-        what: Its workload or file, if given again.
+        output: Directory that holds the studies.
+        fields: Fields of a request: those in `CHANGEABLE` may be new; a field that decides which
+            networks are tried may be repeated with the same value.
+        what: Its workload or file, if named again.
 
     Raises:
         RequestError: There is none, or something is asked for that would be another search.

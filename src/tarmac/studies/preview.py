@@ -34,16 +34,16 @@ class Preview:
     """What a search would do.
 
     Attributes:
-        request: What is asked.
+        request: Request that the search would carry out.
         directory: The study's; of a new one, where it would be made, with ``STUDY`` for its name.
         space: What is searched over.
         settings: Those of all networks.
         num_done: Trials that have ended.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
-        validation_split: Which samples these are.
+        validation_split: How samples are held out: ``random``, ``last`` or ``own``.
         runs: Where runs of its workers' job would be made.
-        job: Of its workers; None where this machine searches.
+        job: Job of the workers; None where this machine searches.
     """
 
     request: Request

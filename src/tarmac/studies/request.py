@@ -107,11 +107,11 @@ class Request(BaseModel):
         train_size: How many samples to train on; all that are not held out by default.
         validation_size: How many samples to hold out; by default the dataset's own validation
             samples, or one for every five to train on, at most 10,000.
-        validation_split: Which samples these are, the same for all networks: ``random``, drawn by
+        validation_split: How samples are held out, the same for all networks: ``random``, drawn by
             the seed, each class by its share; ``last``; ``own``, the dataset's own validation
             samples; ``auto``: ``own``, else ``last`` for a series, else ``random``.
-        seed: Of the search and of every training in it.
-        devices: See `tarmac.machine.find_devices`.
+        seed: Seed of the search and of every training in it. Default 0.
+        devices: Devices to train on, as `tarmac.machine.find_devices` takes them. Default ``auto``.
         workers: Processes that train at the same time; by default as many as suit the devices.
         storage: An Optuna URL; by default a journal in the study's directory.
     """
@@ -248,7 +248,7 @@ def make_request(fields: Mapping[str, Any]) -> Request:
     """Check what was asked.
 
     Args:
-        fields: Of `Request`.
+        fields: Fields of the `Request`, by name.
 
     Raises:
         RequestError: A field is unknown, of another type, or cannot be what it is.
@@ -272,7 +272,7 @@ def locate(error: FieldError, source: str | Path, changes: Mapping[str, Any]) ->
     """Say where in a study's file a field is; return the error where its value is not from there.
 
     Args:
-        error: Of the field.
+        error: Error that names the field's path.
         source: The file, or one of `study_names`.
         changes: What was asked for beside it, as `read_request` takes it.
     """

@@ -77,12 +77,12 @@ class Numbers:
     """A parameter with a range of numbers.
 
     Attributes:
-        low: The least.
-        high: The greatest, which is in it.
+        low: Least value of the range, included.
+        high: Greatest value of the range, included where ``step`` reaches it.
         step: From one number to the next, counted from ``low``; None for every number between.
         log: Whether to draw on a logarithmic scale.
         whole: Whether the numbers are integers; their step is then 1 unless given.
-        when: As in `Choices`.
+        when: Condition on other parameters, as in `Choices`.
     """
 
     low: float
@@ -266,8 +266,8 @@ class Space:
         """Return a random configuration that is not among those seen; None where all are.
 
         Args:
-            seen: By `key`.
-            rng: Decides.
+            seen: Known configurations, by their `key`; only the keys count.
+            rng: Source of the random draws.
             tries: How often to draw before a finite space is walked through.
         """
         size = self.size

@@ -31,8 +31,8 @@ def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[
     """Tell trackers what a reporter is told of a study, and at the end how it stands.
 
     Args:
-        study: What is searched.
-        reporter: Who is told besides.
+        study: Study whose search is tracked.
+        reporter: Reporter that receives the same progress.
         names: The trackers'; without any, the reporter is yielded as it is.
 
     Yields:

@@ -54,7 +54,8 @@ def search(
         cluster: What is asked of a cluster, whose workers then search instead of this process;
             ``tarmac.studies.Workers(on="slurm", count=16)``. Returns once the search is over.
         log_to: The trackers that are told of every network: ``wandb``, ``mlflow``.
-        **fields: Of `tarmac.studies.Request`: ``method``, ``space``, ``generations`` and so on.
+        **fields: Fields of `tarmac.studies.Request`: ``method``, ``space``, ``generations`` and so
+            on.
 
     Returns:
         The study, e.g. ``study.best.test_accuracy``. One that a signal stopped has
@@ -83,7 +84,7 @@ def work_on(
 
     Args:
         study: The study, opened by `open_study`.
-        reporter: Receives progress.
+        reporter: Reporter that receives the search's progress.
         stop: Whether to stop; by default once SIGINT or SIGTERM has come.
 
     Raises:
@@ -124,7 +125,7 @@ def work_as_one(
 
     Args:
         study: The study, opened by `open_study`.
-        reporter: Receives progress.
+        reporter: Reporter that receives this worker's progress.
         terms: What it takes, and until when it stays.
         stop: Whether to stop; by default once SIGINT or SIGTERM has come.
 

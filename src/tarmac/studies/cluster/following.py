@@ -34,7 +34,7 @@ class Following(jobs.Silent):
 
     Args:
         study: What the workers work on; this process only reads it.
-        reporter: Is told.
+        reporter: Reporter of the search, which receives its progress.
         leave_within_s: How long workers may take to leave a study that is over.
     """
 

@@ -42,7 +42,7 @@ def search_on(
     Args:
         study: The study, opened by `open_study` as a shared one.
         workers: What is asked of the cluster.
-        reporter: Receives progress.
+        reporter: Reporter that receives the search's progress.
         stop: Whether to end the workers; asked a few times a second.
         detach: Whether to leave them to the cluster and return.
         storage: The URL of the study's database where it holds a password: each worker gets it as

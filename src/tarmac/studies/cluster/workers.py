@@ -45,9 +45,9 @@ class Workers:
 
     Attributes:
         on: Where, one of `tarmac.jobs.executor_names`.
-        count: At most so many.
-        cpus: Cores of each.
-        gpus: GPUs of each.
+        count: Maximum number of workers, at least 1.
+        cpus: CPU cores of each worker. Default 1.
+        gpus: GPUs of each worker. Default 0.
         memory: Bytes that each may take; None for no limit of Tarmac's.
         time_s: Seconds that each may work; another one follows where trials are left. None for as
             long as the cluster lets it.
@@ -83,8 +83,8 @@ def most_workers(
     """Return how many workers a search has trials for at the same time; at least 1.
 
     Args:
-        request: What is asked.
-        num_networks: That its space has; None for infinitely many.
+        request: Request that the study carries out.
+        num_networks: Number of networks in its space; None for infinitely many.
         num_done: Trials that have ended.
         num_trained: Those of them that were trained.
     """
@@ -117,9 +117,9 @@ def workers_job(
     """Return the job of a study's workers.
 
     Args:
-        directory: The study's.
+        directory: Directory of the study, which each worker opens.
         workers: What is asked of the cluster.
-        most: So many workers there are trials for.
+        most: Number of workers that there are trials for, from `most_workers`.
         has_secret_storage: Whether its database's URL is given to workers in `STORAGE_VARIABLE`,
             as a secret.
     """
