@@ -22,7 +22,7 @@ class Failing:
     """Preprocesses as another does, but raises a RuntimeError where `failing_once` says.
 
     Args:
-        inner: What preprocesses.
+        inner: Preprocessing to call where no fault is raised.
     """
 
     def __init__(self, inner: Preprocess) -> None:

@@ -47,7 +47,7 @@ class FormatCase:
     """A format to be checked.
 
     Attributes:
-        format: The format.
+        format: Job file format under test.
         samples: Texts of files that hold jobs and are right; the more of its keys they have, the
             better it is checked.
         mistakes: Texts of files that look like the format and are wrong.

@@ -74,8 +74,8 @@ class Report:
     """What all checks came to.
 
     Attributes:
-        workload: The name.
-        num_samples: Trained on.
+        workload: Name of the workload that was checked.
+        num_samples: Number of samples that the checks trained on.
         findings: In the order in which they were tried.
     """
 

@@ -39,7 +39,7 @@ class StandIn:
     Args:
         fail: Returns why a candidate fails; None where it does not.
         at_epoch: Called at the end of every epoch, before the search hears of it.
-        epochs: Of every network; by default the candidate's own.
+        epochs: Epochs of every network. Default: those of the candidate.
 
     Attributes:
         seen: The candidates that came, in order.
@@ -95,7 +95,7 @@ def make_study(directory: Path, space: Space, **fields: Any) -> StudyWriter:
     Args:
         directory: Where the study's own directory is made.
         space: What is searched over.
-        **fields: Of `tarmac.studies.Request`.
+        **fields: Fields of `tarmac.studies.Request`. Default: workload ``mlp`` and 2 epochs.
     """
     request = make_request({"workload": "mlp", "epochs": 2, **fields})
     return StudyWriter.create(
@@ -114,11 +114,11 @@ def search_without_networks(
     """Search in this process, without training the winner.
 
     Args:
-        study: From `make_study`.
+        study: Study to search, as `make_study` returns it.
         evaluator: Gives results; a `StandIn` by default.
         at_once: How many candidates the evaluator is given in one call; None for one at a time.
-        stop: Whether to stop.
-        reporter: Receives progress.
+        stop: Returns whether to stop the search. Default: never.
+        reporter: Receives the progress of the search. Default: `Silent`.
 
     Returns:
         Why the search is over; None where it was stopped.

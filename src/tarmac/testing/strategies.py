@@ -175,10 +175,10 @@ def assert_close(
     """Assert that two models have the same weights.
 
     Args:
-        ours: By name.
-        theirs: By name.
+        ours: Weights under test, by name.
+        theirs: Expected weights, by name.
         tolerance: Relative to the largest value of a tensor.
-        what: Begins the message.
+        what: Text that the failure message begins with.
         buffers: Whether running statistics are compared too.
     """
     for name, value in theirs.items():

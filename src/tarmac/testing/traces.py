@@ -35,7 +35,7 @@ class Trace:
         """Say in words where two trainings part first; None where no call shows it.
 
         Args:
-            other: The other training's.
+            other: Trace of the other training.
             count: How many of the last calls are compared.
             done: Steps that were done before these calls.
         """

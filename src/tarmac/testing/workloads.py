@@ -51,10 +51,10 @@ def random_dataset(
     """Make data that stand in for real ones of their shape.
 
     Args:
-        sample_shape: Of one sample.
-        num_classes: How many there are.
+        sample_shape: Shape of one sample, such as ``(28, 28)``.
+        num_classes: Number of classes of the targets.
         highest: The largest value of an input, at most 255.
-        seed: Of the values.
+        seed: Seed of the random values. Default 0.
     """
     rng = np.random.default_rng(seed)
     size = _BATCH_SIZE * _NUM_STEPS
@@ -136,12 +136,12 @@ def check_equal_on_two_processes(
     """Check the same of two processes, each with the whole model or with a part of every parameter.
 
     Args:
-        workload: What is trained.
+        workload: Workload to train on one device and on two processes.
         dataset: The small data that ``reference`` has.
-        output: An empty directory.
+        output: Empty directory for the runs of the check.
         reference: What the processes find a workload by whose trainings are those of
             ``alike_on_devices(workload, dataset)``.
-        strategy: ``ddp`` or ``fsdp``.
+        strategy: Strategy of the two processes: ``ddp`` or ``fsdp``. Default ``ddp``.
     """
     small = alike_on_devices(workload, dataset)
     one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))

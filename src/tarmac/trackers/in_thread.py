@@ -23,9 +23,9 @@ class InThread:
     """Passes on what it is told, in order, in a thread; see `Tracker`.
 
     Args:
-        title: What the tracker is called in messages.
+        title: Name of the tracker in messages.
         opened: Opens it; called in the thread.
-        opening_s: How long that may take.
+        opening_s: Seconds to wait for the tracker to open.
         ending_s: How long `end` waits for what has not been passed on yet.
 
     Attributes:

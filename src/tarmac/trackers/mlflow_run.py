@@ -31,7 +31,7 @@ class MlflowRun:
     """A run; see `Tracker`.
 
     Args:
-        run: What is tracked.
+        run: Run to open, or to continue where the server knows its id.
 
     Raises:
         MlflowException: The server cannot be reached, or refuses it.

@@ -22,7 +22,7 @@ def check_tracker(name: str) -> None:
     """Refuse a tracker that could not be opened, without importing its client.
 
     Args:
-        name: Of `TRACKERS`.
+        name: Name of the tracker, a key of `TRACKERS`.
 
     Raises:
         RequestError: There is none of that name, or it is not said where it is.
@@ -43,8 +43,8 @@ def open_tracker(name: str, run: TrackedRun) -> InThread:
     """Open a tracker's run, one that goes on where the tracker knows it.
 
     Args:
-        name: Of `TRACKERS`.
-        run: What is tracked.
+        name: Name of the tracker, a key of `TRACKERS`.
+        run: Run to open, or to continue where the tracker knows its id.
 
     Returns:
         The tracker. Its methods return at once and never fail: a thread tells the tracker, and

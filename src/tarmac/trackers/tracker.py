@@ -15,11 +15,11 @@ class TrackedRun:
     """A run as a tracker needs it.
 
     Attributes:
-        id: Unique; a tracker that has a run of it goes on with that one.
-        name: As people call it.
-        directory: Its own; what a tracker keeps on this machine goes below it.
-        configuration: Every effective value.
-        tags: What it is found by.
+        id: Unique id. A tracker that knows the id continues that run.
+        name: Name of the run, for people.
+        directory: The run's directory; local files of the tracker go below it.
+        configuration: Effective settings of the run, which trackers store without nesting.
+        tags: Values by which the run can be searched, by name.
         is_ordered: Whether each step comes after those before it; networks that are trained at the
             same time end as they like.
     """
@@ -36,7 +36,7 @@ class Tracker(Protocol):
     """One run at a tracker; whatever its methods raise is the tracker's trouble, not the run's.
 
     Attributes:
-        place: Where people see it: a URL, or a directory.
+        place: URL or directory where people see the run.
     """
 
     place: str
@@ -45,8 +45,8 @@ class Tracker(Protocol):
         """Tell of a step.
 
         Args:
-            step: Its number: an epoch, or a trial.
-            metrics: Its values by name.
+            step: Number of the step: an epoch, or a trial.
+            metrics: Values of the step by name.
         """
         ...
 

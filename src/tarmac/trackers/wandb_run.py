@@ -31,7 +31,7 @@ class WandbRun:
     """A run; see `Tracker`. Its own files are below the run's directory, in ``wandb/``.
 
     Args:
-        run: What is tracked.
+        run: Run to open, or to continue where the service knows its id.
 
     Raises:
         RequestError: Nobody is logged in, and it is not told to stay offline.

@@ -74,8 +74,8 @@ def fit_weights(
     """Match weights with a model's by name and shape.
 
     Args:
-        source: Where they are from, for messages.
-        found: What is there.
+        source: Run or file that the weights come from, for messages.
+        found: Weights by name, as read from ``source``.
         model: The model's own, whose types are taken.
         partial: Take what fits, and leave the others as they are drawn.
 

@@ -35,12 +35,12 @@ class Plan:
         workload: With options and settings applied to its recipe.
         settings: Every setting's effective value.
         model_arguments: The keyword arguments for the workload's model.
-        dataset: The data themselves.
+        dataset: Dataset with the training, validation and test samples.
         devices: Those of this machine, by local rank where each has a process of its own.
         world_size: Devices on all machines.
         strategy: How they are used together: the name of a strategy.
         process_per_device: Whether each device has a process of its own.
-        feed: How samples get to them.
+        feed: How samples get to the devices, such as ``resident``.
         fused: Whether the kernels of `tarmac.kernels` compute the steps.
         precision: What the matrix products are computed in.
         threads: Threads of an operation on the CPU; None for what PyTorch takes by itself.
@@ -50,13 +50,13 @@ class Plan:
         reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
             ``threads``, ``compile`` and ``autotune`` are what they are.
         layers: The layers of the model, as it defines them.
-        num_parameters: Of the model.
+        num_parameters: Number of parameters in the model, including frozen parameters.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.
         patience_metric: Metric on held-out data that patience watches; None for what the training
             is judged by. Runs of earlier versions that are judged by accuracy go on with the loss.
-        held: Which samples are trained on, and which judge every epoch.
-        validation_seed: By which they were drawn.
+        held: Training samples, and the samples held out for validation every epoch.
+        validation_seed: Seed by which the validation samples were drawn.
         log_to: The trackers that are told.
         sampling: Whether the run keeps samples of its GPUs and its host.
         initial: The weights that a new run begins from; None for those of the seed. A run that

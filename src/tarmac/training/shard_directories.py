@@ -63,12 +63,12 @@ def write_position(
     """Write where a training is into its checkpoint.
 
     Args:
-        directory: The checkpoint.
-        workload: Of the training.
-        epoch: How many are done.
-        step: How many of the next epoch are done.
+        directory: Directory of the sharded checkpoint.
+        workload: Reference of the workload that is trained.
+        epoch: Number of completed epochs.
+        step: Number of completed steps of the next epoch.
         seconds: Spent on that epoch.
-        checksums: Of the other files, by name; see `file_checksum`.
+        checksums: Checksums of the other files, by file name; see `file_checksum`.
 
     Raises:
         StorageError: It cannot be written.
@@ -117,7 +117,7 @@ def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
     """Say of what goes wrong within that a checkpoint is damaged.
 
     Args:
-        path: The checkpoint.
+        path: Directory of the sharded checkpoint.
         also: What else is raised where it is.
 
     Raises:

@@ -73,8 +73,9 @@ class ShardReader(FileSystemReader):
         """See that the files are what was written, as PyTorch does not say what is missing.
 
         Args:
-            part: Of the files' content only this share is read, from 0; of their sizes all are.
-            num_parts: Of how many shares.
+            part: Share of the files to read and checksum, from 0; the sizes of all files are
+                checked.
+            num_parts: Number of shares that the files are divided into. Default 1.
 
         Raises:
             OSError: A file is not there.
@@ -120,7 +121,7 @@ def check_shards(path: Path) -> None:
     """See that a checkpoint is whole, and that its files are those that were written.
 
     Args:
-        path: A checkpoint's directory.
+        path: Directory of a sharded checkpoint.
 
     Raises:
         TarmacError: It is damaged.
@@ -133,7 +134,7 @@ def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
     """Read a model's weights, whole and on the CPU, by one process.
 
     Args:
-        path: A checkpoint's directory.
+        path: Directory of a sharded checkpoint.
 
     Raises:
         TarmacError: It is damaged.

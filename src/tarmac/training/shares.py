@@ -19,9 +19,9 @@ def order_of(seed: int, epoch: int, num_samples: int) -> torch.Tensor:
     It is drawn on the CPU, so that it is the same on every device and with every feed.
 
     Args:
-        seed: The training's, from 0 to `MAX_SEED`.
-        epoch: From 0.
-        num_samples: That are trained on.
+        seed: Seed of the training, from 0 to `MAX_SEED`.
+        epoch: Index of the epoch, from 0.
+        num_samples: Number of samples that are trained on.
     """
     generator = torch.Generator().manual_seed(seed * _EPOCH_STRIDE + epoch)
     return torch.randperm(num_samples, generator=generator)
@@ -50,7 +50,7 @@ class Shares:
     is in exactly one micro-batch of an epoch, whatever the number of replicas.
 
     Attributes:
-        num_samples: Of an epoch.
+        num_samples: Number of samples in an epoch.
         batch_size: Samples per step, of all replicas together.
         num_replicas: All that train together.
         accumulate: Micro-batches per step and replica.
@@ -85,8 +85,8 @@ class Shares:
         """Return the spans of a replica's micro-batches of steps of an epoch.
 
         Args:
-            first_step: From 0.
-            replica: From 0.
+            first_step: Index of the first step in its epoch, from 0.
+            replica: Index of the replica among all replicas, from 0.
             last_step: How many steps are done then; None for all of the epoch.
         """
         return [

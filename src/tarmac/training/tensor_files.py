@@ -48,7 +48,7 @@ def write_tensors(
     """Write a whole safetensors file or nothing.
 
     Args:
-        path: The file.
+        path: Safetensors file to write, whole or not at all.
         tensors: By name, on the CPU, contiguous, none in memory of another.
         metadata: For the file's header.
 

@@ -164,7 +164,7 @@ def resume(
         devices: Instead of the run's own; another number of them by ``fsdp`` alone.
         reporter: Who is told how it goes; nobody by default.
         stop: As for `train`, of the epochs that are left.
-        interrupted: As for `train`.
+        interrupted: Called after every step; if true, save the state and stop, as for `train`.
 
     Returns:
         The run. On a CPU its weights are the same bits as without the stop.
@@ -235,13 +235,13 @@ def extend(
     Args:
         reference: The run: its directory, its name, a prefix of it, or ``"latest"``. It stays as
             it is.
-        epochs: Of the whole training, those that are done among them.
+        epochs: Epochs of the whole training, including those already done.
         output: Where the new run is made, and ``reference`` is looked for if it is no path.
         name: The name of the new run's directory; by default made of workload and time.
         workload: Must be the run's own if given. One passed to `train` as a value has to be.
         reporter: Who is told how it goes; nobody by default.
         stop: As for `train`, of the epochs that are added.
-        interrupted: As for `train`.
+        interrupted: Called after every step; if true, save the state and stop, as for `train`.
 
     Returns:
         The new run, whose configuration names the old one as ``from_checkpoint``.
@@ -385,7 +385,7 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
     """Find a run's workload again, which must be the one that is asked for.
 
     Args:
-        run: Whose record names it.
+        run: Run with a record that names the workload.
         asked: None for what the record names, which runs a user's own file, but no other user's.
 
     Raises:

@@ -31,7 +31,7 @@ class Chosen:
     """What trains the networks.
 
     Attributes:
-        evaluator: Does it.
+        evaluator: Evaluator that trains the networks.
         at_once: How many networks it wants in one call; None where it takes the next whenever it
             has room, so that no network is claimed before it can be trained.
         close: Ends what it has started.

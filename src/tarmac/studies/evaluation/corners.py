@@ -40,7 +40,7 @@ def check_corners(
         space: Space whose choices and ends of ranges are tried, each with the defaults of the
             others, then with a few draws of them.
         workload: Workload of the networks.
-        dataset: Its data.
+        dataset: Dataset that the workload trains on.
         settings: Settings of all networks.
     """
     # Models may print and warn, and a command's output may be JSON.

@@ -35,7 +35,8 @@ class Training:
         workload: What is trained, as `tarmac.workloads.find_workload` takes it.
         train_size: How many samples to train on.
         validation_size: How many to hold out.
-        validation_split: Which samples these are; see `tarmac.data.hold_out`.
+        validation_split: How samples are held out, as `tarmac.data.hold_out` takes it. Default
+            ``auto``.
         validation_seed: By which they are drawn, the same for networks of any seed.
         runs: Where runs' directories are made.
         logs: Where processes write what they print.

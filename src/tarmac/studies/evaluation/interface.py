@@ -23,8 +23,8 @@ class Candidate:
         number: The trial's, unique in its study.
         settings: What it sets, by the names that ``tarmac train --set`` takes;
             ``learning_rate`` and ``batch_size`` too.
-        seed: Of its initial weights, its order of samples and its random draws.
-        epochs: At most so many.
+        seed: Seed of the initial weights, the order of samples and all random draws.
+        epochs: Maximum number of epochs to train.
         patience: It stops once ``monitor`` has not got better for so many epochs; None for never.
         monitor: A metric on held-out data, ``NAME:max`` or ``NAME:min``.
     """
@@ -42,8 +42,8 @@ class Progress:
     """A candidate at the end of one of its epochs.
 
     Attributes:
-        number: The candidate's.
-        epoch: From 1.
+        number: Number of the candidate, unique in its study.
+        epoch: Number of the finished epoch, from 1.
         metrics: At least ``loss``, ``val_loss`` and each metric that the workload is scored by,
             alone and with ``val_``: ``accuracy``, ``val_accuracy``.
     """
@@ -66,9 +66,10 @@ class Result:
     """How a candidate's training ended.
 
     Attributes:
-        number: The candidate's.
-        metrics: Of its last epoch, with ``epochs`` (trained), ``num_parameters`` and ``seconds``
-            (its share of the time, where several were trained as one). Empty if it failed.
+        number: Number of the candidate, unique in its study.
+        metrics: Metrics of the last epoch, with ``epochs`` (trained), ``num_parameters`` and
+            ``seconds`` (its share of the time, where several were trained as one). Empty if it
+            failed.
         stopped: Whether the `EpochReporter` stopped it, or something else that was not its fault.
         error: Why it failed: NaN, out of memory, an exception's message. None if it did not.
         num_companions: How many other networks were trained in the same stack.
@@ -91,8 +92,8 @@ class Evaluator(Protocol):
         is still being trained.
 
         Args:
-            candidates: With different numbers.
-            report: Called after every epoch of each.
+            candidates: Candidates to train, all with different numbers.
+            report: Called after every epoch of each candidate.
 
         Raises:
             RequestError: The candidates cannot be trained here at all; nothing was started.

@@ -23,7 +23,7 @@ def train_whole(
     """Train a network on all data and score it on the test set.
 
     Args:
-        worker: Where.
+        worker: Process that trains the network.
         job: What, as for a candidate; without ``validation_size``.
         on_epoch: Called with each epoch's metrics.
         halted: Whether to give up.

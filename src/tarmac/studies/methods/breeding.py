@@ -45,9 +45,9 @@ class Individual:
     """A network that has a score.
 
     Attributes:
-        number: Of its trial.
+        number: Number of the network's trial.
         genes: Its parameters, by name.
-        values: Its objectives.
+        values: Values of its objectives, in the study's order.
         is_whole: Whether it was trained to its end; one stopped early ranks behind all others.
     """
 
@@ -102,10 +102,10 @@ def make_child(
     """Cross two parents, or take the only one, and mutate by chance.
 
     Args:
-        parents: At least one.
+        parents: Parents to choose from, at least 1.
         space: What is searched over.
         mutate: See `Rules`; an only parent's child is always mutated.
-        rng: Draws.
+        rng: Source of all random draws.
 
     Returns:
         The child's parameters, and how it came about, such as ``3 x 7, optimizer mutated``.

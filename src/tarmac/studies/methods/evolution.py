@@ -46,12 +46,12 @@ class EvolutionSampler(BaseGASampler):
 
     Args:
         space: What is searched over. `optuna.Trial` must be asked for its parameters.
-        seed: Of all draws.
+        seed: Seed of all random draws. Default 0.
         population_size: Networks in a generation, surviving ones included.
         retain: The share of the population that survives by its values.
         random_select: With which probability each of the others survives.
         mutate: With which probability one gene of a child is changed.
-        ledger: Of the study, where its trials are being read already.
+        ledger: Ledger of the study, where its trials are being read already. Default: a new ledger.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class EvolutionSampler(BaseGASampler):
 
         Args:
             study: Its trials of earlier places are there already.
-            generation: From 0.
-            place: From 0.
+            generation: Number of the generation, from 0.
+            place: Place in the generation, from 0.
 
         Returns:
             The child; None where every network of the space is known.

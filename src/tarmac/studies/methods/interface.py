@@ -22,7 +22,7 @@ class MethodOptions:
     """What a request says to its method; the fields of `tarmac.studies.Request` of these names.
 
     Attributes:
-        seed: Of all draws.
+        seed: Seed of all random draws. Default 0.
         population: Networks in a generation, survivors of earlier ones included.
         retain: The share of a population that survives by fitness, 0 to 1.
         random_select: The probability with which each of the others survives.
@@ -41,7 +41,7 @@ class Child:
     """A network that nobody has tried.
 
     Attributes:
-        values: Its parameters.
+        values: Values of its parameters, by name.
         origin: How it came about, such as ``3 x 7, optimizer mutated``.
         reused: Numbers of finished trials that were bred again on the way to it.
     """

@@ -34,8 +34,8 @@ class Pruner(Protocol):
         """Return whether a trial stops here.
 
         Args:
-            ledger: The study's trials.
-            number: The trial's.
+            ledger: Ledger of the study's trials.
+            number: Number of the trial to judge.
             curve: Its values so far, by epoch; more is better.
         """
         ...

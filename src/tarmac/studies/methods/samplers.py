@@ -29,7 +29,7 @@ class SeededSampler(BaseSampler):
 
     Args:
         make: Makes the sampler of a seed.
-        seed: Of the search.
+        seed: Seed of the search, from which each trial's seed is derived.
     """
 
     def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:

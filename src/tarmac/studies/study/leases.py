@@ -30,7 +30,7 @@ class Leases:
     come to use since says nothing. Between hosts a lease tells it, which takes three of its beats.
 
     Args:
-        directory: Of the locks; made when the first process begins.
+        directory: Directory of the locks; made when the first process begins.
         locks: By what processes are known to live.
     """
 

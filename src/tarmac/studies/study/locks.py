@@ -22,8 +22,8 @@ def turns(path: Path, locks: Locks) -> AbstractContextManager[object]:
     """Return what one process at a time may be in; it may enter it again while it is.
 
     Args:
-        path: Of the lock's file.
-        locks: By what.
+        path: Path of the lock file.
+        locks: Kind of lock: ``kernel`` on a single machine, ``leases`` across hosts.
     """
     return _Turns(short_lock(path, locks))
 

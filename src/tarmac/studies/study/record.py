@@ -31,14 +31,14 @@ class Winner(BaseModel):
     """The network that a study found.
 
     Attributes:
-        number: Its trial's.
+        number: Number of the network's trial.
         settings: All that makes it, by the names that ``tarmac train --set`` takes.
         values: Its objectives, by name.
         epochs: How long its trial trained.
         confirmed: Its first objective from other seeds; empty where none was asked for.
-        test_accuracy: Of the network trained anew on all training data; None before that is done,
-            and where accuracy is not scored.
-        test_loss: Of the same network; None before.
+        test_accuracy: Test accuracy of the network trained anew on all training data; None before
+            that is done, and where accuracy is not scored.
+        test_loss: Test loss of the same network; None before.
         test_metrics: All that it was scored with on the test set, by name; empty before.
         run: That training's run directory, from the study's.
     """
@@ -70,34 +70,34 @@ class StudyRecord(BaseModel):
     """Everything that ``study.json`` says.
 
     Attributes:
-        schema_version: Of this file's layout.
+        schema_version: Version of this file's layout.
         id: The study's name in its storage: that of its directory when it was made.
-        name: Of what was searched.
+        name: Name of the workload or study's file that was searched.
         status: How it stands. A killed one still says ``running``; see `Study.status`.
-        why_ended: In words.
-        created_at: UTC.
-        ended_at: When it last ended.
+        why_ended: Reason why the search is over, in words.
+        created_at: Time of the study's creation, in UTC.
+        ended_at: Time of its last end, in UTC.
         elapsed_s: Wall-clock seconds of work on it.
         command: The command line; empty where it was started from Python.
         request: What was asked, with every value.
         settings: Those of all its networks.
         space: What is searched over.
-        fingerprint: Of the space that the study began with.
+        fingerprint: Fingerprint of the space that the study began with.
         train_size: Samples that each network trains on.
         validation_size: Samples that judge it.
-        validation_split: Which samples these are, as `tarmac.data.hold_out` says; before schema 4
-            the last.
+        validation_split: How samples are held out, as `tarmac.data.hold_out` says; ``last`` before
+            schema 4.
         judged_by: What its workload is judged by; accuracy before schema 3.
         directions: Whether the most or the least of each objective is the best; empty before
             schema 3.
         storage: Where the trials are; without a password, None for the journal beside this file.
         locks: How its processes keep out of each other's way: by the kernel's locks, or by leases
             where they may be on several hosts.
-        versions: Of the packages that matter.
+        versions: Versions of Tarmac, Optuna, PyTorch and NumPy, by package.
         best: The winner; None before there is one.
         confirmed: What the best trials reached from other seeds, by number.
         front: Numbers of the trials that none beats, where there are several objectives.
-        error: Why it failed.
+        error: Reason for the failure; None where nothing failed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -44,7 +44,7 @@ def open_storage(url: str | None, journal: Path, locks: Locks = "kernel") -> Bas
     """Open what holds a study's trials.
 
     Args:
-        url: Of a database, such as ``postgresql://user:word@host/name``; None for the journal.
+        url: URL of a database, such as ``postgresql://user:word@host/name``; None for the journal.
         journal: Its file; made if it is not there.
         locks: By what processes take turns at writing the journal.
 

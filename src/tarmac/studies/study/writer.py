@@ -84,13 +84,13 @@ class StudyWriter(Study):
 
         Args:
             output: Where its directory is made.
-            name: Of what is searched.
-            request: What was asked.
+            name: Name of the workload or study's file; the directory's name begins with it.
+            request: Request that the study carries out.
             space: What is searched over.
             settings: Those of all its networks.
             train_size: Samples that each network trains on.
             validation_size: Samples that judge it.
-            validation_split: Which samples these are.
+            validation_split: How samples are held out: ``random``, ``last`` or ``own``.
             judged_by: What the workload is judged by.
             is_shared: Whether several hosts are to work on it; those of a network file system may
                 in any case.

@@ -27,7 +27,7 @@ def serve_dashboard(study: Study, host: str, port: int, ready: Callable[[str], N
     """Serve until interrupted, on this machine's own address nobody whom another site has sent.
 
     Args:
-        study: The study.
+        study: Study whose page ``ready`` gets the address of.
         host: The address to listen on.
         port: The port to listen on; 0 for any that is free.
         ready: Called with the page's address once it answers.

@@ -18,7 +18,7 @@ def export(study: Study, form: str) -> str:
     """Write all trials.
 
     Args:
-        study: The study.
+        study: Study whose trials are written.
         form: ``csv``, with a column per parameter and objective, or ``json``, a list of objects.
     """
     rows = _rows(study)

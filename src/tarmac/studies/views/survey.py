@@ -31,13 +31,13 @@ class Network:
     """A trial that was trained to its end.
 
     Attributes:
-        number: Its trial's.
+        number: Number of the network's trial.
         place: Its generation, or its number where the method has no generations.
         values: Its objectives, in the study's order.
         params: What was searched over.
-        num_parameters: Of the network; None where that is not recorded.
-        seconds: It trained; None where that is not recorded.
-        epochs: It trained; None where that is not recorded.
+        num_parameters: Number of parameters of the network; None where that is not recorded.
+        seconds: Seconds that it trained; None where that is not recorded.
+        epochs: Epochs that it trained; None where that is not recorded.
     """
 
     number: int
@@ -63,11 +63,11 @@ class SpaceAxis:
     """A parameter of the space.
 
     Attributes:
-        name: The parameter's.
+        name: Name of the parameter.
         is_log: Whether it is drawn on a logarithmic scale.
         choices: Its values where they are named ones; empty of a range.
         low: The least of a range; None of named values.
-        high: The greatest.
+        high: Greatest value of a range; None of named values.
     """
 
     name: str

@@ -24,15 +24,16 @@ class Group:
     """The trials of a generation, or of a range where there are no generations.
 
     Attributes:
-        name: Of the group: a generation, or a range of trials where there are none.
+        name: Name of the group: a generation such as ``3``, or else a range of trials such as
+            ``0-19``.
         survivors: How many networks of earlier generations are in it, with the values they have.
         trained: How many were trained, in whatever state.
         pruned: How many of them were stopped as losers.
         failed: How many of them failed.
         best: The best of the first objective's values, survivors' included; None where there is
             none.
-        mean: Their mean.
-        worst: The worst.
+        mean: Mean of the same values; None where there is none.
+        worst: Worst of the same values; None where there is none.
         reused: How many networks came up again and were not trained again.
     """
 
@@ -56,10 +57,10 @@ class Totals:
         distinct: Different networks among them.
         saved: Trainings that were not done because the network was known.
         pruned: Trainings stopped as losers.
-        failed: Trainings that failed.
-        running: Trials claimed now.
+        failed: Number of trainings that failed.
+        running: Number of trials under way now.
         expected: About how many trainings the search will have; None where nothing says.
-        seconds: Of training, summed over trials.
+        seconds: Seconds of training, summed over all trials.
     """
 
     trained: int

@@ -41,8 +41,8 @@ class ExecutorCase:
 
     Attributes:
         kind: Its row in the table of executors.
-        directory: An empty one, for the tasks.
-        options: Of all jobs, by executor: ``{"slurm": {"partition": "low"}}``.
+        directory: Empty directory for the tasks.
+        options: Options of all jobs, by executor: ``{"slurm": {"partition": "low"}}``.
     """
 
     kind: ExecutorKind
@@ -87,8 +87,8 @@ class ExecutorCase:
         """Take a job's tasks, which need no others, to their ends.
 
         Args:
-            job: As the text of its file.
-            number: Of the attempt.
+            job: Text of the job file.
+            number: Number of the attempt, from 1. Default 1.
 
         Returns:
             The attempts in the order of the file, and their ends by task.

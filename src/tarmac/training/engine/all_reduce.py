@@ -35,9 +35,9 @@ class AllReduce:
     the strategy `single`.
 
     Args:
-        plan: What to do.
+        plan: Training plan, with the workload's recipe, the devices and the precision.
         model: On the CPU, with the first weights.
-        team: All processes.
+        team: All processes of the training, each with a replica.
     """
 
     def __init__(self, plan: Plan, model: nn.Module, team: Team) -> None:

@@ -21,11 +21,12 @@ class AugmentedFeed:
     each batch's own.
 
     Args:
-        feed: Of the samples as they are.
-        augment: Draws and applies.
-        num_samples: Of the training set.
-        seed: The training's.
-        device: Where the samples are.
+        feed: Feed that hands over the samples before augmentation.
+        augment: The recipe's `Augment`, which makes the draws on the CPU and applies them on the
+            device.
+        num_samples: Number of samples in the training set; each gets its own draws.
+        seed: Seed of the training, which fixes the draws of each epoch.
+        device: Device that the feed's samples are on.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Chunk:
 
     Attributes:
         first: The first one's number in its epoch, from 0.
-        count: How many.
+        count: Number of steps in the chunk, at least 1.
     """
 
     first: int
@@ -44,8 +44,8 @@ def cut_into_chunks(
     So that few kinds of chunks occur, whatever the epoch's length and wherever it goes on.
 
     Args:
-        shares: Of the epoch.
-        first_step: From 0.
+        shares: How the epoch's samples are divided into steps.
+        first_step: Step of the epoch to begin with, from 0.
         at_once: Steps of a chunk.
         last_step: How many steps of the epoch are done then; None for all.
     """
@@ -76,9 +76,9 @@ def order_of_replica(
 
     Args:
         order: int64 ``[num_samples]``: the epoch's.
-        shares: Who computes which of it.
-        chunks: Consecutive ones.
-        replica: From 0.
+        shares: How the epoch's samples are divided among steps and replicas.
+        chunks: Consecutive chunks of the same epoch; may be empty.
+        replica: Index of the replica among all replicas, from 0.
     """
     if not chunks:
         return order[:0], []

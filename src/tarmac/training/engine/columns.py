@@ -31,7 +31,7 @@ class Arrangement:
     """Where in a tuple of tensors, one for each of `Split.columns`, a batch's parts are.
 
     Args:
-        split: Whose arrays.
+        split: Split whose inputs, targets and weights the tensors hold.
 
     Attributes:
         is_weighted: Whether the last tensor is the samples' weights.

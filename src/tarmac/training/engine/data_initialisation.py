@@ -21,7 +21,8 @@ def initialise_from_data(model: nn.Module, plan: Plan) -> None:
 
     Args:
         model: On the CPU, with weights drawn from the seed.
-        plan: Whose workload and data.
+        plan: Training plan. Its workload's ``initialise`` sets the weights from the first training
+            samples.
     """
     workload = plan.workload
     if workload.initialise is None:

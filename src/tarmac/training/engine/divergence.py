@@ -52,9 +52,9 @@ def check_finite(
     """Raise a TarmacError where a training has diverged.
 
     Args:
-        loss: The training set's.
-        epoch: From 1, for the message.
-        precision: What it computes in.
+        loss: Mean loss over the training set in this epoch.
+        epoch: Number of the epoch, from 1, for the message.
+        precision: Precision of the matrix products, such as ``fp16``; the hint depends on it.
         find: Called there: returns where it did, or None where that cannot be known.
     """
     if math.isfinite(loss):
@@ -76,7 +76,7 @@ def check_loss_scale(scale: float | None, epoch: int, *, are_all_skipped: bool) 
 
     Args:
         scale: After an epoch; None in other precisions.
-        epoch: From 1, for the message.
+        epoch: Number of the epoch, from 1, for the message.
         are_all_skipped: Whether the training has ended without one step.
     """
     if scale is None or not (are_all_skipped or scale < _LEAST_LOSS_SCALE):
@@ -97,8 +97,8 @@ def find_divergence(
         engine: Alone, at ``position``; is trained on from there.
         plan: Its own, whose steps come one by one.
         position: The epoch and step that the engine is at.
-        epoch: That which diverged, from 0.
-        limit_s: For how long to look.
+        epoch: Index of the epoch that diverged, from 0.
+        limit_s: Longest time to search, in seconds.
 
     Returns:
         The step; None where it was not found, or not in time.

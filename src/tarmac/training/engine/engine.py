@@ -46,13 +46,13 @@ class Epoch:
 
     Attributes:
         num_steps: Steps done in it, fewer than there are where it was stopped.
-        seconds: Spent on it.
+        seconds: Duration of the epoch, in seconds.
         score: Over all ranks, of the model as it was at each step, with dropout.
         stop: Whether some rank wishes to stop; the same on all.
-        data_wait_s: Of `seconds`, those of this session in which the host of this rank gathered
-            samples or waited for them. A GPU that has steps in store computes meanwhile.
-        rank_wait_s: Of `seconds`, those in which this rank waited for others; None where it is
-            alone, and with NCCL, where the GPU waits and the host does not see it.
+        data_wait_s: Seconds of this session in which the host of this rank gathered samples or
+            waited for them. A GPU with queued steps computes meanwhile.
+        rank_wait_s: Seconds in which this rank waited for other ranks. None for a single rank, and
+            with NCCL, where the GPU waits and the host does not see it.
     """
 
     num_steps: int
@@ -75,7 +75,7 @@ class Engine:
     A `StepRunner` does that for one step after another, or on a GPU for many in one call.
 
     Args:
-        plan: What to do.
+        plan: Training plan, with the workload, the data, the devices and the strategy.
         team: All processes that train together.
     """
 
@@ -151,7 +151,7 @@ class Engine:
         """Train for one epoch, or until some rank is told to stop.
 
         Args:
-            epoch: From 0.
+            epoch: Index of the epoch, from 0.
             first_step: Steps of it that are done already.
             after_step: Called with the number of steps done; returns whether to stop there. All
                 ranks stop after the same step, some later on GPUs, which are given many at once.
@@ -229,7 +229,7 @@ class Engine:
         """Return the rate of the recipe's optimizer at the last step of an epoch.
 
         Args:
-            epoch: From 0.
+            epoch: Index of the epoch, from 0.
             num_steps: The steps that were done of it; None for all.
         """
         return self._calls.rates(epoch, (num_steps or self._plan.num_steps) - 1)[0]

@@ -29,9 +29,9 @@ class EpochCalls:
     """Cuts epochs into calls, and lets the replicas' feeds hand over the samples of each.
 
     Args:
-        plan: What to do.
-        replicas: Those of this process.
-        runner: What is called.
+        plan: Training plan, with the shares, the recipe and the seed.
+        replicas: Replicas that this process trains.
+        runner: Step runner whose ``at_once`` bounds the steps of a call.
 
     Attributes:
         at_once: The most steps of a call.

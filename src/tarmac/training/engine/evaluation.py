@@ -44,12 +44,12 @@ class Evaluation:
     """A model's score on ranges of samples.
 
     Args:
-        model: On its device.
-        recipe: How its inputs are made.
-        scoring: Of what it says of them.
-        device: Where it computes.
-        dtype: Of the losses; the inputs are of the same type, but for ``half``.
-        half: Of the matrix products, where they are of 16 bits; None where not.
+        model: Model to evaluate, already on ``device``.
+        recipe: Recipe of the training; it preprocesses the inputs and sets the test views.
+        scoring: Computes the loss and the metrics from the model's output.
+        device: Device on which the model computes.
+        dtype: Floating-point type of the losses, and of the inputs unless ``half`` is set.
+        half: 16-bit type of the inputs and the matrix products; None for ``dtype``.
         keeps: Whether samples may stay on the device.
         largest: Samples that a step takes at a time.
         loaders: Opens feeds of what a user's dataset or loader gives.
@@ -112,8 +112,8 @@ class Evaluation:
 
         Args:
             samples: The samples, which live as long as this.
-            start: The first.
-            stop: The one after the last.
+            start: Index of the first sample in the range, from 0.
+            stop: Index after the last sample in the range.
             after_batch: Called after each batch.
             least: The model is called as often as for so many samples, at last with none, where
                 other ranks wait for this one.

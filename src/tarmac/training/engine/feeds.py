@@ -69,8 +69,8 @@ class Resident:
     alone, but for overlapping windows, which are never taken apart.
 
     Args:
-        samples: Those that are trained on.
-        device: Where they are put.
+        samples: Training samples to put on the device.
+        device: Device that holds the samples.
 
     Attributes:
         columns: On the device, a tensor ``[num_samples, ...]`` for each of `Split.columns`.
@@ -110,8 +110,8 @@ class Direct:
     """The host gathers a batch and sends it when the step asks for it.
 
     Args:
-        samples: Those that are trained on; may be of a memory-mapped file.
-        device: Where they are sent.
+        samples: Training samples; may be in a memory-mapped file.
+        device: Device that receives the batches.
     """
 
     def __init__(self, samples: Subset, device: torch.device) -> None:
@@ -149,9 +149,9 @@ class Prefetch:
     No more than a few batches wait at a time, so that memory is bounded whatever the data's size.
 
     Args:
-        samples: Those that are trained on; may be of a memory-mapped file.
-        batch_size: Of the largest micro-batch.
-        device: Where they are sent.
+        samples: Training samples; may be in a memory-mapped file.
+        batch_size: Samples in the largest micro-batch; sets the size of the buffers.
+        device: Device that receives the batches.
     """
 
     def __init__(self, samples: Subset, batch_size: int, device: torch.device) -> None:

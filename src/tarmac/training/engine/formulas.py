@@ -30,10 +30,10 @@ def adadelta_(
     their ratio does. They begin at ``eps``.
 
     Args:
-        spec: The values.
-        rate: Scales the step.
-        values: Updated.
-        gradients: Overwritten.
+        spec: Adadelta's hyperparameters, of which it reads ``rho`` and ``eps``.
+        rate: Learning rate, which scales the step.
+        values: Parameter values, flat; updated in place.
+        gradients: Gradients of ``values``, flat; used as scratch memory and overwritten.
         square_avg: The average of squared gradients, plus eps; updated.
         acc_delta: The average of squared steps, plus eps; updated.
     """
@@ -66,14 +66,14 @@ def nadam_on_cpu_(
     ``m`` with another ``beta1``.
 
     Args:
-        spec: The values.
-        rate: The learning rate.
-        values: Updated.
-        gradients: As they are.
-        exp_avg: ``m``; updated.
-        exp_avg_sq: ``v``; updated.
-        mu_product: See `Nadam`; updated.
-        step: Steps done; updated.
+        spec: Nadam's hyperparameters: ``beta1``, ``beta2``, ``eps`` and ``momentum_decay``.
+        rate: Learning rate of this step.
+        values: Parameter values, flat; updated in place.
+        gradients: Gradients of ``values``, flat; left unchanged.
+        exp_avg: Moving average ``m`` of the gradients; updated in place.
+        exp_avg_sq: Moving average ``v`` of the squared gradients; updated in place.
+        mu_product: Product of ``mu_1`` to ``mu_t``, see `Nadam`; updated in place.
+        step: Number of steps done before this call; updated in place.
     """
     number = step.item() + 1
     mu, mu_next = (

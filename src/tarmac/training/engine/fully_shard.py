@@ -34,7 +34,7 @@ class FullyShard:
     where it has no sample, as the others wait for its part.
 
     Args:
-        plan: What to do.
+        plan: Training plan, with the recipe, the devices and the precision.
         model: On the CPU, with the first weights.
         team: All processes, of a process group.
     """

@@ -50,7 +50,7 @@ class FusedSteps:
     Args:
         plan: What to do, of which `choose_fused` has said that it can be done so.
         replica: The only one, its samples resident.
-        optimizer: Its parameters'.
+        optimizer: Optimizer of the replica's parameters; its state is copied back after each call.
     """
 
     joins_samples = True

@@ -37,7 +37,7 @@ def mkl_is_held_back(
 
     Args:
         cpuinfo: See `tarmac.machine.read_cpuinfo`, which is asked by default.
-        environ: The environment's variables.
+        environ: Environment variables; those that restrict MKL's or oneDNN's instructions count.
         capability: The instructions that PyTorch takes; asked of it by default.
     """
     known = read_cpuinfo() if cpuinfo is None else cpuinfo

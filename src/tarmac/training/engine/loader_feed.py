@@ -47,9 +47,10 @@ class LoaderFeed:
     Args:
         where: The split, for messages.
         samples: Those of the split that are read; of a stream the first ones.
-        batch_size: Of a stream that Tarmac cuts into batches.
-        device: Where they are sent.
-        seed: Of the draws of the samples.
+        batch_size: Samples that a stream's loader reads at a time, if the dataset sets no batch
+            size.
+        device: Device that receives the batches.
+        seed: Seed of the training, from which each sample's draws follow.
         num_classes: That targets must be below; None where they are no classes.
         keeps_workers: Whether workers stay for the next time. Those of a training do.
     """
@@ -179,9 +180,9 @@ class LoaderFeeds:
     """Opens feeds of a dataset's splits.
 
     Attributes:
-        dataset: Whose.
-        device: Where samples are sent.
-        seed: Of the samples' draws.
+        dataset: Dataset that the splits belong to.
+        device: Device that receives the batches.
+        seed: Seed of the training, from which each sample's draws follow.
     """
 
     dataset: Dataset
@@ -221,7 +222,7 @@ def explain_loader_error(where: str, error: BaseException) -> TarmacError:
 
     Args:
         where: The dataset and its split.
-        error: As a loader raised it.
+        error: Exception that the loader raised.
     """
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     caught, last = _CAUGHT.search(str(error)), lines[-1] if lines else ""

@@ -45,10 +45,10 @@ class Kind:
     """What all batches of a split are like.
 
     Attributes:
-        shapes: Of one sample, of each of `Split.columns`.
-        dtypes: Likewise.
+        shapes: Shape of a sample in each column, by the names of `Split.columns`.
+        dtypes: NumPy data type of each column, by the names of `Split.columns`.
         num_classes: Targets are classes below this; None where they are something else.
-        loading: How samples are read.
+        loading: How to read the samples of the split.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -71,8 +71,8 @@ class Kind:
         """Make a batch of samples, a tensor of each column.
 
         Args:
-            samples: As the dataset gives them.
-            index: Which of the dataset they are, for messages.
+            samples: Samples of the batch, as the dataset returns them.
+            index: Index in the dataset of each sample, for error messages.
 
         Raises:
             BadSampleError: One is not like the first, or not finite.
@@ -95,8 +95,8 @@ class Kind:
         """Take a batch apart that a user's loader has made, a tensor of each column.
 
         Args:
-            batch: As the loader gives it.
-            position: Of its first sample in the epoch, for messages.
+            batch: Batch of samples, as the loader yields it.
+            position: Position in the epoch of the batch's first sample, for error messages.
 
         Raises:
             BadSampleError: It is not like the first.
@@ -198,7 +198,7 @@ class Indexed(torch_data.Dataset[Any]):
 
     Args:
         kind: What samples are like, and where they come from.
-        seed: The training's.
+        seed: Seed of the training; each sample's own seed follows from it.
     """
 
     def __init__(self, kind: Kind, seed: int) -> None:
@@ -254,7 +254,7 @@ class WorkerStart:
     """Prepares a worker: whoever interrupts the training interrupts its first process alone.
 
     Attributes:
-        user: The loader's own ``worker_init_fn``.
+        user: The user's ``worker_init_fn``, called in each worker; None for none.
         safe_path: The user's own PYTHONSAFEPATH, which what a worker starts inherits.
     """
 

@@ -32,11 +32,11 @@ class Stream:
     Args:
         kind: What samples are like, and where they come from.
         batch_size: Samples that a worker brings at a time, where the loader is Tarmac's.
-        seed: Of the stream's draws.
-        options: Of Tarmac's loader.
+        seed: Seed of the training, from which the stream's draws follow.
+        options: Keyword arguments for the `DataLoader` that Tarmac makes.
 
     Attributes:
-        reading: What is read at present.
+        reading: Iterator over the loader's batches of the present epoch.
     """
 
     def __init__(self, kind: Kind, batch_size: int, seed: int, options: Mapping[str, Any]) -> None:

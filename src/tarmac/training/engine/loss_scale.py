@@ -24,7 +24,7 @@ class LossScale:
     """What a loss is multiplied with before its gradients are taken, and they are divided by.
 
     Args:
-        device: Of the gradients.
+        device: Device of the gradients, on which the scale is kept.
 
     Attributes:
         value: float32 ``[]``: the scale.

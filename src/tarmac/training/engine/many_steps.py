@@ -34,12 +34,12 @@ class ManySteps:
     """Computes steps of one replica from indices into resident samples; see `StepRunner`.
 
     Args:
-        plan: What to do.
+        plan: Training plan, with the shares and the accumulation.
         replica: The one of this process.
         optimizer: Its parameters', of one rate, which it reads from a tensor where steps are
             recorded.
         team: All processes, whose messages can be recorded.
-        recorder: Records the steps.
+        recorder: Records the steps as CUDA graphs and replays them.
     """
 
     at_once = _AT_ONCE

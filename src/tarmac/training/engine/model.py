@@ -124,9 +124,9 @@ def replicate(model: nn.Module, name: str, strategy: str) -> nn.Module:
     """Return a copy of a model.
 
     Args:
-        model: What to copy.
-        name: The workload's, for the message.
-        strategy: The name of the one that needs the copy, for the message.
+        model: Model to copy, with its weights.
+        name: Name of the workload, for the error message.
+        strategy: Name of the strategy that needs the copy, for the error message.
 
     Raises:
         RequestError: It holds something that cannot be copied.

@@ -17,7 +17,7 @@ class MovingAverage:
     """Follows values by the formula of `Ema`, without waiting for a device.
 
     Args:
-        spec: The numbers.
+        spec: Decay of the average, and the number of steps between two updates.
         values: ``[num_values]``, what is averaged.
 
     Attributes:

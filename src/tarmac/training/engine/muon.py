@@ -51,8 +51,8 @@ class MuonOptimizer:
     """Updates flat groups of matrices in place from their gradients, which it overwrites.
 
     Args:
-        spec: The values.
-        groups: With the shapes of their parameters.
+        spec: Muon's hyperparameters, such as momentum and learning rate.
+        groups: Flat groups to update, with the shapes of their parameters.
 
     Raises:
         RequestError: A parameter is no matrix, or has weight decay.

@@ -63,7 +63,7 @@ class FlatOptimizer:
     tensor serves as both.
 
     Args:
-        spec: The values.
+        spec: Optimizer of the recipe, with its hyperparameters and learning rate.
         groups: Flat parameters with their weight decay, which is added to the gradient (L2)
             but for AdamW, which takes it off the values.
 

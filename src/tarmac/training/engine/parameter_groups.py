@@ -22,8 +22,8 @@ def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:
     """Make the optimizer of a recipe.
 
     Args:
-        recipe: With its parameter groups, if any.
-        groups: Of `Parameters`, made with the same patterns.
+        recipe: Recipe of the training, with its optimizer and parameter groups.
+        groups: Groups of `Parameters`, made with the recipe's patterns of parameter names.
 
     Raises:
         RequestError: An optimizer cannot train what it is to train.

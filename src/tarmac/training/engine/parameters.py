@@ -38,13 +38,12 @@ class Group:
         weight_decay: The factor of the L2 penalty, or of the decoupled decay of an optimizer that
             has one.
         values: ``[num_parameters]``, what the optimizer updates.
-        gradients: ``[num_parameters]``.
-        owner: Which of the recipe's optimizers updates it: 0 its own, then those of its parameter
-            groups in their order.
-        shapes: Of the parameters by name, as they follow one another in ``values``.
+        gradients: ``[num_parameters]``, the gradients of ``values``.
+        owner: Index of the optimizer that updates the group: 0 for the recipe's own, then those of
+            its parameter groups in order.
+        shapes: Shapes of the parameters by name, in their order in ``values``.
         bf16: Whether the model computes in bf16.
-        views: Of the parameters by name: values and gradients, in the parameter's shape and memory
-            order.
+        views: Values and gradients of each parameter by name, in its shape and memory order.
     """
 
     weight_decay: float
@@ -66,7 +65,7 @@ class Parameters:
         default_decays: The factors where no pattern matches: `Recipe.default_decays`.
         bf16: Whether linear and convolution layers hold bf16 copies, of frozen weights too.
         fp16: Whether they hold fp16 copies; the loss is then to be multiplied with `loss_scale`.
-        dtype: Of the flat tensors.
+        dtype: Floating-point type of the flat tensors. Default float32.
         num_extra: Elements of ``reduced`` behind the gradients, for whoever shares them.
         source: The parameters of a copy of the model on the same device, whose values this one
             shows as they are; only the gradients are its own.
@@ -74,10 +73,10 @@ class Parameters:
     Attributes:
         values: All groups' values in one tensor.
         reduced: All groups' gradients in one tensor, then ``extra``: what replicas add up.
-        extra: ``[num_extra]``.
+        extra: ``[num_extra]``, the elements of ``reduced`` behind the gradients.
         groups: Views of ``values`` and ``reduced``.
         frozen: The parameters that are not trained, uncast.
-        loss_scale: Of fp16; None where gradients need none.
+        loss_scale: Scale of the loss in fp16; None in other precisions.
 
     Raises:
         RequestError: A pattern matches no parameter, or nothing is there to train.
@@ -163,7 +162,7 @@ class Parameters:
 
         Args:
             loss: ``[]``, of the model's output.
-            add: Whether to add.
+            add: Whether to add to the present gradients instead of replacing them.
         """
         gradients = torch.autograd.grad(loss, self.leaves, allow_unused=True)
         self.take_gradients(gradients, add=add)
@@ -175,7 +174,7 @@ class Parameters:
 
         Args:
             gradients: None, of a parameter that was not used, means zeros.
-            add: Whether to add.
+            add: Whether to add to the present gradients instead of replacing them.
         """
         used = [(to, g) for to, g in zip(self._gradients, gradients, strict=True) if g is not None]
         targets, taken = [to for to, _ in used], [g for _, g in used]

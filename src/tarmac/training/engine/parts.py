@@ -19,7 +19,7 @@ class Parts:
     """Computes a replica's gradients of a step, and what else it adds to all replicas' sum.
 
     Args:
-        replica: Which computes.
+        replica: Replica that computes the gradients.
         num_summed: How many replicas' sum is made, 0 where this one's gradients are all.
         skip_empty: Whether a micro-batch without a sample computes nothing.
         is_recorded: Whether micro-batches of each size are CUDA graphs, on their own.
@@ -48,7 +48,7 @@ class Parts:
         Args:
             scale: Factor of each sample's loss.
             batches: What the feed hands over next, as many as there are ``sizes``.
-            sizes: How many samples each micro-batch has.
+            sizes: Number of samples in each micro-batch.
         """
         computed = [number for number, size in enumerate(sizes) if size or not self._skip_empty]
         for number in range(len(sizes)):

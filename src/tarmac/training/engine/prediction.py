@@ -23,7 +23,7 @@ def predict(model: nn.Module, inputs: Any, views: TestViews | None) -> Any:
     """Return a model's output for a preprocessed batch, such as logits ``[batch, num_classes]``.
 
     Args:
-        model: In evaluation mode.
+        model: Model in evaluation mode, on the device of the inputs.
         inputs: ``[batch, ...]``, or a dictionary of such.
         views: What the model sees of each sample; None for the sample itself. Outputs are tensors
             then.

@@ -48,7 +48,7 @@ class Recorder(Protocol):
         """Record a call, without its effects, where that can be done.
 
         Args:
-            key: What it will be replayed by.
+            key: Key that `replay` takes to replay the recorded call.
             body: Reads and writes nothing but tensors that stay where they are.
         """
         ...
@@ -148,7 +148,7 @@ class Graphed:
     Args:
         function: Takes tensors on the device and constants, and otherwise reads and writes nothing
             but tensors that stay where they are.
-        device: The CUDA device.
+        device: CUDA device on which the function runs.
     """
 
     def __init__(self, function: Callable[..., None], device: torch.device) -> None:

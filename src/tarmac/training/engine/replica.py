@@ -45,23 +45,23 @@ class Replica:
     """A copy of the model, with gradients and totals of its own.
 
     Args:
-        plan: What to do.
+        plan: Training plan, with the recipe, the data, the feed and the precision.
         model: Goes to the device.
-        device: Where it computes.
-        rank: Which replica of all it is, from 0.
+        device: Device on which the replica computes.
+        rank: Index of this replica among all replicas, from 0.
         source: The parameters of a copy on the same device, to be shown here as they are.
         shard: Makes the parameters of a model on its device, where ranks have parts of them;
             nothing is recorded then.
 
     Attributes:
-        rank: Which replica of all it is, from 0.
-        device: Where it computes.
-        feed: Where its samples come from.
+        rank: Index of this replica among all replicas, from 0.
+        device: Device on which the replica computes.
+        feed: Feed that hands over the replica's training samples.
         loader: That feed, where it reads a user's dataset or loader; None where not.
-        model: As it is trained.
-        parameters: The model's.
+        model: Model in training, on the replica's device.
+        parameters: The model's parameters, with their gradients.
         shared: What replicas have in common beside the parameters.
-        evaluation: Its model's scores on other samples.
+        evaluation: Scores the model on samples that are not trained on.
         totals: float64 ``[1 + number of metrics]``: losses and metrics, added up over this
             replica's samples; where these are weighted, the sum of weights behind them.
     """
@@ -150,7 +150,7 @@ class Replica:
 
         Args:
             scale: Factor of each sample's loss: one over the size of the global batch.
-            *handed: What the feed handed over.
+            *handed: Tensors that the feed handed over for the micro-batch.
             add: Whether to add to the gradients that are there.
         """
         raw, targets = self.feed.samples(*handed)

@@ -99,9 +99,9 @@ class _Source(NamedTuple):
     """A generator of a process.
 
     Attributes:
-        seed: Let it begin at a seed.
-        draw: Draw from it.
-        first: What is drawn first after the mark.
+        seed: Seeds the generator with a whole number.
+        draw: Draws the next number from the generator.
+        first: First number that it draws when seeded with the mark.
     """
 
     seed: Callable[[int], object]

@@ -24,7 +24,7 @@ class Score:
 
     Attributes:
         loss: Its mean over the samples, by their weights.
-        metrics: Likewise, by the names that the objective gives them.
+        metrics: Means over the samples by their weights, by the objective's names for them.
     """
 
     loss: float
@@ -49,10 +49,10 @@ class Scoring:
 
     Args:
         objective: The loss and the metrics.
-        label_smoothing: Of a classification's loss.
+        label_smoothing: Label smoothing of a classification's loss, from 0. Default 0.
 
     Attributes:
-        names: Of the metrics that have a value of each sample.
+        names: Names of the objective's metrics that have a value per sample.
         set_metrics: Those of all samples together, by name.
         is_classification: Whether the model's output is a row of logits.
     """
@@ -70,10 +70,10 @@ class Scoring:
         """Return the sum of losses, a scalar.
 
         Args:
-            output: The model's, `in_precision`.
-            targets: What the objective takes.
-            weights: ``[num_samples]``, or None.
-            num_samples: Of the batch.
+            output: Model output, converted by `in_precision`.
+            targets: Targets of the batch, as the objective takes them.
+            weights: ``[num_samples]``, weight of each sample; None for equal weights.
+            num_samples: Number of samples in the batch.
 
         Raises:
             RequestError: It is neither one of each sample nor, where none is weighted, a mean.
@@ -97,10 +97,10 @@ class Scoring:
         """Return the sum of each metric, scalars.
 
         Args:
-            output: As of `loss`, and `detached`.
-            targets: As of `loss`.
-            weights: As of `loss`.
-            num_samples: Of the batch.
+            output: Model output, as for `loss`, and detached from the graph by `detached`.
+            targets: Targets of the batch, as for `loss`.
+            weights: ``[num_samples]``, weight of each sample; None for equal weights.
+            num_samples: Number of samples in the batch.
 
         Raises:
             RequestError: A metric is not one value of each sample.

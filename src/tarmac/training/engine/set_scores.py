@@ -24,8 +24,8 @@ class SetScores:
     """Computes an objective's set metrics, with copies of their own.
 
     Args:
-        metrics: By name.
-        device: Where outputs and targets are.
+        metrics: The workload's set metrics by name; they are copied.
+        device: Device of the outputs and targets.
     """
 
     def __init__(self, metrics: Mapping[str, SetMetric], device: torch.device) -> None:

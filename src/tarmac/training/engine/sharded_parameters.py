@@ -39,9 +39,9 @@ class ShardedParameters(Parameters):
     gradients are this rank's part, so that an elementwise optimizer updates that and no more.
 
     Args:
-        model: Its parameters become DTensors.
-        recipe: With its patterns of parameter names.
-        mesh: The ranks.
+        model: Model to shard; its parameters become DTensors.
+        recipe: Recipe of the training, with its patterns of parameter names.
+        mesh: Device mesh of all ranks, over which parameters are sharded.
         fp16: Whether it computes in fp16; the loss is then to be multiplied with `loss_scale`.
 
     Raises:
@@ -132,9 +132,9 @@ class ShardedUpdate(Update):
 
     Args:
         recipe: What is asked; it keeps no average.
-        optimizer: Of the parameters' groups.
-        parameters: Whose gradients are summed when `step` is called.
-        team: All ranks.
+        optimizer: Optimizer of the parameters' groups on this rank.
+        parameters: Sharded parameters, with gradients summed over all ranks when `step` is called.
+        team: All ranks of the training, over which the norm is summed.
     """
 
     # PyTorch gathers the parameters between layers.

@@ -24,7 +24,7 @@ class SharedState:
     become those of replica 0. Buffers that are no part of ``state_dict`` are taken for constants.
 
     Args:
-        model: Whose buffers.
+        model: Model with the buffers to share.
         slots: ``[size_of(model)]``; its last element counts those who wish to stop.
     """
 

@@ -16,12 +16,12 @@ class TrainingState:
     """The state of a training between two steps.
 
     Attributes:
-        workload: How the workload was named.
+        workload: Reference by which `find_workload` finds the workload.
         epoch: The epoch under way, from 0.
         step: How many steps of it are done.
         seconds: Time already spent on it.
         model: Parameters (fp32) and buffers by name.
-        optimizer: Its state by name.
+        optimizer: State of the optimizer by name.
         random: Generator states by device type.
         totals: float64: the sums of losses, metrics and weights in this epoch; `Replica.totals`.
         feed: Where a user's loader is that says so; see `LoaderFeed.state`.

@@ -19,7 +19,7 @@ class StepByStep:
     """Computes one step a call by `Strategy.step`; see `StepRunner`.
 
     Args:
-        strategy: Whose steps.
+        strategy: Strategy whose `step` computes each step.
     """
 
     at_once = 1

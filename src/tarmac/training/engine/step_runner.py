@@ -55,7 +55,7 @@ class StepRunner(Protocol):
         """Compute steps.
 
         Args:
-            steps: At most ``at_once``.
+            steps: Consecutive steps to compute, at most ``at_once``.
             batches: By replica of this process, what its feed hands over next. With
                 ``joins_samples``, one tuple: the samples of all steps one after another, and those
                 of a step's micro-batches one after another, as a resident feed does: int64 indices

@@ -20,7 +20,7 @@ class StopVote:
 
     Args:
         slot: The element ``[]`` of the reduced tensor that counts those who wish to stop.
-        team: All processes.
+        team: All processes of the training; a single rank needs no vote.
         at_once: How many steps are launched by one call.
     """
 

@@ -52,7 +52,7 @@ def find_strategy(name: str) -> StrategySpec:
     """Find a strategy.
 
     Args:
-        name: One of `strategy_names`.
+        name: Name of a strategy, from `strategy_names`.
 
     Raises:
         RequestError: There is none of that name.

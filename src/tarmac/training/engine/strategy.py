@@ -23,7 +23,7 @@ class Strategy(Protocol):
     """Turns the gradients of replicas into one update.
 
     Attributes:
-        parameters: What the optimizer updates.
+        parameters: Parameters that the optimizer updates.
         optimizer: Their optimizer, with what else happens in an update.
     """
 
@@ -73,7 +73,7 @@ class StrategySpec:
     """A strategy's name, how it is built, and what a plan must know of it.
 
     Attributes:
-        name: As in ``--strategy NAME``.
+        name: Name of the strategy, as in ``--strategy NAME``.
         build: Makes the strategy of a plan, the model on the CPU with its first weights, and the
             team.
         process_per_device: Whether each device has a process of its own, which Tarmac starts unless

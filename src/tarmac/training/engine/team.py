@@ -12,10 +12,10 @@ class Team(Protocol):
     """The processes that train together, each with its rank.
 
     Attributes:
-        rank: Of this process, from 0.
-        world_size: How many there are.
-        local_rank: The rank among those of this machine.
-        seconds_waiting: Time that this process has waited for others.
+        rank: Global rank of this process, from 0.
+        world_size: Number of processes in the training.
+        local_rank: Rank of this process on its machine, from 0.
+        seconds_waiting: Seconds that this process has waited for other ranks.
     """
 
     rank: int

@@ -7,7 +7,7 @@ class Throughput:
     """Counts time and samples since an engine was made.
 
     Args:
-        num_replicas: In this process.
+        num_replicas: Number of replicas in this process.
 
     Attributes:
         waiting_s: Seconds in which this process has waited for others.

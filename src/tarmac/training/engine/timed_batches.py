@@ -17,7 +17,7 @@ class TimedBatches:
     Two looks at a clock for each call of a `StepRunner`: some 0.2 µs.
 
     Args:
-        batches: Of a feed.
+        batches: Batches that a feed yields.
 
     Attributes:
         seconds: Spent in it so far: gathering samples, or waiting for the threads that do.

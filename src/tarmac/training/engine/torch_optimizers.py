@@ -39,7 +39,7 @@ class PyTorchOptimizer:
 
     Args:
         spec: The class and its arguments.
-        groups: With the views of their parameters.
+        groups: Flat groups to update, with the views of their parameters.
 
     Raises:
         RequestError: The class refuses its arguments or the parameters, or knows no weight decay

@@ -36,9 +36,9 @@ class Towers:
     replicas show the parameters where they lie.
 
     Args:
-        plan: What to do.
+        plan: Training plan, with the recipe, the devices and the precision.
         model: On the CPU, with the first weights.
-        team: Of this process alone.
+        team: Team of this single process.
     """
 
     def __init__(self, plan: Plan, model: nn.Module, team: Team) -> None:

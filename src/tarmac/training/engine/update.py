@@ -49,9 +49,9 @@ class Update:
     """An optimizer, and what happens before and after it in a step.
 
     Args:
-        recipe: What is asked.
-        optimizer: Of the parameters.
-        parameters: Whose gradients are the sum over all replicas when `step` is called.
+        recipe: The workload's recipe, with clipping and the moving average.
+        optimizer: Optimizer that updates the parameters.
+        parameters: Parameters with gradients summed over all replicas when `step` is called.
     """
 
     _can_be_recorded = True

@@ -26,9 +26,9 @@ class Workspace:
     """The intermediate values of a batch of one size.
 
     Args:
-        num_networks: K.
-        batch_size: B.
-        sizes: See `Architecture`.
+        num_networks: Number of networks in the stack, K.
+        batch_size: Number of samples in a batch, B.
+        sizes: Features of each layer; see `Architecture`.
         like: A tensor of the device and type to compute in.
     """
 
@@ -48,10 +48,10 @@ class Arithmetic:
     """The network of a stack.
 
     Args:
-        layout: Where parameters lie.
+        layout: Layout of the parameters in a flat tensor.
         parameters: What the products are computed with.
-        gradients: Of the same layout and type.
-        activations: By network, of each hidden layer; equal ones side by side.
+        gradients: Flat tensor to write gradients to, of the same layout and type as ``parameters``.
+        activations: Names by network and hidden layer, such as ``relu``; equal names side by side.
         label_smoothing: Share of the target spread over all classes.
     """
 
@@ -94,10 +94,10 @@ class Arithmetic:
 
         Args:
             inputs: ``[K, B, I]``, in the type of the parameters.
-            targets: int64 ``[K, B]``.
-            work: For K and B.
-            masks: Of these networks.
-            coefficients: What they draw with in this step.
+            targets: Class of each sample, int64 ``[K, B]``.
+            work: Workspace for K networks and B samples.
+            masks: Dropout masks of these networks.
+            coefficients: Coefficients of the masks in this step; see `Masks.draw`.
 
         Returns:
             Each network's sum of losses, fp32, and number of right answers, int64 ``[K]``.

@@ -25,8 +25,8 @@ class EpochDraws:
     """What the networks of a stack drew for an epoch.
 
     Attributes:
-        orders: Of the samples, int32 ``[networks, num_samples]``; ``[1, num_samples]`` where all
-            have the same seed, and so the same order.
+        orders: Order of the samples, int32 ``[networks, num_samples]``; ``[1, num_samples]`` where
+            all have the same seed, and so the same order.
         coefficients: See `Masks.draw_epoch`; none without masks.
     """
 
@@ -38,12 +38,12 @@ class Draws:
     """Draws epoch after epoch, one ahead. To be closed.
 
     Args:
-        seeds: The networks'.
-        num_samples: Of an epoch.
-        num_steps: Of an epoch.
-        masks: Of the same networks, if any; nobody else draws from them.
-        num_epochs: That are drawn at most.
-        device: Where the draws are taken to.
+        seeds: Seed of each network, in their order.
+        num_samples: Number of training samples in an epoch.
+        num_steps: Number of steps in an epoch.
+        masks: Masks of the same networks, which nothing else draws from; None for no masks.
+        num_epochs: Maximum number of epochs to draw.
+        device: Device that the draws are copied to.
     """
 
     def __init__(

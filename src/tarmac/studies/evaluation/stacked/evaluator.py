@@ -51,15 +51,17 @@ class StackedEvaluator:
         dataset: The data that it names.
         validation_size: How many samples are held out.
         train_size: How many to train on; all that are not held out by default.
-        validation_split: Which samples these are; see `tarmac.data.hold_out`.
+        validation_split: How samples are held out, as `tarmac.data.hold_out` takes it. Default
+            ``auto``.
         validation_seed: By which they are drawn, the same for networks of any seed.
-        settings: Of all candidates, as ``tarmac train --set`` takes them.
+        settings: Settings of all candidates, as ``tarmac train --set`` takes them; a candidate's
+            own come first.
         device: As `find_devices` takes it; one.
         precision: ``auto``, ``fp32`` or ``bf16``. ``auto`` takes bf16 wherever there are matrix
             units for it, also for networks that alone would be too small for it to pay.
 
     Attributes:
-        device: Where it trains.
+        device: Device that all stacks train on.
         precision: What it computes matrix products in, and why.
 
     Raises:
@@ -107,7 +109,7 @@ class StackedEvaluator:
         """Return the stacks that candidates train in, and results of those that cannot be trained.
 
         Args:
-            candidates: With different numbers.
+            candidates: Candidates to group, all with different numbers.
             at_once: How many stacks train at the same time.
             sharing: How many of them train on the same device; all of them by default.
 

@@ -54,9 +54,9 @@ class FusedKernels:
     Dropout is drawn by the kernels, from each network's seed and the step alone.
 
     Args:
-        networks: As `arranged`.
-        samples: On the device.
-        dtype: Of the products.
+        networks: Networks of the stack, in the order of `arranged`.
+        samples: Training and validation samples, on the GPU.
+        dtype: Type of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
 
     Raises:
         UnfitNetworkError: There is no kernel for such networks.

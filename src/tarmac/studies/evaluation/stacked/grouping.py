@@ -25,8 +25,8 @@ class Stack:
     """Networks that train as one.
 
     Attributes:
-        networks: Of one shape.
-        reason: Why these, in words.
+        networks: Networks of equal shape, which train together.
+        reason: Reason for this grouping, in words.
     """
 
     networks: tuple[Network, ...]
@@ -47,9 +47,9 @@ def group(
     """Group networks of equal shape: as many as fit, but something for every process.
 
     Args:
-        networks: Of any shapes.
-        device: Where they train.
-        dtype: Of the matrix products.
+        networks: Networks to group, of any shapes.
+        device: Device that the stacks train on.
+        dtype: Type of the matrix products, from which a network's memory is estimated.
         at_once: How many stacks train at the same time.
         sharing: How many of them train on the same device.
 

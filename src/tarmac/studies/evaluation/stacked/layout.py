@@ -43,12 +43,12 @@ class Layout:
     layer, the largest one without a gradient of its input, is a third faster on AMX.
 
     Args:
-        sizes: See `Architecture`.
-        num_networks: In the stack.
+        sizes: Features of each layer; see `Architecture`.
+        num_networks: Number of networks in the stack.
 
     Attributes:
-        num_elements: Of a flat tensor.
-        segments: Of weights and biases, in turns.
+        num_elements: Number of elements of a flat tensor, padding between parameters included.
+        segments: Segments of the weights and the biases in turns, layer by layer.
     """
 
     def __init__(self, sizes: Sequence[int], num_networks: int) -> None:

@@ -29,11 +29,11 @@ class Masks:
     """Draws the masks of a stack.
 
     Args:
-        seeds: The networks'.
-        dropouts: By network, the probabilities of its hidden layers.
-        elements: Of each hidden layer's output for a whole batch.
+        seeds: Seed of each network, in their order.
+        dropouts: Dropout probabilities, by network and hidden layer.
+        elements: Elements of the widest hidden layer's output for a whole batch of a network.
         device: Where masks are needed.
-        dtype: Theirs.
+        dtype: Type of the masks, that of the matrix products.
 
     Attributes:
         layers: Whether any network drops after a hidden layer, by layer.
@@ -83,7 +83,7 @@ class Masks:
         """Fill a layer's mask.
 
         Args:
-            layer: From 0.
+            layer: Index of the hidden layer, from 0.
             coefficients: int64 ``[layers, 2, networks]``, a step's of `draw_epoch`.
             mask: ``[networks, batch, features]``; becomes 0 where dropped, elsewhere the factor
                 that keeps the expectation.

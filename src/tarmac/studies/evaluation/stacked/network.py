@@ -42,10 +42,10 @@ class Shape:
     """What networks of one stack have in common.
 
     Attributes:
-        sizes: See `Architecture`.
-        batch_size: Samples per step.
-        preprocess: Of the samples.
-        label_smoothing: Of the targets.
+        sizes: Features of each layer; see `Architecture`.
+        batch_size: Number of samples per step.
+        preprocess: Scaling of the raw samples.
+        label_smoothing: Share of the target spread over all classes.
         weight_decay: By patterns of names, with the names they are matched with.
     """
 
@@ -66,12 +66,12 @@ class Network:
     """A candidate with every value resolved.
 
     Attributes:
-        candidate: The candidate.
+        candidate: Candidate that the network is resolved from.
         shape: What it must have in common with others to be stacked with them.
         rule: How it is updated.
-        activations: By hidden layer.
-        dropouts: By hidden layer, its probability.
-        num_parameters: Weights and biases.
+        activations: Name of the activation, by hidden layer.
+        dropouts: Dropout probability, by hidden layer.
+        num_parameters: Number of weights and biases.
     """
 
     candidate: Candidate
@@ -94,8 +94,8 @@ def can_stack(
     """Return why a workload's networks cannot be stacked, in words, or None where they can.
 
     Args:
-        workload: The workload.
-        dataset: Its data.
+        workload: Workload whose networks are to be stacked.
+        dataset: Dataset that the workload trains on.
         settings: Those that hold for the network that is tried.
 
     Raises:
@@ -124,10 +124,10 @@ def resolve(
     """Resolve a candidate.
 
     Args:
-        candidate: The candidate.
+        candidate: Candidate to resolve, with its own settings.
         workload: What its settings change.
-        dataset: The data.
-        settings: Of all candidates; a candidate's own come first.
+        dataset: Dataset that the workload trains on.
+        settings: Settings of all candidates; a candidate's own come first.
         known: Outlines of the workload's networks, to which this one's is added.
 
     Raises:

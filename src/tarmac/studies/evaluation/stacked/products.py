@@ -35,10 +35,10 @@ class Products:
     from where each replay puts them.
 
     Args:
-        networks: As `arranged`.
-        samples: On the device.
-        device: Where to compute.
-        dtype: Of the products.
+        networks: Networks of the stack, in the order of `arranged`.
+        samples: Training and validation samples, on ``device``.
+        device: Device that computes the products.
+        dtype: Type of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class _Steps:
     """What steps read that changes from one to the next.
 
     Attributes:
-        index: Of the samples, int32, flat.
+        index: Indices of the training samples, int32, flat.
         coefficients: A row for each step; see `Masks.draw_epoch`.
         rates: A row for each step; see `Updates.rates`.
     """

@@ -14,13 +14,13 @@ class Samples:
     """Training and validation samples, resident as uint8.
 
     Args:
-        held: Which samples are trained on, and which are scored.
-        device: Where they lie.
+        held: Samples to train on, and samples to score.
+        device: Device that the samples are copied to.
 
     Attributes:
         num_train: How many samples are trained on.
-        inputs: Theirs, uint8 ``[num_train, I]``.
-        targets: Theirs, int64.
+        inputs: Inputs of the training samples, uint8 ``[num_train, I]``.
+        targets: Classes of the training samples, int64 ``[num_train]``.
         validation: uint8 inputs ``[validation_size, I]`` and int64 targets.
     """
 

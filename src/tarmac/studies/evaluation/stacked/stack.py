@@ -59,11 +59,11 @@ def train_stack(
     """Train networks of one shape and yield each one's result when it leaves.
 
     Args:
-        networks: As `arranged`.
-        samples: On the device.
+        networks: Networks of the stack, in the order of `arranged`.
+        samples: Training and validation samples, on ``device``.
         report: Called after every epoch of each.
         device: The device that the samples are on.
-        dtype: Of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
+        dtype: Type of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
     num_companions = len(networks) - 1
     with contextlib.closing(_Stack(networks, samples, device, dtype)) as stack:
@@ -91,10 +91,10 @@ def make_computation(
     """Take what computes a stack fastest here: kernels of our own, else PyTorch's products.
 
     Args:
-        networks: As `arranged`.
-        samples: On the device.
-        device: Where to compute.
-        dtype: Of the products.
+        networks: Networks of the stack, in the order of `arranged`.
+        samples: Training and validation samples, on ``device``.
+        device: Device that trains the stack.
+        dtype: Type of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
     if device.type == "cuda" and torch.cuda.get_device_capability(device) >= _KERNELS_SINCE:
         unusable = why_unusable(device)

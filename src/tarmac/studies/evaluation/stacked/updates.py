@@ -41,9 +41,9 @@ class Rule:
     """How a network is updated; networks with equal rules are updated as one.
 
     Attributes:
-        optimizer: With its rate.
-        schedule: Scales the rate.
-        epochs: Over which the schedule goes.
+        optimizer: Optimizer with its learning rate.
+        schedule: Schedule that scales the learning rate.
+        epochs: Number of epochs that the schedule spans.
     """
 
     optimizer: Optimizer
@@ -56,7 +56,7 @@ class State:
     """What the optimizers of a stack remember.
 
     Attributes:
-        values: The parameters.
+        values: Parameters of all networks, in a flat tensor.
         flat: By name, laid out as the parameters are; zero where a network has no such state.
         scalars: By rule and name.
     """
@@ -123,8 +123,9 @@ def rates_of(rules: Sequence[Rule], epochs_done: Iterable[float]) -> torch.Tenso
     """Return learning rates, fp64 ``[steps, rules]``, on the CPU.
 
     Args:
-        rules: Of any number; those of a search differ in more than their schedules.
-        epochs_done: See `Updates.rates`.
+        rules: Rules of any number, a column each; those of a search differ in more than their
+            schedules.
+        epochs_done: Epochs done before each step, with the fraction under way; see `Updates.rates`.
     """
     steps = [*epochs_done]
     factors = {
