@@ -38,11 +38,11 @@ def submit(
         base: What its relative paths start from; the file's directory where it is a file.
         output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.
         concurrency: At most so many tasks at once; by default as many as fit.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
         secrets: What named secrets stand for here, on top of the user's configuration.
         on: Where its tasks run, one of `executor_names`; by default what the user's settings say,
             else this machine. A pipeline's run on this machine alone.
-        profile: Of the user's settings; by default none.
+        profile: Name of a profile in the user's settings. Default: none.
         runner: ``here`` for a process of this machine that hands out its tasks, ``engine`` for a
             job of the cluster's; by default what the settings say, else a job where it can be one.
 
@@ -98,10 +98,10 @@ def run(
         base: What relative paths start from.
         output: Where the run's directory is made.
         concurrency: At most so many tasks at once.
-        fake_gpus: GPUs to pretend.
+        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
         secrets: What named secrets stand for here.
         on: Where its tasks run; see `submit`.
-        profile: Of the user's settings; by default none.
+        profile: Name of a profile in the user's settings. Default: none.
         reporter: Receives progress, of a job that is no pipeline; default none.
 
     Returns:

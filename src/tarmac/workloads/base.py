@@ -47,8 +47,8 @@ class Scale(metaclass=Named):
 
     Attributes:
         factor: 1/255 brings the bytes of an image to [0, 1].
-        mean: Subtracted after scaling.
-        std: Divides the result.
+        mean: Mean to subtract after the multiplication. Default 0.
+        std: Standard deviation to divide the difference by. Default 1.
     """
 
     factor: float = 1 / 255
@@ -101,9 +101,9 @@ class Augment(Protocol):
         """Return an epoch's draws, int64 ``[num_samples, draws of each]`` on the CPU.
 
         Args:
-            num_samples: Of the training set.
-            seed: The training's.
-            epoch: From 0.
+            num_samples: Number of samples in the training set.
+            seed: Seed that the training was started with.
+            epoch: Number of the epoch, from 0.
         """
         ...
 
@@ -237,7 +237,8 @@ class Recipe(metaclass=Named):
         """Return what schedules that follow the losses multiply each of `learning_rates` with.
 
         Args:
-            losses: Of the epochs that are done: those of validation, or else of training.
+            losses: Losses of the completed epochs: on validation data, or in training without such
+                data.
         """
         groups = (group.schedule or self.schedule for group in self.parameter_groups.values())
         return tuple(
@@ -255,9 +256,9 @@ class Recipe(metaclass=Named):
         """Return a recipe of another rate; those of parameter groups keep their ratio to it.
 
         Args:
-            rate: Of ``optimizer``.
-            published: Whose ratio is kept; this one's by default. From the same one the same rate
-                gives the same bits, on whichever way it was come to.
+            rate: New learning rate of ``optimizer``, above 0.
+            published: Recipe whose ratios between rates are kept. Default: this recipe. With the
+                same recipe, a rate gives the same bits, whatever rates came before.
         """
         source = published or self
         ratio = rate / source.optimizer.learning_rate

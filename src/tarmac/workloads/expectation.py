@@ -30,9 +30,9 @@ class Expectation(metaclass=Named):
         at_least: The lowest value expected, of accuracy in [0, 1]; None where less is simply
             better.
         at_most: The highest; None where more is simply better. One of the two there must be.
-        source: Who says so.
-        metric: Of which final metric: ``val_loss``, or without a split's name that of the test set;
-            None for what the workload is judged by, on the test set.
+        source: Where the bounds come from, in words, such as ``Keras documents 0.9925``.
+        metric: Final metric that the bounds apply to, such as ``val_loss``. A name without a split
+            means the test set. None for the metric that judges the workload.
     """
 
     at_least: float | None = None

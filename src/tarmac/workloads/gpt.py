@@ -30,12 +30,12 @@ class GPT(nn.Module):
     """A decoder of ``num_layers`` blocks of causal attention and a perceptron.
 
     Args:
-        vocabulary: How many tokens there are.
-        length: The most tokens of a sample.
-        num_layers: Blocks.
-        num_heads: Of each attention; divides ``width``.
-        width: Of the residual stream.
-        dropout: Of embeddings, attention and branches.
+        vocabulary: Number of different tokens.
+        length: Maximum number of tokens in a sample.
+        num_layers: Number of transformer blocks.
+        num_heads: Attention heads of each block; must divide ``width``.
+        width: Features of the residual stream, per token.
+        dropout: Dropout probability of embeddings, attention and residual branches.
 
     Raises:
         RequestError: The width cannot be divided by the heads.
@@ -70,7 +70,7 @@ class GPT(nn.Module):
         """Return logits ``[batch, length, vocabulary]`` of what follows each token.
 
         Args:
-            tokens: Integers ``[batch, length]``.
+            tokens: Token indexes, integers ``[batch, length]``.
         """
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         stream = self.dropout(self.tokens(tokens) + self.positions(positions))

@@ -15,9 +15,9 @@ class LocalResponseNorm(nn.Module):
     which a CPU does in a third of the time of PyTorch's three-dimensional pooling.
 
     Args:
-        num_channels: Of the input ``[batch, channels, height, width]``.
+        num_channels: Channels of the input ``[batch, channels, height, width]``.
         size: How many neighbouring channels are summed, the channel itself included; odd.
-        alpha: Of the whole window.
+        alpha: Factor of the mean square over the window, not of each channel.
         k: The constant under the power.
     """
 

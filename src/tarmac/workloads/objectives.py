@@ -140,9 +140,10 @@ class Classification(Objective):
     `Dataset.num_classes` is given. `Recipe.label_smoothing` is added in training.
 
     Args:
-        metrics: Beside ``accuracy``.
+        metrics: Further metrics by name, beside ``accuracy``.
         judged_by: ``accuracy``, ``loss``, or one of ``metrics``.
-        direction: Of ``judged_by``; by default ``min`` of the loss, and ``max`` of all others.
+        direction: Whether more of ``judged_by`` is better, ``max``, or less, ``min``. Default:
+            ``min`` for the loss, else ``max``.
     """
 
     def __init__(
@@ -169,11 +170,12 @@ class Regression(Objective):
     Args:
         loss: ``mse``, ``mae``, or ``huber``: squared up to ``delta`` and linear beyond (Huber,
             1964, "Robust Estimation of a Location Parameter").
-        delta: See ``huber``.
+        delta: Error at which ``huber`` turns from squared to linear, above 0. Default 1.
         metrics: Beside the loss; they get output and targets as they are. By default ``mae``
             where the loss is another.
         judged_by: ``loss``, or one of the metrics.
-        direction: Of ``judged_by``.
+        direction: Whether more of ``judged_by`` is better, ``max``, or less, ``min``. Default
+            ``min``.
     """
 
     def __init__(
@@ -209,7 +211,8 @@ class NextToken(Objective):
         ignore_index: Targets of this value do not count: padding.
         metrics: Beside the loss. There are none by default: accuracy would read all logits again.
         judged_by: ``loss``, or one of ``metrics``.
-        direction: Of ``judged_by``.
+        direction: Whether more of ``judged_by`` is better, ``max``, or less, ``min``. Default
+            ``min``.
     """
 
     def __init__(

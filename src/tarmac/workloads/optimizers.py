@@ -91,8 +91,8 @@ class AdamW(Optimizer):
     ``w -= lr weight_decay w`` before Adam's step, as in PyTorch: a schedule scales the decay too.
 
     Attributes:
-        weight_decay: Of all parameters but those that a pattern of `Recipe.weight_decay` matches,
-            whose factor is decoupled too: ``{"*.bias": 0.0}`` leaves the biases out. At least 0.
+        weight_decay: Decoupled decay of parameters that match no pattern of `Recipe.weight_decay`,
+            at least 0. Patterns set decoupled factors too: ``{"*.bias": 0.0}`` exempts the biases.
     """
 
     beta1: float = 0.9
@@ -170,7 +170,7 @@ class Muon(Optimizer):
     penalty's gradient would be orthogonalised with the rest.
 
     Attributes:
-        momentum: Of the gradients.
+        momentum: Factor of the accumulated gradients, at least 0 and below 1. Default 0.95.
         nesterov: Whether the newest gradient counts once more.
         iterations: Newton-Schulz iterations; 5 are usual, 3 serve short trainings of filters.
         fixed_norm: Whether each matrix is scaled to Frobenius norm ``sqrt(rows)`` before every

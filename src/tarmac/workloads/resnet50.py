@@ -79,7 +79,7 @@ def model(*, num_classes: int, width: int = 64) -> nn.Module:
     """Build the network of 3, 4, 6 and 3 blocks.
 
     Args:
-        num_classes: The data's.
+        num_classes: Number of classes in the dataset.
         width: Channels of the first block; all others follow.
     """
     parts: list[nn.Module] = [

@@ -41,8 +41,8 @@ class OneCycle(metaclass=Named):
 
     Attributes:
         warmup: The share of the training spent rising, from 0 to 1.
-        start: The first factor.
-        end: The last factor.
+        start: Factor of the rate at the start of the training.
+        end: Factor of the rate at the end of the training.
     """
 
     warmup: float
@@ -61,8 +61,8 @@ class Linear(metaclass=Named):
     """Change linearly, and stay at the end's value from then on.
 
     Attributes:
-        start: The first factor.
-        end: The last factor; 0 stops the parameters.
+        start: Factor of the rate at the start of the training. Default 1.
+        end: Factor of the rate from ``until`` on. Default 0, which stops the parameters.
         until: The share of the training after which the factor is ``end``, above 0 and at most 1.
     """
 
@@ -86,7 +86,7 @@ class Cosine(metaclass=Named):
     Attributes:
         warmup: The share of the training spent rising, at least 0 and below 1.
         start: The first factor, where there is a warm-up.
-        end: The last factor.
+        end: Factor of the rate from ``until`` on. Default 0.
         until: The share of the training after which the factor is ``end``, above ``warmup`` and at
             most 1.
     """

@@ -19,13 +19,13 @@ class TowerShape:
     """What differs between the tutorial's network for CIFAR-10 and its version for MNIST.
 
     Attributes:
-        in_channels: Of the image.
-        conv1: Channels.
-        conv2: Channels.
+        in_channels: Channels of the image: 1 for MNIST, 3 for CIFAR-10.
+        conv1: Output channels of the first convolution.
+        conv2: Output channels of the second convolution.
         pool: The pooling window; the stride is 2.
         flat: Size of what reaches local3.
-        local3: Units.
-        local4: Units.
+        local3: Units of the first fully connected layer.
+        local4: Units of the second fully connected layer.
     """
 
     in_channels: int

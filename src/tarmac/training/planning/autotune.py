@@ -17,7 +17,7 @@ def choose_autotune(device: Device, run_flops: float, *, deterministic: bool) ->
     """Choose whether cuDNN finds the fastest algorithms by trying them out.
 
     Args:
-        device: Where the training runs.
+        device: Device on which the training runs.
         run_flops: Matrix work of the whole training.
         deterministic: Whether the same bits are asked for every time, which what is fastest today
             does not give.

@@ -17,8 +17,8 @@ class BatchSize:
     """What a step takes, of all devices together.
 
     Attributes:
-        batch_size: Samples.
-        learning_rate: The rate for it.
+        batch_size: Samples per step, of all devices together.
+        learning_rate: Learning rate that goes with the batch size.
     """
 
     batch_size: int

@@ -22,8 +22,8 @@ def find_training_devices(request: str, rendezvous: Rendezvous | None) -> Sequen
     """Find the devices of this machine that are asked for.
 
     Args:
-        request: As for `find_devices`.
-        rendezvous: Which of several processes this one is, where a launcher has started them.
+        request: Devices to use, in the syntax of `find_devices`.
+        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
     Raises:
         RequestError: They are not here.
@@ -38,7 +38,7 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
 
     Args:
         request: As for `find_devices`; ``auto`` gives each process the GPU of its local rank.
-        rendezvous: Which process this is.
+        rendezvous: Rank and world size of this process from its launcher.
 
     Returns:
         One for each local rank. Where each process sees one GPU only, as Slurm and Ray arrange it,
@@ -75,8 +75,8 @@ def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
 
     Args:
         recorded: What the run's record says of its first machine.
-        rendezvous: Which of several processes this one is, where a launcher has started them. They
-            may lie on the machines otherwise than before; then each takes what it would at first.
+        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
+            If the number of processes on this machine has changed, the result is ``auto``.
     """
     if rendezvous is None:
         return recorded
@@ -90,9 +90,9 @@ def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | 
     """Return why a request for GPUs in general found the CPU, or not all of the GPUs here.
 
     Args:
-        request: What was asked.
-        found: What `find_training_devices` made of it.
-        rendezvous: Which of several processes this one is, where a launcher has started them.
+        request: Devices that the user requested, in the syntax of `find_devices`.
+        found: Devices that `find_training_devices` returned for the request.
+        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
     Returns:
         Empty where nothing was left out, or devices were named.
@@ -117,13 +117,13 @@ def choose_devices(
     """Choose among several GPUs that ``auto`` found: all where that makes a step shorter, else one.
 
     Args:
-        request: What was asked.
-        strategy: What was asked.
-        found: What `find_training_devices` made of it.
+        request: Devices that the user requested, in the syntax of `find_devices`.
+        strategy: Strategy that the user requested, or ``auto``.
+        found: Devices that `find_training_devices` returned for the request.
         flops_per_device: A step's matrix work on each, were all of them used.
         num_parameters: How many gradients they would add up.
-        rendezvous: Which of several processes this one is, where a launcher has started them.
-        why_not_all: What `why_not_all` says of them.
+        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
+        why_not_all: Reason from `why_not_all`; empty for none.
 
     Returns:
         The devices, and the reason in words.

@@ -25,8 +25,8 @@ def choose_feed(request: str, samples: Subset, device: Device) -> tuple[FeedName
     Args:
         request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``; ``"loader"`` of a
             training that goes on.
-        samples: Those that are trained on.
-        device: Where to.
+        samples: Training samples to send to the device.
+        device: Device that receives the samples.
 
     Returns:
         The feed, and the reason in words.

@@ -37,9 +37,9 @@ class Others:
     """What else was chosen.
 
     Attributes:
-        strategy: Its name.
-        feed: How samples get to the device.
-        precision: Of the products.
+        strategy: Name of the strategy, such as ``single``.
+        feed: How samples get to the device, such as ``resident``.
+        precision: Precision of the matrix products, such as ``bf16``.
         is_compiled: Whether ``torch.compile`` is used.
         checkpoints_activations: Whether blocks are computed again in the backward pass.
         accumulate: Parts of a batch.
@@ -70,10 +70,10 @@ def choose_fused(
 
     Args:
         request: ``"auto"``, ``"on"`` or ``"off"``.
-        model: What is trained.
-        recipe: How.
-        device: Where.
-        others: What was chosen before.
+        model: Model to train; the kernels support multilayer perceptrons only.
+        recipe: Recipe of the training, with its optimizer and preprocessing.
+        device: Device on which the model is trained.
+        others: Choices that the plan has already made.
         missing: Says what Triton lacks here; asked only where it decides.
 
     Returns:

@@ -63,11 +63,11 @@ def make_plan(
     """Resolve and check a request; nothing is written and nothing trained.
 
     Args:
-        workload: What to train.
-        reference: How it was named.
-        options: What was asked.
+        workload: Workload to train, before options and settings apply.
+        reference: Reference by which `find_workload` finds the workload.
+        options: Options that the user set.
         progress: Called while data are downloaded.
-        rendezvous: Which of several processes this one is, where a launcher has started them.
+        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
         load: Loads a dataset that is named.
         goes_on: Whether a run is gone on with, whose samples are as they were when it began.
 

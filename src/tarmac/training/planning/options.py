@@ -37,10 +37,10 @@ class Options:
         train_size: How many samples to train on; by default all that are not held out.
         validation_size: How many samples to hold out and evaluate every epoch; by default the
             dataset's own validation samples, or none. 0 for none.
-        validation_split: Which samples these are: ``random`` draws both by the seed, each class by
-            its share; ``last`` holds out the last and trains on the first; ``own`` takes the
-            dataset's own validation samples; ``auto`` is ``own``, else ``last`` for a series, else
-            ``random``. See `tarmac.data.hold_out`.
+        validation_split: How to choose the held-out samples. ``random`` draws them by the seed,
+            from each class by its share. ``last`` holds out the last and trains on the first.
+            ``own`` takes the dataset's own validation samples. ``auto`` is ``own``, else ``last``
+            for a series, else ``random``. See `tarmac.data.hold_out`.
         validation_seed: Seed of that draw; by default ``seed``. With one of its own, trainings of
             several seeds are judged on the same samples.
         monitor: Metric that patience and the best checkpoint go by, with or without ``val_``;
@@ -50,7 +50,7 @@ class Options:
             weights are those of the last one. None for never.
         score_test: Whether the test set is scored at the end; a search's candidates do not see it.
         seed: Sets the weights, the order of the data and the dropout.
-        devices: See `tarmac.machine.find_devices`.
+        devices: Devices to train on, as `tarmac.machine.find_devices` takes them. Default ``auto``.
         strategy: ``auto``, ``single``, ``ddp``, ``fsdp`` or ``towers``.
         feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
         fused: Whether Tarmac's own kernels train a multilayer perceptron on a GPU: ``auto``, ``on``
@@ -73,7 +73,7 @@ class Options:
         sampling: Keep samples of the GPUs and the host beside the run's metrics, and what they sum
             up to: energy, throttling.
         log_to: The trackers that are told of every epoch: ``wandb``, ``mlflow``.
-        settings: What ``--set`` changes; see `settings_of`.
+        settings: Values that ``--set`` changes, by name; see `settings_of`.
         init_from: The weights that it begins from: a ``.safetensors`` file or one of
             ``torch.save``; for `tarmac.train` also a run. None for those drawn from the seed.
         init_partial: Whether it is enough that some of them fit the model by name and shape.
@@ -209,7 +209,7 @@ def with_batch_size(workload: Workload, batch: BatchSize, published: Recipe) -> 
     """Return a workload with a batch size, and the learning rates that go with it.
 
     Args:
-        workload: What to change.
+        workload: Workload with the recipe to change.
         batch: The batch size, and the rate of the recipe's optimizer.
         published: The recipe before any option, in whose ratio other rates follow.
     """

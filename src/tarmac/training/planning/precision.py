@@ -52,7 +52,7 @@ def choose_precision(
     Args:
         request: ``"auto"``, ``"fp32"``, which is IEEE's everywhere, ``"tf32"``, ``"bf16"``, or
             ``"fp16"``, whose loss is scaled, ``"fp64"``, which is for proofs.
-        device: Where the training runs.
+        device: Device on which the training runs.
         step_flops: Matrix work of one training step on one device.
         speedup_of: How many times as fast as in fp32 products are in bf16 on a CPU; asked only
             where it decides.
@@ -134,7 +134,7 @@ def choose_compile(
 
     Args:
         request: ``"auto"``, ``"on"`` or ``"off"``.
-        device: Where the training runs.
+        device: Device on which the training runs.
         run_flops: Matrix work of the whole training.
         why_not: Says what speaks against the compiler here; asked only where it decides.
 

@@ -43,7 +43,7 @@ def bf16_speedup(device: Device, cache: Path | None = None) -> float:
     """Return how many times as fast as in fp32 products are in bf16 on the CPU.
 
     Args:
-        device: The CPU.
+        device: CPU to measure, whose name is part of the cache's key.
         cache: The directory of earlier measurements; by default in the user's cache. One that
             cannot be written only costs the time of measuring again.
     """

@@ -164,8 +164,8 @@ def unknown_setting(workload: Workload, name: str, listed: Mapping[str, str]) ->
     """Make the error for a setting that a workload does not have.
 
     Args:
-        workload: The workload.
-        name: The unknown name.
+        workload: Workload that lacks the setting.
+        name: Name that was not recognised, as the user typed it.
         listed: The settings that there are, each with a word on it.
     """
     parameter = inspect.signature(workload.model).parameters.get(name)
@@ -234,7 +234,7 @@ def typed_setting(value: Setting, default: Setting, optional: type | None = None
 
     Args:
         value: The value or its text; ``none`` names None.
-        default: The setting's default.
+        default: Default of the setting. The result has its type, unless ``optional`` names another.
         optional: The setting's type where it may be None too; None where it may not.
 
     Raises:

@@ -18,8 +18,8 @@ def check_sharding(strategy: str, recipe: Recipe, *, compiled: bool) -> None:
     """Raise a RequestError where a strategy of shards cannot do what is asked.
 
     Args:
-        strategy: Its name, for the message.
-        recipe: With its optimizers.
+        strategy: Name of the strategy, for the error message.
+        recipe: Recipe of the training, with its optimizers and any moving average.
         compiled: Whether the model is compiled.
     """
     optimizers = [recipe.optimizer, *(g.optimizer for g in recipe.parameter_groups.values())]

@@ -52,9 +52,9 @@ def weigh_sharing(gpus: Sequence[Device], flops_each: float, num_parameters: int
     Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
 
     Args:
-        gpus: Alike, or nearly.
+        gpus: GPUs that would share the step, of about the same speed.
         flops_each: A step's matrix work on each of them.
-        num_parameters: How many gradients are added up.
+        num_parameters: Number of gradients that the all-reduce adds up.
     """
     count = len(gpus)
     chip = find_chip(gpus[0].name, memory_bytes=gpus[0].memory_bytes)

@@ -24,8 +24,8 @@ def choose_strategy(
 
     Args:
         request: ``"auto"``, or one of `strategy_names`.
-        devices: Those of this machine.
-        rendezvous: Which of several processes this one is, where a launcher has started them.
+        devices: Devices of this machine that the training may use.
+        rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
     Returns:
         The strategy, and the reason in words.

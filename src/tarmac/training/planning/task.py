@@ -16,9 +16,9 @@ def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
     """Raise a RequestError where an objective cannot be asked of the data.
 
     Args:
-        workload: With settings applied.
-        dataset: Its data.
-        held: Which of its samples are trained on, and which judge.
+        workload: Workload to train, with settings applied.
+        dataset: Dataset on which the workload trains.
+        held: Training samples and held-out samples of the dataset.
     """
     is_classification = isinstance(workload.objective, Classification)
     if is_classification and dataset.num_classes is None:

@@ -34,10 +34,11 @@ def choose_threads(
 
     Args:
         request: Threads that were asked for; 0 for those that PyTorch takes; None for the rule.
-        device: Where the training runs.
+        device: Device on which the training runs.
         strategy: How devices are used; processes of a group take their share of the cores.
         step_flops: Matrix work of one training step.
-        environ: The environment's variables.
+        environ: Environment variables, of which ``OMP_NUM_THREADS`` fixes the number if ``request``
+            is None.
 
     Returns:
         The number, None for what PyTorch takes by itself, and the reason in words.

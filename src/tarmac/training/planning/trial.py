@@ -44,8 +44,8 @@ class Trial:
 
     Attributes:
         sample_flops: A training step's matrix work for one sample, in FLOP.
-        layers: The model's, as it defines them.
-        num_parameters: How many parameters the model has.
+        layers: Layers of the model, as it defines them.
+        num_parameters: Number of parameters in the model, including frozen parameters.
         has_batch_norm: Whether it has batch normalisations.
         returns_probabilities: Whether it returns a Classification probabilities, not logits.
         model: The model, on the CPU.

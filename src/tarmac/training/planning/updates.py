@@ -23,7 +23,7 @@ def check_updates(recipe: Recipe, model: nn.Module) -> None:
 
     Args:
         recipe: With its optimizers and its patterns of parameter names.
-        model: On the CPU.
+        model: Model on the CPU, whose parameters stay unchanged.
 
     Raises:
         RequestError: A pattern matches no parameter, nothing is there to train, or an optimizer

@@ -32,7 +32,7 @@ class ProcessTeam:
     """This process's part in a group of processes; see `Team`.
 
     Args:
-        rendezvous: Which process this is.
+        rendezvous: Rank and world size of this process.
         watchdog: Tells the others that this process goes on.
     """
 
@@ -130,8 +130,8 @@ def join(
     A process group that is there already, as Ray makes one, is used and left as it is.
 
     Args:
-        store: Where they have found each other.
-        device: What it computes on.
+        store: Store through which the ranks exchange texts.
+        device: Device on which this process computes.
         hang_timeout_s: After so many seconds without progress a rank is taken for hung.
         on_hang: Called with which; see `Watchdog`. It runs in a thread of its own, and should end
             the process.

@@ -58,11 +58,11 @@ def launch(
     Args:
         module: What each worker is, for ``python -m``; it gets the run's directory and the address
             of a socket to report to.
-        run: The run's directory.
-        num_workers: One per device.
-        max_restarts: How often to start again.
+        run: Directory of the run.
+        num_workers: Number of worker processes, a worker per device.
+        max_restarts: Most times to restart the workers, 0 or more.
         receive: Is told what rank 0 reports, an event and its values, in a thread of its own.
-        restarting: Is told why all start again.
+        restarting: Called with the reason before each restart of the workers.
         interrupted: Whether the workers are to save their state and end, as a signal to this
             process asks of them; asked several times a second, in a thread of its own.
 

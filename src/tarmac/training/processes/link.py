@@ -24,11 +24,11 @@ class Failure:
     """Why a worker failed, in its own words.
 
     Attributes:
-        rank: Its rank.
+        rank: Global rank of the worker, from 0.
         kind: ``request`` or ``failed`` for a designed error, ``exception`` for any other,
             ``hang`` where it found a rank that hangs.
-        message: What happened.
-        hint: What to do next.
+        message: What went wrong, as an error message.
+        hint: Advice on what to do next; None for none.
         hung: The ranks that hang.
     """
 
@@ -46,8 +46,8 @@ class Link:
     its run is free to be resumed by others.
 
     Args:
-        address: The launcher's socket.
-        rank: This worker's.
+        address: Path of the launcher's Unix socket.
+        rank: Global rank of this worker, from 0.
     """
 
     def __init__(self, address: str, rank: int) -> None:
@@ -88,7 +88,7 @@ def listen(address: Path, receive: Callable[[dict[str, Any]], None]) -> Iterator
     connection, and with it the worker, and is raised at the end.
 
     Args:
-        address: Of the socket, to be made.
+        address: Path of the Unix socket to create.
         receive: Called with each event.
     """
     lock = threading.Lock()

@@ -58,8 +58,8 @@ def find_unreached(store: Store, rank: int, places: Sequence[Place]) -> str:
 
     Args:
         store: What the ranks share; used by this alone.
-        rank: This process's.
-        places: Of all ranks.
+        rank: Global rank of this process, from 0.
+        places: Host name, address and port of each rank, by rank.
     """
     own = PrefixStore("unreached", store)
     host = places[rank][0]

@@ -28,10 +28,10 @@ class Rendezvous:
     """Which of several processes this one is, and where they meet.
 
     Attributes:
-        rank: From 0.
-        world_size: How many there are.
-        local_rank: The rank among those of this machine.
-        local_world_size: How many of them are on this machine.
+        rank: Global rank of this process, from 0.
+        world_size: Number of processes on all machines.
+        local_rank: Rank of this process on its machine, from 0.
+        local_world_size: Number of processes on this machine.
         address: Host and port of rank 0.
         launch: The same for all starts of one launch, and for no other; empty where unknown.
         num_restarts: How often the launcher has started all processes again.
@@ -50,8 +50,8 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
     """Read the variables by which torchrun, Slurm scripts and Ray start several processes.
 
     Args:
-        environment: Usually ``os.environ``.
-        parent_pid: Of the launcher, which tells apart launches that have no name of their own.
+        environment: Environment variables, usually ``os.environ``.
+        parent_pid: Process id of the launcher. It tells launches with the same run id apart.
 
     Returns:
         None where this is a process of its own.
@@ -113,6 +113,6 @@ def find_launch(environment: Mapping[str, str]) -> str:
     goes on with the run that an earlier one has begun.
 
     Args:
-        environment: Usually ``os.environ``.
+        environment: Environment variables, usually ``os.environ``.
     """
     return environment.get("TARMAC_LAUNCH", "")

@@ -36,10 +36,10 @@ def check_all_reduce(
     """Add known numbers up over all ranks, and over each pair where the sum is wrong.
 
     Args:
-        names: Of all ranks' devices.
-        rank: This process's.
-        device: Its own.
-        all_reduce: What is tested.
+        names: Host and device of each rank, by rank.
+        rank: Global rank of this process, from 0.
+        device: Device of this process.
+        all_reduce: All-reduce to test; by default that of `torch.distributed`.
 
     Raises:
         TarmacError: The sum is wrong; the message names the pairs. `PeerFailed` on all but the
@@ -63,7 +63,7 @@ def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
     """Word which devices do not add up right.
 
     Args:
-        names: Of all ranks' devices.
+        names: Host and device of each rank, by rank.
         wrong: Pairs of ranks whose sum was wrong; none where only the sum of all was.
     """
     if not wrong:
@@ -79,8 +79,9 @@ def stuck(names: Sequence[str], unreached: str = "") -> str:
     """Word what to say behind a rank that hangs in the self-test.
 
     Args:
-        names: Of all ranks' devices, each behind its host's.
-        unreached: Which hosts cannot reach which, in words; empty where that is not why.
+        names: Host and device of each rank, such as ``node1 cuda:0``, by rank.
+        unreached: Text from `find_unreached` that names the unreachable hosts; empty if none are
+            known.
     """
     if unreached:
         return (

@@ -32,12 +32,12 @@ class RanksMissing(PeerFailed):
     """Some ranks did not take part in a gather in time.
 
     Args:
-        ranks: The missing ones.
-        rank: This process's.
+        ranks: Ranks that did not call the gather in time.
+        rank: Global rank of this process, from 0.
         limit_s: How long it has waited, in seconds.
 
     Attributes:
-        ranks: The missing ones.
+        ranks: Ranks that did not call the gather in time.
         reports: Whether this process, the lowest rank that is not missing, should report it.
     """
 
@@ -53,14 +53,14 @@ class RankStore:
     """A `torch.distributed` store in which each rank of one training has its texts.
 
     Args:
-        rendezvous: Which process this is.
+        rendezvous: Rank and world size of this process.
         keys: The store, with a prefix of this training.
         limit_s: How long ranks wait for each other in a gather, in seconds.
 
     Attributes:
-        rendezvous: Which process this is.
+        rendezvous: Rank and world size of this process.
         keys: The store, with a prefix of this training.
-        rank: This process's.
+        rank: Global rank of this process, from 0.
     """
 
     def __init__(self, rendezvous: Rendezvous, keys: Store, limit_s: float) -> None:
@@ -119,7 +119,7 @@ def open_store(
     """Rendezvous with the other processes, in the store that they share.
 
     Args:
-        rendezvous: Which process this is.
+        rendezvous: Rank and world size of this process.
         limit_s: How long to wait for them, in seconds.
         gather_s: How long to wait for them in a gather, in seconds.
 

@@ -56,10 +56,10 @@ def name_hung(
     """Say which ranks hang, in words and as numbers, or None while all is well.
 
     Args:
-        heartbeats: By rank.
+        heartbeats: Latest heartbeat of each rank, by rank.
         still_s: Seconds since each rank's last heartbeat.
         silent_s: Seconds since each rank's watchdog last looked.
-        limit_s: More is too long.
+        limit_s: Longest time without progress, in seconds; above it a rank hangs.
     """
     stopped = [rank for rank in heartbeats if silent_s[rank] > limit_s]
     if stopped:
@@ -88,9 +88,9 @@ class Watchdog:
     """Tells other ranks that this one goes on, and looks after them, in a thread.
 
     Args:
-        store: What the ranks share.
-        rank: This process's.
-        world_size: How many there are.
+        store: Store that all ranks of the training share.
+        rank: Global rank of this process, from 0.
+        world_size: Number of ranks in the training.
         limit_s: A rank without progress for longer is taken for hung.
         on_hang: Called with a message, the ranks that hang, and whether this rank is the one that
             should report it.

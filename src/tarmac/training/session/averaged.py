@@ -31,7 +31,7 @@ def read_scored_weights(
     Args:
         path: A file of weights, or a run's checkpoint, which holds an average beside the weights.
         model: One of the run's kind on the CPU, of any values; it is changed.
-        recipe: The run's.
+        recipe: Recipe of the run; its ``ema`` says whether the run keeps an average.
         precision: The run's; the average lies in the order that it gives to parameters.
 
     Raises:

@@ -60,8 +60,8 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState, *, is_best: boo
     It computes nothing by PyTorch, as a thread beside a training must not: `CheckpointWriter`.
 
     Args:
-        directory: Where checkpoints are.
-        checkpoint: Whose tensors are on the CPU, none in memory of another.
+        directory: Directory of the run's checkpoints.
+        checkpoint: Training state to write; tensors on the CPU, none in memory of another.
         is_best: Whether it is kept as the best too.
 
     Raises:
@@ -174,7 +174,7 @@ def check_progress(run: Run, checkpoint_every: int) -> None:
     """Check that a run which is gone on with has what it says that it has done.
 
     Args:
-        run: That was stopped.
+        run: Stopped run that the training resumes.
         checkpoint_every: In how many epochs it writes a checkpoint.
 
     Raises:

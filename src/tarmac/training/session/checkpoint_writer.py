@@ -23,7 +23,7 @@ def writing_checkpoints(directory: Path) -> Iterator[CheckpointWriter]:
     """Give a writer, and wait at the end for what it still writes.
 
     Args:
-        directory: Where checkpoints go.
+        directory: Directory to write the checkpoints to.
 
     Raises:
         StorageError: The last one could not be written, and the block raised nothing itself.
@@ -45,8 +45,8 @@ class CheckpointWriter:
     spinning where they wait for one another: steps of a small network take 2.5 times as long.
 
     Args:
-        directory: Where checkpoints go.
-        thread: What writes them.
+        directory: Directory to write the checkpoints to.
+        thread: Executor with a single thread, which writes the checkpoints.
     """
 
     def __init__(self, directory: Path, thread: ThreadPoolExecutor) -> None:
@@ -59,7 +59,7 @@ class CheckpointWriter:
         """Copy a state, which may change when this returns, and begin to write it.
 
         Args:
-            state: What is written.
+            state: Training state to copy and write.
             is_best: Whether it is kept as the best too.
 
         Raises:

@@ -78,10 +78,10 @@ def train_epochs(
     The first rank writes to the run's directory and reports; ``run.json`` is left to the caller.
 
     Args:
-        plan: What to do.
-        run: Where to.
+        plan: Training plan, with every value resolved.
+        run: Run to train; the first rank writes to its directory.
         team: All processes that train together.
-        reporter: Is told how it goes.
+        reporter: Receives the progress of the training.
         interrupted: Whether to save the state and stop; asked after every step.
         stop: Given an epoch's metrics, why the training ends with it; see `tarmac.train`. All
             ranks have one or none has, and the first rank's is asked.

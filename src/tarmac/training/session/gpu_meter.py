@@ -31,7 +31,7 @@ class GpuMeter:
 
         Args:
             at_s: When it was read, in seconds.
-            gpu: The reading.
+            gpu: Reading of the GPU's counters; without values if it failed.
         """
         if gpu.error is not None:
             return {}

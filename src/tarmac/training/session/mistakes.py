@@ -40,7 +40,7 @@ def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Pred
     Args:
         run: A training that is completed.
         seconds: How long at most; with a larger test set its first samples are asked.
-        most: Of the surest mistakes that are kept with their pixels.
+        most: Number of surest mistakes to keep with their pixels. Default 24.
 
     Raises:
         RequestError: It has no weights, its samples are no images, its data are not here.

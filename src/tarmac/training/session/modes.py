@@ -69,8 +69,8 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
     """Set PyTorch up for a plan, and give the caller's random state and modes back at the end.
 
     Args:
-        plan: What will be done.
-        devices: Those that this process computes on.
+        plan: Training plan, which sets the precision, cuDNN's autotuning and determinism.
+        devices: Devices on which this process computes.
     """
     indices = [device.index for device in devices if device.index is not None]
     with (

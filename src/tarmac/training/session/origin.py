@@ -42,7 +42,7 @@ def find_weights(
         reference: A ``.safetensors`` file, a file of ``torch.save`` (``.pt``, ``.pth``, ``.bin``,
             ``.ckpt``), a checkpoint in shards (``.dcp``), or a run: its directory, its name or
             ``"latest"``. Of a run that is not completed it is the newest checkpoint.
-        output: Where runs lie; by default `runs.default_output`.
+        output: Directory of the runs; by default `runs.default_output`.
         checkpoint: ``best`` of a run is the checkpoint that was best on held-out data.
 
     Raises:
@@ -75,7 +75,7 @@ def check_extension(source: Run, epochs: int) -> None:
 
     Args:
         source: The run whose checkpoint is gone on from.
-        epochs: Of the whole training, those that are done among them.
+        epochs: Epochs of the whole training, including those already done.
 
     Raises:
         RequestError: The run is at work, has no checkpoint, has done as many epochs, or was ended

@@ -18,7 +18,7 @@ class Patience:
 
     Args:
         num_epochs: How many to wait for a better value; None for ever.
-        metric: What is watched.
+        metric: Name of the validation metric to watch. Default ``val_loss``.
         direction: Whether the most or the least of it is the best.
     """
 
@@ -65,7 +65,7 @@ def patience_of(
 
     Args:
         num_epochs: How many to wait for a better value; None for ever.
-        judged: What the training is judged by.
+        judged: Metric and direction by which the training is judged.
         legacy_metric: What runs of earlier versions watch instead; None for none.
     """
     if legacy_metric is not None:

@@ -54,10 +54,10 @@ def train_as_worker(
     """Work on a run that the launcher holds, as one of its workers.
 
     Args:
-        path: The run's directory.
-        rendezvous: Which worker this is.
+        path: Directory of the run.
+        rendezvous: Rank and world size of this worker.
         reporter: Is told how it goes, on the first rank.
-        on_hang: See `join`.
+        on_hang: Called when a rank hangs; see `join`.
         stop: Whether to save the state and stop.
 
     Raises:
@@ -98,15 +98,15 @@ def train_as_rank(
     with the run that they had made.
 
     Args:
-        rendezvous: Which process this is.
+        rendezvous: Rank and world size of this process from its launcher.
         prepare: Finds the workload, as it is before options change it, and makes the plan.
         make_run: Makes the run of a plan, or finds the one to resume.
         output: Where runs are made; by default `runs.default_output`.
         uri: Below which the run's copy goes; see `recorded`.
         begun: Is given the run, on the first rank.
         reporter: Is told how it goes, on the first rank.
-        stop: See `tarmac.training.train`.
-        interrupted: Likewise.
+        stop: Called after each epoch, as by `tarmac.training.train`; may end the training.
+        interrupted: Says whether to save the state and stop, as for `tarmac.training.train`.
 
     Returns:
         The run, which all processes see where they share its directory.

@@ -59,7 +59,7 @@ class Outcome:
     Attributes:
         metrics: The final ones; None where a signal stopped it before.
         stopped_early: Why it was done before its last epoch; None where it was not.
-        replicas: How each fared.
+        replicas: Speed and waiting time of each replica.
     """
 
     metrics: Mapping[str, float] | None = None
@@ -80,11 +80,11 @@ def create_run(
     """Make the run's directory for a plan.
 
     Args:
-        plan: What will be done.
+        plan: Training plan that the run will carry out.
         workload: As it was before options changed it.
-        reference: How the user named it.
+        reference: Reference by which `find_workload` finds the workload.
         output: Where runs are made; by default `runs.default_output`.
-        launch: Which launch of several processes this is.
+        launch: Name of the launch that trains this run; empty for none.
         name: The directory's; by default made of workload and time.
         source: The run whose newest checkpoint it goes on from; None where it begins anew.
 
@@ -121,7 +121,7 @@ def find_begun(launch: str, output: str | Path | None) -> Run | None:
     """Find the run that a launch has made, should its processes have been started before.
 
     Args:
-        launch: Which; None is found where it is empty.
+        launch: Name of the launch; an empty name matches no run.
         output: Where it made the run; by default `runs.default_output`.
     """
     if not launch:
@@ -142,10 +142,10 @@ def plan_of(
     """Make the plan of a run again, from its record.
 
     Args:
-        run: Whose record is read.
+        run: Run to plan again, from its record.
         workload: The one that it names.
         progress: Called while data are downloaded.
-        rendezvous: Which of several processes this one is.
+        rendezvous: Rank and world size of this process; None for a single process.
         epochs: Instead of the run's own, over which its schedule is then stretched.
         devices: Instead of the run's own, where its strategy goes on with any number.
 
@@ -227,7 +227,7 @@ def recorded(
 
     Args:
         run: The one that is worked on.
-        plan: What is done.
+        plan: Training plan of the run.
         workload: As it was before options changed it.
         sampler: Samples this host for as long as the run is held.
         tracking: Is opened, and told how it ends.
@@ -371,7 +371,7 @@ def input_record(inputs: Columns) -> list[dict[str, Any]]:
     """Return what a sample is made of as JSON values: the name, shape and type of each part.
 
     Args:
-        inputs: Of a split; where they are one array its name is None.
+        inputs: Inputs of a split; a single array has the name None.
     """
     return [
         {"name": name or None, "shape": list(column.shape[1:]), "dtype": str(column.dtype)}

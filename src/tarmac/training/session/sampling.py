@@ -40,11 +40,11 @@ class Sampler:
     """Samples while it is entered; entering and leaving wait for nothing that a driver does.
 
     Args:
-        run: Whose samples they are; where its directory is not there, nothing is sampled.
-        uuids: Of the GPUs; without any, the host alone is sampled.
+        run: Run to store the samples in; without its directory, nothing is sampled.
+        uuids: UUIDs of the GPUs to sample; if empty, the host alone is sampled.
         is_on: Whether to sample at all.
         rank: The first one on this host.
-        interval_s: From one reading to the next.
+        interval_s: Seconds to wait between two readings.
         open_gpus: Opens what reads GPUs.
         open_host: Opens what reads the host.
 

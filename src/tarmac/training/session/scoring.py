@@ -52,7 +52,7 @@ def plan_to_score(
     """Make the plan of a run again to score its model, on one device.
 
     Args:
-        run: Whose record is read.
+        run: Run to score, read from its record.
         workload: The one that it names.
         device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
         dataset: Instead of the run's own. It is preprocessed as that was.
@@ -98,7 +98,7 @@ def score_test(plan: Plan, source: Path, weights: Mapping[str, torch.Tensor]) ->
     Args:
         plan: On what, and how.
         source: The file that the weights are from, for messages.
-        weights: By the model's names.
+        weights: Weights by the model's parameter and buffer names.
 
     Raises:
         RequestError: The weights do not fit the model.

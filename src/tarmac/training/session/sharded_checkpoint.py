@@ -39,9 +39,9 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
     """Write a checkpoint; all ranks must call it, and all must see the directory.
 
     Args:
-        directory: Where checkpoints are.
-        state: Whose DTensors have this rank's parts.
-        team: All ranks.
+        directory: Directory of the run's checkpoints, which all ranks see.
+        state: Training state, whose DTensors hold this rank's shards.
+        team: All ranks of the training.
 
     Returns:
         Its path, on every rank.
@@ -95,9 +95,9 @@ def read_sharded(path: Path, workload: str, engine: Engine, team: Team) -> Train
     """Read this rank's parts of a checkpoint, of any number of ranks; all must call it.
 
     Args:
-        path: The checkpoint.
-        workload: Whose it must be.
-        engine: Which says what a rank has parts of.
+        path: Directory of the sharded checkpoint.
+        workload: Reference of the workload that the checkpoint must belong to.
+        engine: Engine that knows which shards this rank holds.
         team: All ranks, which share the work of checking the files.
 
     Raises:

@@ -22,7 +22,7 @@ class Tracking:
     """A reporter that passes all on, and tells the trackers that were opened of each epoch.
 
     Args:
-        reporter: Who is told besides.
+        reporter: Reporter that receives every call as well.
         sampler: Is told the steps, which it keeps beside its samples.
     """
 
@@ -60,7 +60,7 @@ class Tracking:
 
         Args:
             status: ``completed``, ``interrupted`` or ``failed``.
-            metrics: The final ones.
+            metrics: Final metrics of the run, by name.
         """
         trackers, self._trackers = self._trackers, {}
         for name, tracker in trackers.items():

@@ -86,8 +86,8 @@ class _Copy:
     """The copy of a run, and the thread that brings it up to date.
 
     Args:
-        run: What is copied.
-        uri: The directory that it becomes.
+        run: Run to copy to the store.
+        uri: URI of the copy's directory, named after the run.
     """
 
     def __init__(self, run: Run, uri: str) -> None:

@@ -22,7 +22,7 @@ def model_flops_utilization(plan: Plan, history: Iterable[Mapping[str, float]]) 
     pass multiplies each matrix twice, for the gradients of weights and of inputs.
 
     Args:
-        plan: Of the training.
+        plan: Training plan, with the devices and the precision.
         history: The lines of its ``metrics.jsonl``.
 
     Returns:
@@ -43,7 +43,7 @@ def speed_of(plan: Plan, history: Iterable[Mapping[str, float]]) -> dict[str, fl
     """Return how fast a training was, over all its epochs, as final metrics by name.
 
     Args:
-        plan: Of the training.
+        plan: Training plan, with the FLOP per sample.
         history: The lines of its ``metrics.jsonl``, at least one.
 
     Returns:
