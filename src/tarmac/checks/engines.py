@@ -85,7 +85,7 @@ def _output(program: str, *arguments: str) -> str:
 
 
 def _cdi_files(root: Path) -> list[str]:
-    found = []
+    files = []
     for folder in _CDI_FOLDERS:
         for path in sorted((root / folder).glob("*")):
             try:
@@ -93,8 +93,8 @@ def _cdi_files(root: Path) -> list[str]:
             except OSError:
                 continue
             if path.suffix in {".yaml", ".json"} and "nvidia.com/" in text:
-                found.append("/" + str(path.relative_to(root)))
-    return found
+                files.append("/" + str(path.relative_to(root)))
+    return files
 
 
 def run_with_gpus(engines: Engines, kind: str | None = None) -> str:

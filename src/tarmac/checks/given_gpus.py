@@ -67,8 +67,8 @@ def judge_given(report: Report, given: Sequence[str]) -> tuple[list[str], list[s
     for each in report.unseen:
         if each.where not in others:
             # The silence of a driver is no good news; a probe that was not started says nothing.
-            told = unseen if each.where in _frameworks(report) else failures
-            told.append(f"{each.where}: {each.why}")
+            messages = unseen if each.where in _frameworks(report) else failures
+            messages.append(f"{each.where}: {each.why}")
     return failures, unseen
 
 

@@ -162,10 +162,10 @@ def _missing_instructions(root: Path) -> tuple[str, ...]:
 def _upkeep(root: Path, environment: Mapping[str, str]) -> Upkeep:
     # Quoted or not (https://www.freedesktop.org/software/systemd/man/latest/os-release.html).
     release = _text(root / "etc/os-release") or ""
-    said = dict(re.findall("^(ID|ID_LIKE)=[\"']?(.*?)[\"']?$", release, re.MULTILINE))
+    fields = dict(re.findall("^(ID|ID_LIKE)=[\"']?(.*?)[\"']?$", release, re.MULTILINE))
     return Upkeep(
-        distribution=said.get("ID", ""),
-        like=tuple(said.get("ID_LIKE", "").split()),
+        distribution=fields.get("ID", ""),
+        like=tuple(fields.get("ID_LIKE", "").split()),
         is_root=os.geteuid() == 0,
         processor=platform.machine(),
         scheduler=next((name for key, name in _SCHEDULERS.items() if key in environment), None),

@@ -194,10 +194,10 @@ def _xid_event(
     xid = read_xids().get(number, _UNKNOWN)
     code, shown = xid.code, ""
     for pattern, special in xid.says:
-        said = re.search(pattern, rest)
-        if said:
+        match = re.search(pattern, rest)
+        if match:
             code = special
-            shown = f": {' '.join(said[1].split())}" if said.re.groups else ""
+            shown = f": {' '.join(match[1].split())}" if match.re.groups else ""
             break
     if code == "none":
         return None
@@ -218,9 +218,9 @@ def _read_sxid(line: str) -> KernelEvent | None:
     # Lines of data and of parts follow the one that says how bad it is.
     if match is None or match[3].startswith(("Data {", "Severity ")):
         return None
-    number, said = int(match[2]), match[3].strip()
-    code = "sxid-fatal" if re.match(r"Fatal\b", said) else "sxid"
-    return KernelEvent(code, f"SXid {number}, {said}", _address(match[1]), number)
+    number, text = int(match[2]), match[3].strip()
+    code = "sxid-fatal" if re.match(r"Fatal\b", text) else "sxid"
+    return KernelEvent(code, f"SXid {number}, {text}", _address(match[1]), number)
 
 
 def _read_init(line: str) -> KernelEvent | None:

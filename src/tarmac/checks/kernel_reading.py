@@ -90,16 +90,16 @@ def read_kernel_log(
             continue
         missed = _missed_hours(text, clock, hours)
         shortage = None if missed is None else f"{command[0]} reaches back {missed:.1f} h only"
-        found = KernelLog(
+        log = KernelLog(
             source=command[0],
             problem=shortage,
             clock=clock,
             hours=hours,
             secure_boot=_secure_boot(root),
         )
-        best = best or (tuple(select_lines(_marked(text), clock, hours)), found)
+        best = best or (tuple(select_lines(_marked(text), clock, hours)), log)
         if shortage is None:
-            return tuple(select_lines(_marked(text), clock, hours)), found
+            return tuple(select_lines(_marked(text), clock, hours)), log
     if best is not None:
         return best
     return (), KernelLog(problem="; ".join(problems), hours=hours, secure_boot=_secure_boot(root))
@@ -127,8 +127,8 @@ def _output(command: tuple[str, ...]) -> tuple[str, str | None]:
     if done.stdout.strip():
         return done.stdout, None
     # A kernel that runs has said something: nothing is no answer.
-    said = (done.stderr.strip().splitlines() or [f"{name} printed nothing"])[-1]
-    return "", said if said.startswith(name) else f"{name}: {said}"
+    message = (done.stderr.strip().splitlines() or [f"{name} printed nothing"])[-1]
+    return "", message if message.startswith(name) else f"{name}: {message}"
 
 
 def _missed_hours(text: str, clock: Clock, hours: float) -> float | None:
@@ -197,7 +197,7 @@ def select_lines(lines: Iterable[str], clock: Clock, hours: float) -> list[str]:
         if recovered is not None:
             for key, rest in kept.items():
                 kept[key] = deque(
-                    (one for one in rest if not one.is_over(recovered)), maxlen=rest.maxlen
+                    (entry for entry in rest if not entry.is_over(recovered)), maxlen=rest.maxlen
                 )
             continue
         event = read_event(line)
@@ -208,5 +208,5 @@ def select_lines(lines: Iterable[str], clock: Clock, hours: float) -> list[str]:
         else:
             key, most = (event.code, event.address, event.number), _KEPT_EACH
         kept.setdefault(key, deque(maxlen=most)).append(_Kept(order, line[:_LONGEST], event))
-    every = sorted((one for rest in kept.values() for one in rest), key=lambda one: one.order)
-    return [one.line for one in every]
+    every = sorted((entry for rest in kept.values() for entry in rest), key=lambda one: one.order)
+    return [entry.line for entry in every]

@@ -96,13 +96,13 @@ class KernelWatch:
         """
         log = self._read_log() if self._log is not None else self._read_journal()
         clock = Clock(now=datetime.now(UTC), uptime_s=time.clock_gettime(time.CLOCK_MONOTONIC))
-        said = [_from_line(line, clock) for line in log] + [_from_event(xid) for xid in xids]
+        events = [_from_line(line, clock) for line in log] + [_from_event(xid) for xid in xids]
         news: list[KernelNews] = []
-        for one in said:
+        for event in events:
             # The log comes first, as it says more.
-            if one and not any(_is_same(one, other) for other in (*self._told, *news)):
-                news.append(one)
-        self._told = [one for one in (*self._told, *news) if clock.now - one.at < _SAME]
+            if event and not any(_is_same(event, other) for other in (*self._told, *news)):
+                news.append(event)
+        self._told = [event for event in (*self._told, *news) if clock.now - event.at < _SAME]
         return tuple(news)
 
     def close(self) -> None:

@@ -29,9 +29,9 @@ _LONGEST_LINE = 300
 
 def main() -> None:
     """Check the GPUs that this pod was given, or its processors where it has none."""
-    asked = int(sys.argv[1])
-    report = check(depth="quick", devices=["cuda" if asked else "cpu"])
-    Path(sys.argv[2]).write_bytes(shorten(tell(report, asked)))
+    num_gpus = int(sys.argv[1])
+    report = check(depth="quick", devices=["cuda" if num_gpus else "cpu"])
+    Path(sys.argv[2]).write_bytes(shorten(tell(report, num_gpus)))
 
 
 def tell(report: Report, asked: int) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def last_error(printed: str) -> str:
     """Return the line that most likely says why there is no result."""
     lines = [line.strip() for line in printed.splitlines()]
     errors = [line for line in lines if "rror" in line]
-    said = (errors or [line for line in lines if line] or [""])[-1]
-    return f": {without_known(said)[:300]}" if said else ""
+    message = (errors or [line for line in lines if line] or [""])[-1]
+    return f": {without_known(message)[:300]}" if message else ""
 
 
 def judge_result(

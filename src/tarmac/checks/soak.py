@@ -86,14 +86,14 @@ def soak(
             return nvml.read_gpus() if isinstance(nvml, Nvml) else ()
 
         seen = [look()]
-        asked = time.monotonic()
+        asked_at = time.monotonic()
 
         def watch(written: Mapping[str, Any]) -> None:
-            nonlocal asked
+            nonlocal asked_at
             now = time.monotonic()
-            if now - asked >= _ASK_EVERY_S:
+            if now - asked_at >= _ASK_EVERY_S:
                 seen.append(look())
-                asked = now
+                asked_at = now
             if tell is not None:
                 hottest = max((gpu.temperature_c or 0 for gpu in seen[-1]), default=0)
                 tell(

@@ -123,7 +123,7 @@ def check(
         _refuse_soak(soak_s, ranks, [*pythons, *images, *condas], provision)
     if depth not in ("quick", "normal", "deep"):
         raise RequestError(f"depth is {depth!r}, expected quick, normal or deep")
-    asked = [find_framework(name).name for name in frameworks]
+    names = [find_framework(name).name for name in frameworks]
     gate = read_gate(
         require=require,
         expect=expect,
@@ -131,10 +131,10 @@ def check(
         fail_on=fail_on,
         only=only,
         skip=skip,
-        frameworks=asked,
+        frameworks=names,
         has_rates=depth != "quick",
     )
-    needed = [] if asked else gate.frameworks
+    needed = [] if names else gate.frameworks
     targets = [python_target(python) for python in pythons]
     targets += [container_target(image) for image in images]
     targets += [conda_target(name) for name in condas]
@@ -143,16 +143,16 @@ def check(
         for framework in map(find_framework, provision)
     ]
     tasks += [
-        _Task(name, target, is_asked=bool(asked))
+        _Task(name, target, is_asked=bool(names))
         for target in targets
-        for name in asked or (framework_names() if soak_s is None else ())
+        for name in names or (framework_names() if soak_s is None else ())
     ]
     if not targets:
         provided = {task.framework for task in tasks}
-        is_alone = (tasks or soak_s is not None) and not asked
-        here = [] if is_alone else asked or _installed(depth)
+        is_alone = (tasks or soak_s is not None) and not names
+        here = [] if is_alone else names or _installed(depth)
         tasks += [
-            _Task(name, THIS_PYTHON, is_asked=bool(asked) or name in needed)
+            _Task(name, THIS_PYTHON, is_asked=bool(names) or name in needed)
             for name in dict.fromkeys((*here, *needed))
             if name not in provided
         ]

@@ -117,46 +117,46 @@ def main(probe):
                 break
             time.sleep(0.05)
         codes = [process.poll() for process in ranks]
-        said = read_ranks(directory, count)
+        reports = read_ranks(directory, count)
         for process in ranks:
             process.kill()
             process.wait()
-    probe.result["ranks"] = said
+    probe.result["ranks"] = reports
     failed = [rank for rank, code in enumerate(codes) if code]
     if failed:
         rank = failed[0]
         raise RuntimeError(
-            "rank %d ended with exit code %d at: %s" % (rank, codes[rank], said[rank]["step"])
+            "rank %d ended with exit code %d at: %s" % (rank, codes[rank], reports[rank]["step"])
         )
     hung = [rank for rank, code in enumerate(codes) if code is None]
     if hung:
         probe.result["all_reduce"] = {
             "problem": "hung",
-            "detail": "%s at: %s, after %g s" % (latest(said, hung) + (limit_s,)),
+            "detail": "%s at: %s, after %g s" % (latest(reports, hung) + (limit_s,)),
         }
         return
-    probe.result["version"] = said[0]["version"]
-    on_gpu = said[0]["device"] != "cpu"
+    probe.result["version"] = reports[0]["version"]
+    on_gpu = reports[0]["device"] != "cpu"
     name = "%d ranks by %s" % (count, "nccl" if on_gpu else "gloo")
-    found = probe.device(name, on_gpu)
-    found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
-    found["message_bytes"] = said[0]["message_bytes"]
+    entry = probe.device(name, on_gpu)
+    entry["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in reports)
+    entry["message_bytes"] = reports[0]["message_bytes"]
     if on_gpu:
-        found["chips"] = [rank["chip"] for rank in said]
-        found["uuids"] = [rank["uuid"] for rank in said]
-    for number, rank in enumerate(said):
-        probe.ran(found, "all_reduce by rank %d of %d" % (number, count), rank["ran_on"])
-    if not on_gpu and said[0]["num_gpus"] and probe.wanted != ["cpu"]:
+        entry["chips"] = [rank["chip"] for rank in reports]
+        entry["uuids"] = [rank["uuid"] for rank in reports]
+    for number, rank in enumerate(reports):
+        probe.ran(entry, "all_reduce by rank %d of %d" % (number, count), rank["ran_on"])
+    if not on_gpu and reports[0]["num_gpus"] and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = "%d ranks need a GPU each, and %d can be seen" % (
             count,
-            said[0]["num_gpus"],
+            reports[0]["num_gpus"],
         )
-    wrong = [str(number) for number, rank in enumerate(said) if not rank["ok"]]
+    wrong = [str(number) for number, rank in enumerate(reports) if not rank["ok"]]
     if wrong:
         probe.result["all_reduce"] = {"problem": "wrong", "detail": "on rank %s" % ", ".join(wrong)}
     if on_gpu:
         probe.stage("copies between pairs")
-        found["pairs"] = pairs(probe, count)
+        entry["pairs"] = pairs(probe, count)
     probe.stage("done")
 
 
@@ -164,7 +164,7 @@ def pairs(probe, count):
     """Copy between every two GPUs, and see what arrives."""
     import torch
 
-    found = []
+    copies = []
     for a in range(count):
         for b in range(count):
             if a == b:
@@ -182,7 +182,7 @@ def pairs(probe, count):
             ok = bool(torch.equal(there.cpu(), sent.cpu()))
             if not ok:
                 probe.result["notes"].append("peer copy from cuda:%d to cuda:%d is wrong" % (a, b))
-            found.append(
+            copies.append(
                 {
                     "from": a,
                     "to": b,
@@ -191,7 +191,7 @@ def pairs(probe, count):
                     "bytes_per_s": 4.0 * (1 << 24) / best,
                 }
             )
-    return found
+    return copies
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ def compute(probe, np, chainer, xp, name):
     import chainer.functions as F
 
     on_gpu = name != "cpu"
-    found = probe.device(name, on_gpu)
+    entry = probe.device(name, on_gpu)
     if on_gpu:
-        found["free_bytes"], found["memory_bytes"] = xp.cuda.runtime.memGetInfo()
+        entry["free_bytes"], entry["memory_bytes"] = xp.cuda.runtime.memGetInfo()
         properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
-        found["chip"] = properties["name"].decode()
-        found["capability"] = [properties["major"], properties["minor"]]
+        entry["chip"] = properties["name"].decode()
+        entry["capability"] = [properties["major"], properties["minor"]]
     rng = np.random.RandomState(0)
 
     def put(*shape):
@@ -32,17 +32,17 @@ def compute(probe, np, chainer, xp, name):
     probe.stage("product on %s" % name)
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = F.matmul(a_there, b_there)
-    found["placement"] = where(product.array)
-    probe.ran(found, "%s.asarray" % xp.__name__, where(a_there))
-    probe.ran(found, "matmul", found["placement"])
+    entry["placement"] = where(product.array)
+    probe.ran(entry, "%s.asarray" % xp.__name__, where(a_there))
+    probe.ran(entry, "matmul", entry["placement"])
     expected = a.astype("float64") @ b.astype("float64")
-    found["matmul"] = judged(relative(back(product), expected), 5e-3)
+    entry["matmul"] = judged(relative(back(product), expected), 5e-3)
     probe.stage("convolution on %s" % name)
     (images, images_there), (kernels, kernels_there) = put(4, 8, 16, 16), put(8, 8, 3, 3)
     convolved = F.convolution_2d(images_there, kernels_there)
-    probe.ran(found, "convolution_2d", where(convolved.array))
+    probe.ran(entry, "convolution_2d", where(convolved.array))
     expected = convolve_channels_first(np, images, kernels)
-    found["convolution"] = judged(relative(back(convolved), expected), 5e-3)
+    entry["convolution"] = judged(relative(back(convolved), expected), 5e-3)
     probe.stage("training on %s" % name)
     inputs = put(64, 32)[1]
     targets = xp.asarray(rng.randint(0, 4, 64).astype("int32"))
@@ -58,12 +58,12 @@ def compute(probe, np, chainer, xp, name):
         for weight in weights:
             weight.array -= 0.5 * weight.grad
         losses.append(float(back(loss)))
-    probe.ran(found, "softmax_cross_entropy", where(loss.array))
-    probe.ran(found, "backward", where(weights[0].grad))
-    found["training"] = trained(losses)
+    probe.ran(entry, "softmax_cross_entropy", where(loss.array))
+    probe.ran(entry, "backward", where(weights[0].grad))
+    entry["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
-            measure(probe, np, xp, found, put)
+            measure(probe, np, xp, entry, put)
 
 
 def where(array):

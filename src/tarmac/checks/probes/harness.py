@@ -252,14 +252,14 @@ def teller(directory, rank):
 
 def read_ranks(directory, count):
     """Return what each rank has written."""
-    found = []
+    reports = []
     for rank in range(count):
         try:
             with open(_rank_file(directory, rank)) as file:
-                found.append(json.load(file))
+                reports.append(json.load(file))
         except OSError:
-            found.append({"step": "start"})
-    return found
+            reports.append({"step": "start"})
+    return reports
 
 
 def _rank_file(directory, rank):

@@ -155,38 +155,38 @@ def compute(probe, framework, limit_s):
                 hangs = False
             except subprocess.TimeoutExpired:
                 hangs = True
-            said = read_ranks(directory, count)
+            reports = read_ranks(directory, count)
             process.kill()
             process.wait()
             output.seek(0)
             printed = output.read()[-3000:]
     if hangs:
-        names, step = latest(said, range(count))
+        names, step = latest(reports, range(count))
         probe.result["all_reduce"] = {
             "problem": "hung",
             "detail": "%s with %s at: %s, after %.0f s" % (names, framework, step, limit_s),
         }
         return False
-    came = [rank for rank in said if rank["step"] == "done"]
+    came = [rank for rank in reports if rank["step"] == "done"]
     if process.returncode or len(came) < count:
         raise RuntimeError(
             "%d of %d ranks came back with %s:\n%s" % (len(came), count, framework, printed)
         )
-    on_gpu = all(rank["device"] != "cpu" for rank in said)
-    found = probe.device("%d ranks by %s" % (count, framework), on_gpu)
-    found["ranks"] = said
-    for rank in said:
+    on_gpu = all(rank["device"] != "cpu" for rank in reports)
+    entry = probe.device("%d ranks by %s" % (count, framework), on_gpu)
+    entry["ranks"] = reports
+    for rank in reports:
         operation = "allreduce by rank %(rank)d of %(size)d, local rank %(local_rank)d" % rank
-        probe.ran(found, operation, rank["ran_on"])
-    found["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in said)
+        probe.ran(entry, operation, rank["ran_on"])
+    entry["bus_bytes_per_s"] = min(rank["bus_bytes_per_s"] for rank in reports)
     if not on_gpu and probe.wanted != ["cpu"]:
         probe.result["cpu_because"] = (
             "%d ranks need a GPU each" % count
             if probe.result["build"]["nccl"]
             else "this Horovod is built without NCCL"
         )
-    if not all(rank["ok"] for rank in said):
-        wrong = ", ".join(str(rank["rank"]) for rank in said if not rank["ok"])
+    if not all(rank["ok"] for rank in reports):
+        wrong = ", ".join(str(rank["rank"]) for rank in reports if not rank["ok"])
         probe.result["all_reduce"] = {
             "problem": "wrong",
             "detail": "with %s, on rank %s" % (framework, wrong),

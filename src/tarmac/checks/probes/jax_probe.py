@@ -14,14 +14,14 @@ def compute(probe, np, jax, device, name):
     import jax.numpy as jnp
 
     on_gpu = device.platform != "cpu"
-    found = probe.device(name, on_gpu)
+    entry = probe.device(name, on_gpu)
     if on_gpu:
-        found["chip"] = device.device_kind
+        entry["chip"] = device.device_kind
         # "9.0" on NVIDIA's.
         capability = getattr(device, "compute_capability", None) or ""
-        found["capability"] = [int(part) for part in str(capability).split(".") if part.isdigit()]
+        entry["capability"] = [int(part) for part in str(capability).split(".") if part.isdigit()]
         stats = device.memory_stats() or {}
-        found["memory_bytes"] = stats.get("bytes_limit")
+        entry["memory_bytes"] = stats.get("bytes_limit")
     rng = np.random.RandomState(0)
 
     def put(*shape):
@@ -31,19 +31,19 @@ def compute(probe, np, jax, device, name):
     probe.stage("product on %s" % name)
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = a_there @ b_there
-    found["placement"] = where(product)
-    probe.ran(found, "device_put", where(a_there))
-    probe.ran(found, "matmul", found["placement"])
+    entry["placement"] = where(product)
+    probe.ran(entry, "device_put", where(a_there))
+    probe.ran(entry, "matmul", entry["placement"])
     expected = a.astype("float64") @ b.astype("float64")
-    found["matmul"] = judged(relative(np.asarray(product), expected), 1e-3)
+    entry["matmul"] = judged(relative(np.asarray(product), expected), 1e-3)
     probe.stage("convolution on %s" % name)
     (images, images_there), (kernels, kernels_there) = put(4, 16, 16, 8), put(3, 3, 8, 8)
     convolved = jax.lax.conv_general_dilated(
         images_there, kernels_there, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    probe.ran(found, "conv_general_dilated", where(convolved))
+    probe.ran(entry, "conv_general_dilated", where(convolved))
     expected = convolve(np, images, kernels)
-    found["convolution"] = judged(relative(np.asarray(convolved), expected), 1e-3)
+    entry["convolution"] = judged(relative(np.asarray(convolved), expected), 1e-3)
     probe.stage("training on %s" % name)
     inputs = put(64, 32)[1]
     targets = jax.device_put(rng.randint(0, 4, 64), device)
@@ -58,12 +58,12 @@ def compute(probe, np, jax, device, name):
         loss, gradients = step(weights)
         weights = [w - 0.5 * g for w, g in zip(weights, gradients)]
         losses.append(float(loss))
-    probe.ran(found, "jit", where(loss))
-    probe.ran(found, "grad", where(gradients[0]))
-    found["training"] = trained(losses)
+    probe.ran(entry, "jit", where(loss))
+    probe.ran(entry, "grad", where(gradients[0]))
+    entry["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
-            measure(probe, jax, device, found, put)
+            measure(probe, jax, device, entry, put)
 
 
 def where(array):
@@ -144,13 +144,13 @@ def plugins():
     except ImportError:
         return {}
     installed = {(d.metadata["Name"] or "").replace("_", "-"): d.version for d in distributions()}
-    found = {n: version for n, version in installed.items() if n.startswith("jax-cuda")}
+    versions = {n: version for n, version in installed.items() if n.startswith("jax-cuda")}
     # jax-cuda13-plugin is for CUDA 13, whichever minor version.
-    majors = [name[len("jax-cuda") :].split("-")[0] for name in found]
+    majors = [name[len("jax-cuda") :].split("-")[0] for name in versions]
     cudnn = [version for name, version in installed.items() if name.startswith("nvidia-cudnn")]
     cublas = [version for name, version in installed.items() if name.startswith("nvidia-cublas")]
     return {
-        "plugins": found,
+        "plugins": versions,
         "cuda": majors[0] if majors else None,
         "cudnn": cudnn[0] if majors and cudnn else None,
         "cublas": cublas[0] if majors and cublas else None,

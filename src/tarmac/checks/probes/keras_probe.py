@@ -49,17 +49,17 @@ def gpu_names(backend):
 
 
 def compute(probe, np, keras, name):
-    found = probe.device(name, name != "cpu")
+    entry = probe.device(name, name != "cpu")
     rng = np.random.RandomState(0)
     probe.stage("product on %s" % name)
     a, b = (rng.randn(256, 256).astype("float32") for _ in range(2))
     there = keras.ops.convert_to_tensor(a)
     product = keras.ops.matmul(there, keras.ops.convert_to_tensor(b))
-    found["placement"] = str(getattr(product, "device", ""))
-    probe.ran(found, "convert_to_tensor", getattr(there, "device", ""))
-    probe.ran(found, "matmul", found["placement"])
+    entry["placement"] = str(getattr(product, "device", ""))
+    probe.ran(entry, "convert_to_tensor", getattr(there, "device", ""))
+    probe.ran(entry, "matmul", entry["placement"])
     expected = a.astype("float64") @ b.astype("float64")
-    found["matmul"] = judged(relative(keras.ops.convert_to_numpy(product), expected), 5e-3)
+    entry["matmul"] = judged(relative(keras.ops.convert_to_numpy(product), expected), 5e-3)
     probe.stage("convolution on %s" % name)
     images = rng.randn(4, 16, 16, 8).astype("float32")
     kernels = rng.randn(3, 3, 8, 8).astype("float32")
@@ -69,9 +69,9 @@ def compute(probe, np, keras, name):
         padding="valid",
         data_format="channels_last",
     )
-    probe.ran(found, "conv", getattr(convolved, "device", ""))
+    probe.ran(entry, "conv", getattr(convolved, "device", ""))
     expected = convolve(np, images, kernels)
-    found["convolution"] = judged(relative(keras.ops.convert_to_numpy(convolved), expected), 5e-3)
+    entry["convolution"] = judged(relative(keras.ops.convert_to_numpy(convolved), expected), 5e-3)
     probe.stage("training on %s" % name)
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.layers.Dense(64, activation="relu"), keras.layers.Dense(4)])
@@ -83,8 +83,8 @@ def compute(probe, np, keras, name):
     targets = rng.randint(0, 4, 64)
     losses = [float(model.train_on_batch(inputs, targets)) for _ in range(3)]
     weight = model.weights[0].value
-    probe.ran(found, "train_on_batch", getattr(weight, "device", ""))
-    found["training"] = trained(losses)
+    probe.ran(entry, "train_on_batch", getattr(weight, "device", ""))
+    entry["training"] = trained(losses)
 
 
 if __name__ == "__main__":

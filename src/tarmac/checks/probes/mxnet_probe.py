@@ -10,9 +10,9 @@ from harness import convolve_channels_first, judged, relative, run, trained
 
 def compute(probe, np, mx, context, name):
     on_gpu = name != "cpu"
-    found = probe.device(name, on_gpu)
+    entry = probe.device(name, on_gpu)
     if on_gpu:
-        found["free_bytes"], found["memory_bytes"] = mx.context.gpu_memory_info(context.device_id)
+        entry["free_bytes"], entry["memory_bytes"] = mx.context.gpu_memory_info(context.device_id)
     rng = np.random.RandomState(0)
 
     def put(*shape):
@@ -22,19 +22,19 @@ def compute(probe, np, mx, context, name):
     probe.stage("product on %s" % name)
     (a, a_there), (b, b_there) = put(256, 256), put(256, 256)
     product = mx.nd.dot(a_there, b_there)
-    found["placement"] = str(product.context)
-    probe.ran(found, "array", a_there.context)
-    probe.ran(found, "dot", product.context)
+    entry["placement"] = str(product.context)
+    probe.ran(entry, "array", a_there.context)
+    probe.ran(entry, "dot", product.context)
     expected = a.astype("float64") @ b.astype("float64")
-    found["matmul"] = judged(relative(product.asnumpy(), expected), 5e-3)
+    entry["matmul"] = judged(relative(product.asnumpy(), expected), 5e-3)
     probe.stage("convolution on %s" % name)
     (images, images_there), (kernels, kernels_there) = put(4, 8, 16, 16), put(8, 8, 3, 3)
     convolved = mx.nd.Convolution(
         images_there, kernels_there, no_bias=True, kernel=(3, 3), num_filter=8
     )
-    probe.ran(found, "Convolution", convolved.context)
+    probe.ran(entry, "Convolution", convolved.context)
     expected = convolve_channels_first(np, images, kernels)
-    found["convolution"] = judged(relative(convolved.asnumpy(), expected), 5e-3)
+    entry["convolution"] = judged(relative(convolved.asnumpy(), expected), 5e-3)
     probe.stage("training on %s" % name)
     inputs = put(64, 32)[1]
     targets = mx.nd.array(rng.randint(0, 4, 64), ctx=context)
@@ -50,12 +50,12 @@ def compute(probe, np, mx, context, name):
         for weight in weights:
             weight[:] = weight - 0.5 * weight.grad
         losses.append(float(loss.asscalar()))
-    probe.ran(found, "mean", loss.context)
-    probe.ran(found, "backward", weights[0].grad.context)
-    found["training"] = trained(losses)
+    probe.ran(entry, "mean", loss.context)
+    probe.ran(entry, "backward", weights[0].grad.context)
+    entry["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
-            measure(probe, mx, context, found, put)
+            measure(probe, mx, context, entry, put)
 
 
 def measure(probe, mx, context, found, put):

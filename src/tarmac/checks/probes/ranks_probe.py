@@ -25,7 +25,7 @@ SIGN_EVERY_S = 0.5
 def facts(torch, local_rank):
     """Return what PyTorch is here, and which GPU is this rank's."""
     count = torch.cuda.device_count()
-    found = {
+    values = {
         "torch": torch.__version__,
         "torch_cuda": torch.version.cuda,
         "nccl": None,
@@ -35,10 +35,10 @@ def facts(torch, local_rank):
     if count:
         index = local_rank % count
         properties = torch.cuda.get_device_properties(index)
-        found["gpu"] = str(getattr(properties, "uuid", index))
-        found["gpu_name"] = properties.name
-        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+        values["gpu"] = str(getattr(properties, "uuid", index))
+        values["gpu_name"] = properties.name
+        values["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return values
 
 
 def add_up(torch, local_rank, command, say):
@@ -102,12 +102,12 @@ def main():
     try:
         import torch
 
-        said = facts(torch, local_rank)
+        values = facts(torch, local_rank)
     except Exception as error:
         say(error="%s: %s" % (type(error).__name__, error))
         return
     torch.set_num_threads(1)
-    say(facts=said)
+    say(facts=values)
     for line in sys.stdin:
         try:
             say(answer=add_up(torch, local_rank, json.loads(line), say))

@@ -121,22 +121,22 @@ def watch(probe, directory, processes, entries, silence_s):
             sys.exit(1)
         time.sleep(LOOK_EVERY_S)
         codes = [process.poll() for process in processes]
-        said = read_ranks(directory, len(processes))
+        reports = read_ranks(directory, len(processes))
         for number in sorted(left):
             entry = entries[number]
-            entry["soak"] = said[number]
-            entry["chip"] = said[number].get("chip")
-            probe.result["version"] = said[number].get("version")
+            entry["soak"] = reports[number]
+            entry["chip"] = reports[number].get("chip")
+            probe.result["version"] = reports[number].get("version")
             now = time.monotonic()
-            if said[number] != heard[number][0]:
-                heard[number] = (said[number], now)
+            if reports[number] != heard[number][0]:
+                heard[number] = (reports[number], now)
             if codes[number] is not None:
                 left.discard(number)
-                if codes[number] or said[number]["step"] != "done":
-                    entry["lost"] = how_it_ended(codes[number], said[number])
+                if codes[number] or reports[number]["step"] != "done":
+                    entry["lost"] = how_it_ended(codes[number], reports[number])
             elif now - heard[number][1] > silence_s:
                 left.discard(number)
-                entry["lost"] = "no sign for %g s at: %s" % (silence_s, said[number]["step"])
+                entry["lost"] = "no sign for %g s at: %s" % (silence_s, reports[number]["step"])
                 processes[number].kill()
         probe.stage("soak")
 

@@ -11,30 +11,30 @@ from harness import convolve, judged, relative, run, trained
 def compute(probe, np, tf, device):
     on_gpu = device.device_type != "CPU"
     name = "%s:%s" % (device.device_type, device.name.rsplit(":", 1)[1])
-    found = probe.device("cuda:" + name[4:] if on_gpu else "cpu", on_gpu)
+    entry = probe.device("cuda:" + name[4:] if on_gpu else "cpu", on_gpu)
     if on_gpu:
         details = tf.config.experimental.get_device_details(device)
-        found["chip"] = details.get("device_name")
-        found["capability"] = details.get("compute_capability")
+        entry["chip"] = details.get("device_name")
+        entry["capability"] = details.get("compute_capability")
     rng = np.random.RandomState(0)
     with tf.device(name):
-        probe.stage("product on %s" % found["name"])
+        probe.stage("product on %s" % entry["name"])
         a, b = (rng.randn(256, 256).astype("float32") for _ in range(2))
         constant = tf.constant(a)
         product = tf.linalg.matmul(constant, tf.constant(b))
-        found["placement"] = product.device
-        probe.ran(found, "Const", constant.device)
-        probe.ran(found, "MatMul", product.device)
+        entry["placement"] = product.device
+        probe.ran(entry, "Const", constant.device)
+        probe.ran(entry, "MatMul", product.device)
         expected = a.astype("float64") @ b.astype("float64")
-        found["matmul"] = judged(relative(product.numpy(), expected), 1e-3)
-        probe.stage("convolution on %s" % found["name"])
+        entry["matmul"] = judged(relative(product.numpy(), expected), 1e-3)
+        probe.stage("convolution on %s" % entry["name"])
         images = rng.randn(4, 16, 16, 8).astype("float32")
         kernels = rng.randn(3, 3, 8, 8).astype("float32")
         convolved = tf.nn.conv2d(tf.constant(images), tf.constant(kernels), 1, "VALID")
-        probe.ran(found, "Conv2D", convolved.device)
+        probe.ran(entry, "Conv2D", convolved.device)
         expected = convolve(np, images, kernels)
-        found["convolution"] = judged(relative(convolved.numpy(), expected), 1e-3)
-        probe.stage("training on %s" % found["name"])
+        entry["convolution"] = judged(relative(convolved.numpy(), expected), 1e-3)
+        probe.stage("training on %s" % entry["name"])
         inputs = tf.constant(rng.randn(64, 32).astype("float32"))
         targets = tf.constant(rng.randint(0, 4, 64))
         weights = [
@@ -51,13 +51,13 @@ def compute(probe, np, tf, device):
             for weight, gradient in zip(weights, gradients):
                 weight.assign_sub(0.5 * gradient)
             losses.append(float(loss))
-        probe.ran(found, "Variable", weights[0].device)
-        probe.ran(found, "Mean", loss.device)
-        probe.ran(found, "GradientTape", gradients[0].device)
-        found["training"] = trained(losses)
+        probe.ran(entry, "Variable", weights[0].device)
+        probe.ran(entry, "Mean", loss.device)
+        probe.ran(entry, "GradientTape", gradients[0].device)
+        entry["training"] = trained(losses)
         if probe.seconds:
             with probe.turn():
-                measure(probe, np, tf, found, on_gpu)
+                measure(probe, np, tf, entry, on_gpu)
 
 
 def measure(probe, np, tf, found, on_gpu):

@@ -17,31 +17,31 @@ COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec
 def compute(probe, torch, device):
     on_gpu = device.type != "cpu"
     synchronize = (lambda: torch.cuda.synchronize(device)) if on_gpu else (lambda: None)
-    found = probe.device(str(device), on_gpu)
+    entry = probe.device(str(device), on_gpu)
     if on_gpu:
         properties = torch.cuda.get_device_properties(device)
-        found["chip"] = properties.name
-        found["uuid"] = "GPU-%s" % properties.uuid if hasattr(properties, "uuid") else None
-        found["capability"] = [properties.major, properties.minor]
-        found["multiprocessors"] = properties.multi_processor_count
-        found["free_bytes"], found["memory_bytes"] = torch.cuda.mem_get_info(device)
+        entry["chip"] = properties.name
+        entry["uuid"] = "GPU-%s" % properties.uuid if hasattr(properties, "uuid") else None
+        entry["capability"] = [properties.major, properties.minor]
+        entry["multiprocessors"] = properties.multi_processor_count
+        entry["free_bytes"], entry["memory_bytes"] = torch.cuda.mem_get_info(device)
     generator = torch.Generator().manual_seed(0)
     probe.stage("product on %s" % device)
     a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))
     there = a.to(device)
     product = there @ b.to(device)
-    found["placement"] = str(product.device)
-    probe.ran(found, "Tensor.to", there.device)
-    probe.ran(found, "mm", product.device)
-    found["matmul"] = judged(relative(product.double().cpu(), a.double() @ b.double()), 1e-3)
+    entry["placement"] = str(product.device)
+    probe.ran(entry, "Tensor.to", there.device)
+    probe.ran(entry, "mm", product.device)
+    entry["matmul"] = judged(relative(product.double().cpu(), a.double() @ b.double()), 1e-3)
     probe.stage("convolution on %s" % device)
     images = torch.randn(4, 8, 16, 16, generator=generator)
     kernels = torch.randn(8, 8, 3, 3, generator=generator)
     convolved = torch.nn.functional.conv2d(images.to(device), kernels.to(device), padding=1)
-    probe.ran(found, "conv2d", convolved.device)
+    probe.ran(entry, "conv2d", convolved.device)
     expected = torch.nn.functional.conv2d(images.double(), kernels.double(), padding=1)
     # cuDNN may use TF32, of ten bits.
-    found["convolution"] = judged(relative(convolved.double().cpu(), expected), 5e-3)
+    entry["convolution"] = judged(relative(convolved.double().cpu(), expected), 5e-3)
     probe.stage("training on %s" % device)
     torch.manual_seed(0)
     model = torch.nn.Sequential(
@@ -58,13 +58,13 @@ def compute(probe, torch, device):
         optimizer.step()
         losses.append(float(loss.detach()))
     weight = next(model.parameters())
-    probe.ran(found, "Parameter", weight.device)
-    probe.ran(found, "cross_entropy", loss.device)
-    probe.ran(found, "backward", weight.grad.device)
-    found["training"] = trained(losses)
+    probe.ran(entry, "Parameter", weight.device)
+    probe.ran(entry, "cross_entropy", loss.device)
+    probe.ran(entry, "backward", weight.grad.device)
+    entry["training"] = trained(losses)
     if probe.seconds:
         with probe.turn():
-            measure(probe, torch, device, found, synchronize)
+            measure(probe, torch, device, entry, synchronize)
 
 
 def measure(probe, torch, device, found, synchronize):
@@ -119,17 +119,17 @@ def companions():
         from importlib.metadata import PackageNotFoundError, requires, version
     except ImportError:
         return {}
-    found = {}
+    packages = {}
     for name in COMPANIONS:
         try:
             needs = [re.match(r"torch *\(?==+ *([^\s;)+]+)", line) for line in requires(name) or ()]
-            found[name] = {
+            packages[name] = {
                 "version": version(name),
                 "needs": next((match.group(1) for match in needs if match), None),
             }
         except PackageNotFoundError:
             continue
-    return found
+    return packages
 
 
 def releases(torch):

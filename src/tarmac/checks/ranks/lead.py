@@ -82,9 +82,9 @@ class Lead:
             members = dict(sorted(self._members.items()))
         for member in members.values():
             before = time.time()
-            said = self._ask(member, {"do": "clock"}, _GREETING_S)
-            if "clock" in said:
-                off = said["clock"] - (before + time.time()) / 2
+            answer = self._ask(member, {"do": "clock"}, _GREETING_S)
+            if "clock" in answer:
+                off = answer["clock"] - (before + time.time()) / 2
                 member.rank = member.rank.model_copy(update={"clock_off_s": off})
         self._start(list(members))
         return Ranks(
@@ -122,26 +122,26 @@ class Lead:
                 ),
                 enumerate(members),
             )
-            said = {
+            results = {
                 member.rank.rank: answer for member, answer in zip(members, answers, strict=True)
             }
         for member in members:
-            member.is_ready = "error" not in said[member.rank.rank]
-        return said
+            member.is_ready = "error" not in results[member.rank.rank]
+        return results
 
     def meet_in_pairs(self, ranks: Ranks) -> tuple[tuple[Pair, ...], int]:
         """Let hosts, or the ranks of a single one, all-reduce two by two; return also the bytes."""
         units = ranks.units
-        found: list[Pair] = []
+        summaries: list[Pair] = []
         num_bytes = 0
         for number, pairs in enumerate(pair_up(list(units), _MOST_ROUNDS)):
             with ThreadPoolExecutor(max(1, len(pairs))) as threads:
                 done = threads.map(lambda pair: self._meet(units[pair[0]], units[pair[1]]), pairs)
                 for names, lanes in zip(pairs, done, strict=True):
-                    found.append(_summed_up(number, names, units, lanes))
-                    sizes = [said.get("answer", {}).get("bytes", 0) for said in lanes.values()]
+                    summaries.append(_summed_up(number, names, units, lanes))
+                    sizes = [result.get("answer", {}).get("bytes", 0) for result in lanes.values()]
                     num_bytes = max(num_bytes, *sizes, 0)
-        return tuple(found), num_bytes
+        return tuple(summaries), num_bytes
 
     def _meet(self, ours: Sequence[Rank], theirs: Sequence[Rank]) -> dict[int, dict[str, Any]]:
         """Let each rank of a host all-reduce with its like on another, all at once."""
@@ -149,7 +149,7 @@ class Lead:
         lanes = list(zip(ours, theirs, strict=False))
         with ThreadPoolExecutor(len(lanes)) as threads:
             done = threads.map(lambda lane: self._add_two(lane[0].rank, lane[1].rank), lanes)
-            return {rank: said for lane in done for rank, said in lane.items()}
+            return {rank: result for lane in done for rank, result in lane.items()}
 
     def _add_two(self, a: int, b: int) -> dict[int, dict[str, Any]]:
         gone = {r: {"error": self.lost[r], "own": True} for r in (a, b) if r in self.lost}
@@ -165,27 +165,27 @@ class Lead:
         """Start PyTorch on some ranks, anew where it has failed."""
         if not ranks:
             return
-        told = {"do": "start", "limit_s": self._timeout_s}
+        request = {"do": "start", "limit_s": self._timeout_s}
         members = [self._members[rank] for rank in ranks]
         with ThreadPoolExecutor(len(members)) as threads:
             answers = threads.map(
-                lambda member: self._ask(member, told, self._timeout_s + _GRACE_S), members
+                lambda member: self._ask(member, request, self._timeout_s + _GRACE_S), members
             )
-            for member, said in zip(members, answers, strict=True):
-                member.is_ready = "facts" in said
-                update = said.get("facts") or {"problem": said["error"]}
+            for member, answer in zip(members, answers, strict=True):
+                member.is_ready = "facts" in answer
+                update = answer.get("facts") or {"problem": answer["error"]}
                 member.rank = member.rank.model_copy(update=update)
 
     def _ask(self, member: _Member, told: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Tell a rank something, and return what it answers; one that does not is lost."""
         member.line.send(**told)
         try:
-            said = member.line.receive(limit_s)
+            answer = member.line.receive(limit_s)
         except TimeoutError:
             how = f"gave no answer for {limit_s:g} s"
         else:
-            if said is not None:
-                return said
+            if answer is not None:
+                return answer
             how = "its connection has ended"
         self.lost[member.rank.rank] = how
         return {"error": how, "own": True}
@@ -202,8 +202,8 @@ class Lead:
         try:
             line = Line(connection)
             line.send(tarmac=self._place.launch)
-            said = line.receive(_GREETING_S)
-            rank = Rank.model_validate(said["rank"] if said else None)
+            greeting = line.receive(_GREETING_S)
+            rank = Rank.model_validate(greeting["rank"] if greeting else None)
         except (OSError, KeyError, ValueError):
             # Whoever that is, it is no rank.
             connection.close()
@@ -222,10 +222,10 @@ def _summed_up(
     lanes: Mapping[int, Mapping[str, Any]],
 ) -> Pair:
     """Return a pair's time, that of its slowest ranks, or what went wrong."""
-    failed = {rank: said for rank, said in lanes.items() if "error" in said}
+    failed = {rank: result for rank, result in lanes.items() if "error" in result}
     if not failed:
-        wrong = [rank for rank, said in lanes.items() if not said["answer"]["ok"]]
-        seconds = max(median(said["answer"]["seconds"]) for said in lanes.values())
+        wrong = [rank for rank, result in lanes.items() if not result["answer"]["ok"]]
+        seconds = max(median(result["answer"]["seconds"]) for result in lanes.values())
         problem = f"rank {wrong[0]} got a wrong sum" if wrong else ""
         return Pair(round=number, names=names, seconds=seconds, problem=problem)
 
@@ -234,7 +234,7 @@ def _summed_up(
             if any(rank.rank in ranks for rank in units[name]):
                 yield name
 
-    own = {rank: said for rank, said in failed.items() if said.get("own")}
-    rank, said = next(iter((own or failed).items()))
-    problem = f"rank {rank}: {said['error']}"
+    own = {rank: result for rank, result in failed.items() if result.get("own")}
+    rank, result = next(iter((own or failed).items()))
+    problem = f"rank {rank}: {result['error']}"
     return Pair(round=number, names=names, problem=problem, own=tuple(names_of(own)))

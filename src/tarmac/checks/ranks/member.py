@@ -50,8 +50,8 @@ def follow(
     worker: RankWorker | None = None
     try:
         line.send(rank=rank.model_dump(mode="json"))
-        while (told := line.receive()) is not None:
-            match told.pop("do", None):
+        while (request := line.receive()) is not None:
+            match request.pop("do", None):
                 case "clock":
                     line.send(clock=time.time())
                 case "port":
@@ -60,12 +60,12 @@ def follow(
                     if worker is not None:
                         worker.close()
                     worker = RankWorker(command, environment, place.local_rank)
-                    line.send(**worker.hear(told["limit_s"]))
+                    line.send(**worker.hear(request["limit_s"]))
                 case "add" if worker is not None:
-                    worker.tell(**told)
-                    line.send(**worker.hear(told["limit_s"]))
+                    worker.tell(**request)
+                    line.send(**worker.hear(request["limit_s"]))
                 case "end":
-                    return int(told["code"])
+                    return int(request["code"])
     finally:
         if worker is not None:
             worker.close()

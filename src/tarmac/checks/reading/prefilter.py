@@ -71,12 +71,12 @@ class Prefilter:
         """Return where the literals' rarest bytes stand, and the number of the first four."""
         # With room behind, so that eight bytes can be looked at wherever four are found.
         text = data[start:stop] + bytes(2 * _GRAM)
-        found = []
+        hits = []
         for offset in range(_GRAM):
             count = (len(text) - offset) // _GRAM
             numbers = np.frombuffer(text, "<u4", count, offset) | _FOLD
-            found.append(np.flatnonzero(self._table[_hashed(numbers)]) * _GRAM + offset)
-        places = np.sort(np.concatenate(found))
+            hits.append(np.flatnonzero(self._table[_hashed(numbers)]) * _GRAM + offset)
+        places = np.sort(np.concatenate(hits))
         places = places[places < stop - start]
         windows = np.frombuffer(text, np.uint8)[places[:, None] + np.arange(2 * _GRAM)]
         eight = (windows | _FOLD_BYTE).view("<u8").ravel()

@@ -138,7 +138,7 @@ class Scanner:
         if not wanted:
             return
         here = _line_at(self._data, place)
-        found: dict[str, Seen] = {}
+        matches: dict[str, Seen] = {}
         for pattern in wanted:
             if pattern is None:
                 if event := read_event(here):
@@ -147,14 +147,14 @@ class Scanner:
                     # The kernel's log has no levels that a program would go on after, and each
                     # event has a level of its own, as nothing in it is raised.
                     sure = Manner.PRINTED if manner else manner
-                    found[event.code] = Seen(line, line, 1, here, event.words, sure)
+                    matches[event.code] = Seen(line, line, 1, here, event.words, sure)
             elif pattern.ends:
                 self.ended |= dict.fromkeys((sight.code for sight in pattern.sights(here)), line)
             else:
                 for code, sight in self._found(pattern, here, line, place).items():
-                    if code not in found or found[code].manner < sight.manner:
-                        found[code] = sight
-        for code, seen in without_generic(found).items():
+                    if code not in matches or matches[code].manner < sight.manner:
+                        matches[code] = sight
+        for code, seen in without_generic(matches).items():
             if seen.manner is not Manner.SPOKEN:
                 self._note(code, seen)
 

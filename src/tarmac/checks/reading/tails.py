@@ -29,12 +29,12 @@ def read_tails(
         said: What is to be read before them.
         within: The directory that they must lie in, wherever links lead. Default: any.
     """
-    found: dict[str, LogFinding] = {}
+    findings: dict[str, LogFinding] = {}
 
     def add(log: BinaryIO | IO[bytes]) -> None:
         for finding in read_log(cast("BinaryIO", log), tail_bytes=_TAIL_BYTES).findings:
             if finding.level != "note":
-                found.setdefault(finding.code, finding)
+                findings.setdefault(finding.code, finding)
 
     # Whatever is wrong with a log or its reading: the failure itself is what matters.
     with contextlib.suppress(Exception):
@@ -42,4 +42,4 @@ def read_tails(
     for path in paths:
         with contextlib.suppress(Exception), open_regular(path, within=within) as log:
             add(log)
-    return [*found.values()]
+    return [*findings.values()]

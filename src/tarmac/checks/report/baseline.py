@@ -66,10 +66,10 @@ class Baseline:
 
     def _same(self, name: str, value: str) -> Condition:
         def answer(evidence: Evidence, _: Sequence[Verdict]) -> tuple[bool | None, str]:
-            found = hardware_facts(evidence.inventory).get(name, "none")
+            current = hardware_facts(evidence.inventory).get(name, "none")
             # What the driver does not tell has not changed for all that is known.
-            is_unknown = found != value and name != "memory" and is_silent(evidence)
-            return (None, "unknown") if is_unknown else (found == value, found)
+            is_unknown = current != value and name != "memory" and is_silent(evidence)
+            return (None, "unknown") if is_unknown else (current == value, current)
 
         return Condition(f"{name}: {value}", answer, source=self._path.name)
 
@@ -78,17 +78,17 @@ class Baseline:
             return next((r for r in rates_of(evidence.probes) if r.name == rate.name), None)
 
         def answer(evidence: Evidence, _: Sequence[Verdict]) -> tuple[bool | None, str]:
-            found = now(evidence)
-            if found is None:
+            current = now(evidence)
+            if current is None:
                 return False, "not measured"
-            change = found.value / rate.value - 1
+            change = current.value / rate.value - 1
             word = "better" if change >= 0 else "worse"
-            said = f"{found.value:.4g} {found.unit}, {abs(change):.1%} {word}"
-            return change >= -TOLERANCE, said
+            detail = f"{current.value:.4g} {current.unit}, {abs(change):.1%} {word}"
+            return change >= -TOLERANCE, detail
 
         def better(evidence: Evidence) -> bool:
-            found = now(evidence)
-            return found is not None and found.value > (1 + TOLERANCE) * rate.value
+            current = now(evidence)
+            return current is not None and current.value > (1 + TOLERANCE) * rate.value
 
         text = f"{rate.name}: {rate.value:.4g} {rate.unit}"
         return Condition(text, answer, needs_rates=True, source=self._path.name, better=better)

@@ -37,8 +37,8 @@ def describe_devices(probe: Probe, inventory: Inventory) -> tuple[ProbedDevice, 
     """
     kinds = {(gpu.name, gpu.capability, gpu.memory_bytes) for gpu in inventory.gpus}
     known = inventory.gpus[0] if len(kinds) == 1 else None
-    found = probe.result.get("devices", ())
-    return tuple(_describe(device, known, inventory) for device in found)
+    devices = probe.result.get("devices", ())
+    return tuple(_describe(device, known, inventory) for device in devices)
 
 
 def _describe(device: Mapping[str, Any], known: Gpu | None, inventory: Inventory) -> ProbedDevice:

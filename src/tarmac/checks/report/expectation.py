@@ -49,8 +49,8 @@ def _asked(comparison: _Comparison, example: str) -> Callable[[Any], str]:
         try:
             parse_requirement(f"{example}{text}")
         except RequestError as error:
-            said = error.message.rpartition(": ")[2]
-            raise ValueError(said if said.startswith("'") else _EXPECTED) from error
+            message = error.message.rpartition(": ")[2]
+            raise ValueError(message if message.startswith("'") else _EXPECTED) from error
         return text
 
     return read
@@ -135,19 +135,19 @@ class Expectation(_Part):
     def conditions(self) -> Iterator[Condition]:
         """Yield what is expected, in the order of the fields."""
         for name in ("gpus", "gpu_memory", "driver", "cuda", "cpus", "memory", "shm"):
-            asked = getattr(self, name)
-            if asked is not None:
-                yield parse_requirement(f"{name}{asked}")
+            text = getattr(self, name)
+            if text is not None:
+                yield parse_requirement(f"{name}{text}")
         for name in ("gpu_name", "vbios"):
-            asked = getattr(self, name)
-            if asked is not None:
-                yield parse_requirement(f"{name}=={asked}")
+            text = getattr(self, name)
+            if text is not None:
+                yield parse_requirement(f"{name}=={text}")
         yield from map(parse_requirement, self.frameworks)
         for name, value in self.variables.items():
             yield env_condition(name, None if value is False else value)
         for framework, rates in self.rates.items():
-            for kind, asked in rates.model_dump(exclude_none=True).items():
-                yield parse_requirement(f"{framework}.{kind}{asked}")
+            for kind, text in rates.model_dump(exclude_none=True).items():
+                yield parse_requirement(f"{framework}.{kind}{text}")
 
 
 def read_expectation(path: Path) -> list[Condition]:

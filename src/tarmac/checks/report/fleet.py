@@ -71,11 +71,11 @@ def compare_reports(reports: Mapping[str, Report]) -> Fleet:
     Args:
         reports: By the machine's name; at least two.
     """
-    found = [*_facts(reports), *_rates(reports)]
+    differences = [*_facts(reports), *_rates(reports)]
     return Fleet(
         machines=tuple(reports),
-        differences=tuple(difference for difference in found if difference.odd),
-        num_alike=sum(not difference.odd for difference in found),
+        differences=tuple(difference for difference in differences if difference.odd),
+        num_alike=sum(not difference.odd for difference in differences),
     )
 
 

@@ -37,9 +37,9 @@ def make_report(
         skip: Codes of failures that are said, and do not count.
         seconds: Seconds that the whole check took.
     """
-    found = find(evidence, only=only)
+    all_findings = find(evidence, only=only)
     # After causes have hidden their consequences: who accepts a cause accepts those.
-    findings = tuple(finding for finding in found if finding.code not in skip)
+    findings = tuple(finding for finding in all_findings if finding.code not in skip)
     frameworks = tuple(judge_framework(probe, evidence, findings) for probe in evidence.probes)
     return Report(
         checked_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -49,7 +49,7 @@ def make_report(
         requirements=tuple(requirement(evidence, frameworks) for requirement in requirements),
         fail_on=fail_on,
         only=tuple(only),
-        skipped=tuple(finding for finding in found if finding.code in skip),
+        skipped=tuple(finding for finding in all_findings if finding.code in skip),
         unseen=find_unseen(evidence, only=only),
         inventory=evidence.inventory,
         probes=evidence.probes,

@@ -31,8 +31,8 @@ def nagios_status(report: Report) -> int:
 def render_nagios(report: Report) -> str:
     """Return the plugin's output, its newline at the end included."""
     warnings = [finding.title for finding in report.findings if finding.level == "warning"]
-    said = [*say_problems(report)] or warnings or ["all holds"]
-    first = f"TARMAC {_STATES[nagios_status(report)]} - {_plain('; '.join(said))}"
+    messages = [*say_problems(report)] or warnings or ["all holds"]
+    first = f"TARMAC {_STATES[nagios_status(report)]} - {_plain('; '.join(messages))}"
     data = " ".join(_perfdata(report))
     lines = [f"{first} | {data}"]
     for finding in report.findings:

@@ -54,11 +54,11 @@ class Condition:
 
     def __call__(self, evidence: Evidence, frameworks: Sequence[Verdict]) -> Requirement:
         """Return what was asked with its answer."""
-        met, found = self.answer(evidence, frameworks)
+        met, value = self.answer(evidence, frameworks)
         return Requirement(
             text=self.text,
             met=met,
-            found=found,
+            found=value,
             better=self.better(evidence),
             source=self.source,
         )
@@ -105,8 +105,8 @@ def env_condition(name: str, value: str | None) -> Condition:
     """Return that an environment variable has a value; None is that it is not set."""
 
     def answer(evidence: Evidence, _: Sequence[Verdict]) -> _Answer:
-        found = evidence.inventory.environment.get(name)
-        return found == value, "not set" if found is None else found
+        current = evidence.inventory.environment.get(name)
+        return current == value, "not set" if current is None else current
 
     text = f"{name} is not set" if value is None else f"{name}={value}"
     return Condition(text, answer)
@@ -126,10 +126,10 @@ def _of_machine(text: str, name: str, comparison: str, amount: str) -> Condition
 
 def _of_rate(text: str, name: str, comparison: str, amount: str) -> Condition | None:
     """Return that a framework's slowest device has a rate."""
-    asked, _, kind = name.rpartition(".")
+    prefix, _, kind = name.rpartition(".")
     # The all-reduce is no framework that could be named alone.
-    known = framework_named(asked)
-    framework = asked if asked == ALL_REDUCE.name else known.name if known else None
+    known = framework_named(prefix)
+    framework = prefix if prefix == ALL_REDUCE.name else known.name if known else None
     if framework is None or kind not in (*PRODUCTS, *COPIES):
         return None
     number = _number_asked(text, amount)
@@ -141,8 +141,8 @@ def _of_rate(text: str, name: str, comparison: str, amount: str) -> Condition | 
             is_unknown = any(probe.outcome == "not started" for probe in probes)
             return (None if is_unknown else False), "not measured"
         slowest = min(rates, key=lambda rate: rate.per_second)
-        met, found = _compare(slowest.value, comparison, number)
-        return met, f"{float(found):.4g} {slowest.unit} on {slowest.device}"
+        met, value = _compare(slowest.value, comparison, number)
+        return met, f"{float(value):.4g} {slowest.unit} on {slowest.device}"
 
     needed = None if framework == ALL_REDUCE.name else framework
     return Condition(text, answer, framework=needed, needs_rates=True)
@@ -231,10 +231,10 @@ def _same(evidence: Evidence, field: str, wanted: str) -> _Answer:
     known = sorted({value for value in values if value is not None})
     if not values:
         return (None, "unknown") if is_silent(evidence) else (False, "no GPU")
-    found = ", ".join(known) or "unknown"
+    text = ", ".join(known) or "unknown"
     if len(known) > 1 or (known and wanted not in (EQUAL, known[0])):
-        return False, found
-    return (None if None in values else True), found
+        return False, text
+    return (None if None in values else True), text
 
 
 def _works(name: str, frameworks: Sequence[Verdict]) -> _Answer:

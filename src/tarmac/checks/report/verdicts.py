@@ -41,12 +41,12 @@ def _of_card(card: PciCard, findings: Sequence[Finding]) -> Verdict:
     text = f"{card.vendor} {card.device}{memory}, driver {driver}"
     if card.vendor == "nvidia":
         return Verdict(name=name, answer="failure", text=f"{text}: not usable")
-    answer, said = _worst(name, findings)
-    return Verdict(name=name, answer=answer, text=text + said)
+    answer, suffix = _worst(name, findings)
+    return Verdict(name=name, answer=answer, text=text + suffix)
 
 
 def _of_gpu(gpu: Gpu, load: UnderLoad | None, findings: Sequence[Finding]) -> Verdict:
-    answer, said = _worst(gpu.label, findings)
+    answer, suffix = _worst(gpu.label, findings)
     if gpu.error is not None:
         return Verdict(name=gpu.label, answer="failure", text=gpu.error)
     facts = [gpu.name or "unknown"]
@@ -58,7 +58,7 @@ def _of_gpu(gpu: Gpu, load: UnderLoad | None, findings: Sequence[Finding]) -> Ve
         facts.append(f"{gpu.temperature_c} °C")
     if load is not None:
         facts.append(_under_load(load))
-    return Verdict(name=gpu.label, answer=answer, text=", ".join(facts) + said)
+    return Verdict(name=gpu.label, answer=answer, text=", ".join(facts) + suffix)
 
 
 def _under_load(load: UnderLoad) -> str:
@@ -91,7 +91,7 @@ def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding
     if probe.outcome == "not started":
         text = f"could not be looked at: {probe.detail}"
         return Verdict(name=name, answer="unknown", text=text)
-    answer, said = _worst(probe.label, findings)
+    answer, suffix = _worst(probe.label, findings)
     version = probe.result.get("version")
     facts = [str(version)] if version else []
     if probe.outcome != "done":
@@ -109,7 +109,7 @@ def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding
             answer="cpu only",
             text=f"works, on the CPU; no GPU was used, because {reason}" + _behind(facts),
         )
-    return Verdict(name=name, answer=answer, text=", ".join(filter(None, facts)) + said)
+    return Verdict(name=name, answer=answer, text=", ".join(filter(None, facts)) + suffix)
 
 
 def _why_no_gpu(probe: Probe, inventory: Inventory, findings: Sequence[Finding]) -> str:
@@ -138,8 +138,8 @@ def _worst(where: str, findings: Sequence[Finding]) -> tuple[Answer, str]:
         if any(place == where or place.startswith(f"{where} on ") for place in finding.where)
     ]
     titles = [finding.title for finding in own if finding.level != "note"]
-    said = f"; {', '.join(titles)}" if titles else ""
+    suffix = f"; {', '.join(titles)}" if titles else ""
     levels = {finding.level for finding in own}
     if "failure" in levels:
-        return "failure", said
-    return ("warning", said) if "warning" in levels else ("ok", said)
+        return "failure", suffix
+    return ("warning", suffix) if "warning" in levels else ("ok", suffix)

@@ -158,5 +158,5 @@ def find_failure(code: str) -> Failure:
     renamed = {old: failure for failure in catalogue.values() for old in failure.formerly}
     failure = catalogue.get(code, renamed.get(code))
     if failure is None:
-        raise unknown_name("code", code, {key: found.title for key, found in catalogue.items()})
+        raise unknown_name("code", code, {key: entry.title for key, entry in catalogue.items()})
     return failure

@@ -101,8 +101,8 @@ class _Place:
         own = self.probe
         all_ = [probe for probe in self.evidence.probes if probe.framework == "torch"]
         beside = [probe for probe in all_ if own is not None and probe.where == own.where]
-        found = beside or (all_ if own is None else [])
-        return found[0] if len(found) == 1 else None
+        candidates = beside or (all_ if own is None else [])
+        return candidates[0] if len(candidates) == 1 else None
 
     @property
     def inventory(self) -> Inventory:
@@ -123,13 +123,13 @@ def commands_for(
         places: Where the failure is: devices, frameworks, or ``machine``.
         evidence: All that was seen.
     """
-    found = [
+    commands = [
         _for_whom(command, evidence.inventory)
         for line in lines
         for place in places
         for command in _filled(line, _Place(place, evidence, places))
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(commands))
 
 
 def general_commands(lines: Sequence[str]) -> tuple[str, ...]:

@@ -137,10 +137,10 @@ def _in_texts(evidence: Evidence) -> Mapping[str, Mapping[str, str]]:
     texts += [("machine", "\n".join(lines_without_event(evidence)))]
     texts += [(probe.label, probe.text) for probe in evidence.probes]
     hits += [(where, *hit) for where, text in texts for hit in find_in(text).items()]
-    found: dict[str, dict[str, str]] = {}
+    lines_by_code: dict[str, dict[str, str]] = {}
     for where, code, line in hits:
-        found.setdefault(code, {})[where] = line
-    return found
+        lines_by_code.setdefault(code, {})[where] = line
+    return lines_by_code
 
 
 def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:

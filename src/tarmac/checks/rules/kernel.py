@@ -49,14 +49,14 @@ def _latest(evidence: Evidence) -> Iterator[tuple[KernelEvent, int, float | None
     of how bad an NVLink's error is.
     """
     clock = evidence.inventory.kernel.clock
-    found: dict[tuple[object, ...], list[tuple[KernelEvent, str]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[KernelEvent, str]]] = {}
     for line in evidence.inventory.kernel_log:
         event = read_event(line)
         if event is not None:
             # A program that is ended has two lines.
             kind = event.number or (event.code, event.pid)
-            found.setdefault((event.address, kind), []).append((event, line))
-    for lines in found.values():
+            groups.setdefault((event.address, kind), []).append((event, line))
+    for lines in groups.values():
         event, line = lines[-1]
         yield event, len(lines), None if clock is None else read_age(line, clock)
 
@@ -92,10 +92,10 @@ def _words(event: KernelEvent, where: str, number: int, age_s: float | None) -> 
         parts.append(age_in_words(age_s))
     if event.pid is not None:
         parts.append(f"pid {event.pid} {event.process or ''}".strip())
-    said = ", ".join(parts)
+    text = ", ".join(parts)
     if event.action:
-        said += f" ({event.action})"
-    return f"{name}: {said}" if name else said
+        text += f" ({event.action})"
+    return f"{name}: {text}" if name else text
 
 
 def _of_cards(code: str) -> Rule:

@@ -84,8 +84,8 @@ def _path_of(device: Mapping[str, Any], inventory: Inventory) -> PciePath | None
     chip, uuid = chip_of(device), device.get("uuid")
     if device["kind"] != "gpu" or (chip is not None and not chip.pcie_host):
         return None
-    found = [gpu for gpu in gpus if gpu.uuid == uuid] if uuid else gpus
-    return inventory.topology.path_of(found[0].address) if len(found) == 1 else None
+    matches = [gpu for gpu in gpus if gpu.uuid == uuid] if uuid else gpus
+    return inventory.topology.path_of(matches[0].address) if len(matches) == 1 else None
 
 
 def _answering(inventory: Inventory) -> list[Gpu]:

@@ -118,15 +118,15 @@ def all_patterns() -> tuple[Pattern, ...]:
 
 def find_in(text: str) -> Mapping[str, str]:
     """Return the line of a text that shows each failure, by the failure's code."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     lower = text.lower()
     for pattern in all_patterns():
-        if pattern.ends or pattern.code in found:
+        if pattern.ends or pattern.code in lines:
             continue
         if any(literal in lower for literal in pattern.literals):
             for sight in pattern.sights(text):
-                found.setdefault(sight.code, _line_of(text, sight.match))
-    return without_generic(found)
+                lines.setdefault(sight.code, _line_of(text, sight.match))
+    return without_generic(lines)
 
 
 def without_generic(found: Mapping[str, _T]) -> Mapping[str, _T]:

@@ -131,12 +131,12 @@ def _names_interface(variable: str, value: str, network: Network) -> bool:
         return all(name in network.interfaces for name in value.split(","))
     is_exact, is_excluded = value.lstrip("^").startswith("="), value.startswith("^")
     listed = value.lstrip("^=").split(",")
-    found = [
+    names = [
         name
         for name in network.interfaces
         if any(name == part if is_exact else name.startswith(part) for part in listed)
     ]
-    return len(found) < len(network.interfaces) if is_excluded else bool(found)
+    return len(names) < len(network.interfaces) if is_excluded else bool(names)
 
 
 def _ib_port_down(evidence: Evidence) -> Hits:
