@@ -76,8 +76,8 @@ def _load(point: EntryPoint, kind: str, expected: type[_Value], *, is_named: boo
         reason = f"{type(error).__name__}: {error}"
         raise TarmacError(f"{what} failed to load: {reason}", hint=hint) from error
     if not isinstance(value, expected):
-        found = type(value).__name__
-        raise TarmacError(f"{what} is of type {found}, expected {expected.__name__}", hint=hint)
+        type_name = type(value).__name__
+        raise TarmacError(f"{what} is of type {type_name}, expected {expected.__name__}", hint=hint)
     own = getattr(value, "name", None)
     if is_named and own != point.name:
         raise TarmacError(

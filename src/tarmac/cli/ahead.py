@@ -66,10 +66,10 @@ def _wake(*, with_context: bool) -> None:
 
 def _may_use_cuda(devices: str) -> bool:
     """Whether a GPU may be trained on, by a PyTorch that is built for one."""
-    found = importlib.util.find_spec("torch")
-    if devices.startswith("cpu") or found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if devices.startswith("cpu") or spec is None or spec.origin is None:
         return False
-    return (Path(found.origin).parent / "lib" / "libtorch_cuda.so").exists()
+    return (Path(spec.origin).parent / "lib" / "libtorch_cuda.so").exists()
 
 
 def _computes_here(devices: str, strategy: str) -> bool:

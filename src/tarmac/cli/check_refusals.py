@@ -20,8 +20,8 @@ def _given_beside(ctx: click.Context, options: frozenset[str]) -> str | None:
     """Name what was given on the command line beside some options."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(str(parameter.name))
-        given = source is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name not in options and ctx.params[str(parameter.name)]:
+        is_given = source is click.core.ParameterSource.COMMANDLINE
+        if is_given and parameter.name not in options and ctx.params[str(parameter.name)]:
             return parameter.opts[0] if isinstance(parameter, click.Option) else "a framework"
     return None
 

@@ -81,8 +81,8 @@ def _complete_runs(*records: str) -> Complete:
         from tarmac.runs import default_output
 
         root = Path(ctx.params.get("output") or default_output())
-        found = {path.parent.name for record in records for path in root.glob(f"[!.]*/{record}")}
-        named = _beginning(incomplete, ["latest", *sorted(found)])
+        names = {path.parent.name for record in records for path in root.glob(f"[!.]*/{record}")}
+        named = _beginning(incomplete, ["latest", *sorted(names)])
         return named or complete_files(ctx, parameter, incomplete)
 
     return complete

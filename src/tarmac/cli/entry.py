@@ -160,17 +160,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _main(arguments: Sequence[str] | None) -> NoReturn:
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    argv = list(sys.argv[1:] if arguments is None else arguments)
     # Accepted anywhere, because it is added to a line that has just failed.
-    debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"]
+    debug = "--debug" in argv
+    argv = [argument for argument in argv if argument != "--debug"]
     guard_terminals()
     if arguments is None and not debug:
         warnings.showwarning = _show_warning
     try:
-        _require_directory(given)
+        _require_directory(argv)
         with explained_imports():
-            result = _run(given)
+            result = _run(argv)
         flush_output()
         leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
     except BrokenPipeError:

@@ -160,7 +160,7 @@ def secret_places(texts: Sequence[str]) -> dict[str, Secret]:
     """
     from tarmac.jobs import Secret
 
-    found = {}
+    secrets = {}
     for text in texts:
         name, separator, place = text.partition("=")
         kind, _, value = place.partition(":")
@@ -169,5 +169,5 @@ def secret_places(texts: Sequence[str]) -> dict[str, Secret]:
             raise RequestError(
                 f"--secret {name}=... is not of the form NAME/KEY=env:VARIABLE or =file:PATH"
             )
-        found[name] = Secret(env=value) if kind == "env" else Secret(file=value)
-    return found
+        secrets[name] = Secret(env=value) if kind == "env" else Secret(file=value)
+    return secrets

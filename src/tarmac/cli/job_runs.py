@@ -140,8 +140,8 @@ def refuse_second_runner(runs: Sequence[JobRun]) -> None:
     for run in runs:
         state = read_status(run.path).state
         if state in ("running", "queued"):
-            said = "is at work already" if state == "running" else "waits for its runner already"
-            raise RequestError(f"{run.path.name} {said}", hint="tarmac ps")
+            reason = "is at work already" if state == "running" else "waits for its runner already"
+            raise RequestError(f"{run.path.name} {reason}", hint="tarmac ps")
 
 
 def _asked_for(run: JobRun) -> JobRun:

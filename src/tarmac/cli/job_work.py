@@ -101,9 +101,9 @@ def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
     if runner_job is not None and not runner_job.is_wanted():
         raise Interrupted(f"{run.path.name} needs no runner any more")
     read_again = read_secret_mapping()
-    given = {name: at for name, at in options.mapping.items() if read_again.get(name) != at}
+    mapping = {name: at for name, at in options.mapping.items() if read_again.get(name) != at}
     successor = runner_options(
-        options.jobs, options.fake_gpus, given, keep_going=options.keep_going
+        options.jobs, options.fake_gpus, mapping, keep_going=options.keep_going
     )
 
     def queue_successor() -> None:
@@ -112,8 +112,8 @@ def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
         try:
             place = runner_job.queue_successor_in_time(successor)
         except TarmacError as error:
-            said = f"no runner follows this one: {error.message}\n  Go on with what is left: "
-            click.echo(f"{said}tarmac run --resume {quoted(run.path)}", err=True)
+            message = f"no runner follows this one: {error.message}\n  Go on with what is left: "
+            click.echo(f"{message}tarmac run --resume {quoted(run.path)}", err=True)
         else:
             if place is not None:
                 click.echo(f"the time of this runner is nearly over; job {place} follows", err=True)

@@ -69,7 +69,7 @@ def _check_slurm(options: Mapping[str, Any], patience_s: float, *, as_json: bool
         setup=options["setup"],
         extra=options["sbatch"],
     )
-    found = survey_nodes(
+    findings = survey_nodes(
         SlurmCommands(os.environ),
         Path.cwd(),
         python=sys.executable,
@@ -77,7 +77,7 @@ def _check_slurm(options: Mapping[str, Any], patience_s: float, *, as_json: bool
         shape=shape,
         patience_s=patience_s,
     )
-    return print_nodes(found, as_json=as_json)
+    return print_nodes(findings, as_json=as_json)
 
 
 def _check_kubernetes(
@@ -121,5 +121,5 @@ def _check_kubernetes(
         # One question is given up no later than the nodes are.
         patience_s=min(patience_s, 30.0),
     ) as cluster:
-        found = survey_cluster(cluster, look, patience_s=patience_s)
-        return print_cluster_nodes(found, cluster.title, as_json=as_json)
+        findings = survey_cluster(cluster, look, patience_s=patience_s)
+        return print_cluster_nodes(findings, cluster.title, as_json=as_json)

@@ -40,12 +40,12 @@ def checking(reporter: Reporter, *, quiet: bool) -> Iterator[Checking]:
     needs is there already. Where processes of their own train, PyTorch computes in yet another one
     beside them; where a GPU lets one process alone in, after them.
     """
-    found = Checking(reporter, quiet=quiet)
+    checker = Checking(reporter, quiet=quiet)
     try:
-        yield found
-        found.finish()
+        yield checker
+        checker.finish()
     finally:
-        found.cancel()
+        checker.cancel()
 
 
 class Checking:

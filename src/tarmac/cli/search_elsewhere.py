@@ -33,20 +33,20 @@ def search_there(
     go_on = f"tarmac search --resume {quoted(study.path)} --on {workers.on}"
 
     def warn() -> None:
-        said = f"the workers go on in {kind.title}; Ctrl-C again within 5 s ends them"
-        click.echo(said, err=True)
+        message = f"the workers go on in {kind.title}; Ctrl-C again within 5 s ends them"
+        click.echo(message, err=True)
 
     with (
         outlives_output(unless=as_json),
         Stopping(outlives=kind.outlives, warn=warn) as signals,
         reporter_for(quiet=as_json) as reporter,
         # From here, where the search is followed: its workers know of no tracker.
-        tracked(study, reporter, log_to) as told,
+        tracked(study, reporter, log_to) as tracking,
     ):
         end = search_on(
             study,
             workers,
-            told,
+            tracking,
             stop=lambda: signals.came,
             detach=signals.detaches,
             storage=storage,

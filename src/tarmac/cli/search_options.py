@@ -232,15 +232,15 @@ def space_of(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
     """
     from tarmac.studies import parse_set, read_space
 
-    found: dict[str, Any] = {} if file is None else dict(read_space(file))
+    space: dict[str, Any] = {} if file is None else dict(read_space(file))
     named: dict[str, str] = {}
     for text in settings:
         key, values = parse_set(text)
         if key in named:
             raise RequestError(f"--set {key} is given twice: {named[key]!r} and {text!r}")
         named[key] = text
-        found[key] = values
-    return found
+        space[key] = values
+    return space
 
 
 def workers_of(

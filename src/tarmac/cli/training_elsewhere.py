@@ -117,13 +117,13 @@ def train_there(
     if resumed is not None:
         return runs.resolve(resumed, directory)
     launch = job.env[jobs.LAUNCH]
-    found = [run for run in runs.list_runs(directory)[0] if run.record.launch == launch]
-    if not found:
+    matches = [run for run in runs.list_runs(directory)[0] if run.record.launch == launch]
+    if not matches:
         raise TarmacError(
             f"the training on {place.on} has succeeded, but its run is not in {directory}",
             hint="Do the nodes see this directory? Name one that they share: --output DIR",
         )
-    return found[0]
+    return matches[0]
 
 
 def _recorded(run: Run) -> str:

@@ -57,8 +57,8 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
             for line in trial_lines(record):
                 click.echo(line)
         elif record.stopped_early is not None:
-            last, asked = run.history[-1]["epoch"], record.configuration["epochs"]
-            click.echo(f"stopped after epoch {last:g} of {asked}: {record.stopped_early}")
+            last, epochs = run.history[-1]["epoch"], record.configuration["epochs"]
+            click.echo(f"stopped after epoch {last:g} of {epochs}: {record.stopped_early}")
         if record.configuration.get("steps") is None:
             _say_result(record, _weights(run))
         if (note := _no_better_than_guessing(record) or _hardly_fallen(run)) is not None:

@@ -39,7 +39,9 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(report) | {"passed": report.passed}, indent=2))
     if not report.passed:
-        wanting = [one.name for one in report.findings if not (one.held or one.refused)]
+        wanting = [
+            finding.name for finding in report.findings if not (finding.held or finding.refused)
+        ]
         raise TarmacError(
             f"{report.workload} did not pass: {', '.join(wanting)}",
             hint="What each means and what helps: docs/own-workload.md, Tests.",

@@ -16,7 +16,7 @@ def trial_lines(record: RunRecord) -> Iterator[str]:
     Args:
         record: Record of a completed run that had a limit of steps.
     """
-    metrics, asked = record.metrics, record.configuration
+    metrics, configuration = record.metrics, record.configuration
     yield f"{record.stopped_early}: nothing was scored, judged or kept, and it cannot be resumed"
     speed = f"{metrics['samples_per_s']:,.4g} samples/s"
     if "tokens_per_s" in metrics:
@@ -28,7 +28,7 @@ def trial_lines(record: RunRecord) -> Iterator[str]:
     if record.mfu is None:
         yield f"MFU unknown: {known}"
     else:
-        yield f"MFU {record.mfu:.1%} of {asked['precision']}: {known}"
+        yield f"MFU {record.mfu:.1%} of {configuration['precision']}: {known}"
 
 
 def _flops(rate: float) -> str:

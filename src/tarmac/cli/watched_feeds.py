@@ -69,17 +69,17 @@ def _source(asked: Watching) -> Feed:
 def _hosts(asked: Watching) -> tuple[str, ...]:
     from tarmac.monitor import ray_hosts, slurm_hosts
 
-    found = [
+    candidates = [
         *(asked.hosts or ()),
         *(slurm_hosts() if asked.slurm else ()),
         *(ray_hosts() if asked.ray else ()),
     ]
     hosts = tuple(
-        host for host in dict.fromkeys(found) if not asked.host or host.startswith(asked.host)
+        host for host in dict.fromkeys(candidates) if not asked.host or host.startswith(asked.host)
     )
     if not hosts:
         raise RequestError(
-            f"there is no host to watch among {', '.join(found) or 'none'}",
+            f"there is no host to watch among {', '.join(candidates) or 'none'}",
             hint="--slurm names the nodes of jobs of yours that run: squeue --me",
         )
     return hosts

@@ -58,9 +58,9 @@ def _refuse(asked: Watching) -> None:
         "--serve": asked.serve is not None,
         "--web": asked.web is not None,
     }
-    given = [name for name, is_given in forms.items() if is_given]
-    if len(given) > 1:
-        raise RequestError(f"{given[0]} and {given[1]} exclude each other")
+    names = [name for name, is_given in forms.items() if is_given]
+    if len(names) > 1:
+        raise RequestError(f"{names[0]} and {names[1]} exclude each other")
     if asked.is_repeated and not (asked.once or asked.as_json or asked.as_csv):
         raise RequestError("--watch is for --once, --json and --csv; the screen has --interval")
     if asked.dcgm_names and asked.serve is None:

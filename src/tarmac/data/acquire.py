@@ -87,10 +87,10 @@ def add(name: str, origin: Path, root: Path | None = None) -> Path:
     if not origin.is_dir():
         raise RequestError(f"{origin} is not a directory")
     with _unpacked(source, origin) as places:
-        found = [
+        candidates = [
             (layout, [find(source, file, places) for file in layout]) for layout in source.layouts
         ]
-        layout, paths = max(found, key=lambda pair: sum(path is not None for path in pair[1]))
+        layout, paths = max(candidates, key=lambda pair: sum(path is not None for path in pair[1]))
         missing = [f.name for f, path in zip(layout, paths, strict=True) if path is None]
         if missing:
             raise RequestError(
@@ -151,18 +151,18 @@ def _fetch_archive(
     def check(part: Path) -> None:
         with _extracted(source, part, directory) as inside:
             for file in source.layouts[0]:
-                found = find(source, file, [inside])
-                if found is None:
+                path = find(source, file, [inside])
+                if path is None:
                     raise TarmacError(f"{archive} lacks {file.name}")
-                parse_file(source, file, found)
+                parse_file(source, file, path)
 
     download(_urls(source, archive), target, check, progress)
     with _extracted(source, target, directory) as inside:
         for file in source.layouts[0]:
-            found = find(source, file, [inside])
-            assert found is not None, "checked above"
+            path = find(source, file, [inside])
+            assert path is not None, "checked above"
             with storage_errors(directory):
-                replace_file(found, directory / file.name)
+                replace_file(path, directory / file.name)
     target.unlink()
 
 

@@ -68,10 +68,10 @@ class Split:
     @functools.cached_property
     def columns(self) -> dict[str, Column]:
         """All arrays, by a name for messages: ``inputs``, ``targets.boxes``, ``weights``."""
-        found = columns_of(self.inputs, "inputs")
+        columns = columns_of(self.inputs, "inputs")
         if self.targets is not None:
-            found |= columns_of(self.targets, "targets")
-        return found if self.weights is None else found | {"weights": self.weights}
+            columns |= columns_of(self.targets, "targets")
+        return columns if self.weights is None else columns | {"weights": self.weights}
 
     @property
     def arrays(self) -> tuple[Column, Column]:

@@ -69,9 +69,9 @@ def read_checked(file: DataFile, path: Path, *, compressed: bool) -> bytes:
 
 
 def _compare(path: Path, content: bytes, expected: str) -> None:
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != expected:
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if digest != expected:
         raise DamagedFileError(
-            f"{path} is damaged: its content has MD5 {found}, expected {expected} "
+            f"{path} is damaged: its content has MD5 {digest}, expected {expected} "
             f"({len(content):,} bytes)"
         )

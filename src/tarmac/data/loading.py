@@ -124,25 +124,25 @@ def loading_of(
     Raises:
         RequestError: It is none of these, or a length is given to what has one.
     """
-    given = {"num_samples": num_samples, "steps_per_epoch": steps_per_epoch}
-    for name, value in (given | {"num_workers": num_workers}).items():
+    lengths = {"num_samples": num_samples, "steps_per_epoch": steps_per_epoch}
+    for name, value in (lengths | {"num_workers": num_workers}).items():
         if value is not None and value < (name != "num_workers"):
             raise RequestError(f"{name} is {value}, expected at least {int(name != 'num_workers')}")
-    dataset, found = source, Loading(dataset=source, naming=naming, is_stream=False)
+    dataset, loading = source, Loading(dataset=source, naming=naming, is_stream=False)
     if _is_loader(source):
         dataset = source.dataset
-        found = _of_loader(source, naming)
+        loading = _of_loader(source, naming)
     if num_workers is not None:
-        if found.loader is not None:
+        if loading.loader is not None:
             raise RequestError(
                 f"num_workers is {num_workers}, and the DataLoader has an order of its own",
                 hint="Give the DataLoader itself its num_workers.",
             )
-        found = dataclasses.replace(found, num_workers=num_workers)
+        loading = dataclasses.replace(loading, num_workers=num_workers)
         if not num_workers:
-            found = dataclasses.replace(found, options={})
+            loading = dataclasses.replace(loading, options={})
     is_indexed = not _is_iterable_dataset(dataset)
-    if not is_indexed and found.loader is None and not _is_of_kind(dataset, "IterableDataset"):
+    if not is_indexed and loading.loader is None and not _is_of_kind(dataset, "IterableDataset"):
         raise RequestError(
             f"it is a {type(dataset).__name__}, which is iterated and is no IterableDataset",
             hint="Derive its class from torch.utils.data.IterableDataset: __iter__ begins anew for "
@@ -153,19 +153,19 @@ def loading_of(
             f"it is a {type(source).__name__}, expected a Split of arrays, a PyTorch dataset or a "
             "DataLoader"
         )
-    if is_indexed and found.loader is None:
-        for name, value in given.items():
+    if is_indexed and loading.loader is None:
+        for name, value in lengths.items():
             if value is not None:
                 raise RequestError(
                     f"{name} is given, which is for streams; this has {_length(dataset)} samples",
                     hint="To train on fewer of them: --train-size N",
                 )
-        return dataclasses.replace(found, num_samples=_length(dataset))
+        return dataclasses.replace(loading, num_samples=_length(dataset))
     if num_samples is None:
-        counted = source.sampler if found.loader is not None and is_indexed else dataset
+        counted = source.sampler if loading.loader is not None and is_indexed else dataset
         num_samples = None if _batches_itself(source) else _length(counted)
     return dataclasses.replace(
-        found, is_stream=True, num_samples=num_samples, steps_per_epoch=steps_per_epoch
+        loading, is_stream=True, num_samples=num_samples, steps_per_epoch=steps_per_epoch
     )
 
 
@@ -185,8 +185,8 @@ def as_array(value: Any) -> NDArray[Any]:
 
 def in_one_line(error: BaseException) -> str:
     """Say what an error is and where it was raised: ``ValueError: no such word (words.py:12)``."""
-    said = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {said[-1].strip()}" if said else type(error).__name__
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text} ({frames[-1].filename}:{frames[-1].lineno})" if frames else text
 

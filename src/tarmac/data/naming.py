@@ -52,16 +52,16 @@ class Naming:
 
     def leaves(self, item: Any) -> dict[str, Any]:
         """Return all parts by the names that `Split.columns` has."""
-        found: dict[str, Any] = {}
+        leaves: dict[str, Any] = {}
         parts = zip(("inputs", "targets", "weights"), self.take_apart(item), strict=True)
         for name, part in parts:
             if part is None:
                 continue
             if isinstance(part, Mapping):
-                found |= {f"{name}.{key}": value for key, value in part.items()}
+                leaves |= {f"{name}.{key}": value for key, value in part.items()}
             else:
-                found[name] = part
-        return found
+                leaves[name] = part
+        return leaves
 
     def _of_mapping(self, item: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         taken: set[str] = set()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def data_root() -> Path:
     """Return where datasets lie: ``TARMAC_DATA``, else the user's cache directory."""
-    given = os.environ.get("TARMAC_DATA")
-    return Path(given) if given else platformdirs.user_cache_path("tarmac") / "data"
+    root = os.environ.get("TARMAC_DATA")
+    return Path(root) if root else platformdirs.user_cache_path("tarmac") / "data"
 
 
 def place(name: str, root: Path | None) -> tuple[Source, Path]:

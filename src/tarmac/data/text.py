@@ -68,7 +68,7 @@ def parse_text(content: bytes, where: str) -> NDArray[np.int32]:
 
 def cut_text(code_points: NDArray[np.int32]) -> Text:
     """Number the characters that occur, and cut the text in two."""
-    found, numbers = np.unique(code_points, return_inverse=True)
+    codes, numbers = np.unique(code_points, return_inverse=True)
     tokens: NDArray[np.int32] = numbers.astype(np.int32)
     cut = int(len(tokens) * _TRAIN_SHARE)
-    return Text(train=tokens[:cut], test=tokens[cut:], vocabulary="".join(map(chr, found.tolist())))
+    return Text(train=tokens[:cut], test=tokens[cut:], vocabulary="".join(map(chr, codes.tolist())))

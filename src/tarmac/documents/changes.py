@@ -47,8 +47,10 @@ def change_document(document: Document, key: str, text: str) -> Document:
         else:
             holder = holder[at]
     where = tuple(path)
-    texts = {old: said for old, said in document.texts.items() if old[: len(where)] != where}
-    texts |= {(*where, *inner): said for inner, said in new.texts.items()}
+    texts = {
+        old: value_text for old, value_text in document.texts.items() if old[: len(where)] != where
+    }
+    texts |= {(*where, *inner): value_text for inner, value_text in new.texts.items()}
     dates = {old for old in document.dates if old[: len(where)] != where}
     dates |= {(*where, *inner) for inner in new.dates}
     return dataclasses.replace(document, value=value, texts=texts, dates=dates)

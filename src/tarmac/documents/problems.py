@@ -67,17 +67,17 @@ def problems_of(
         model: Model that the value was validated against; an unknown key is compared with its keys.
         path: Path of the validated part in the document. Default: the whole document.
     """
-    found = []
+    errors = []
     for each in error.errors(include_url=False):
         # Pydantic puts the branch of a union that it tried between the keys.
         is_missing = each["type"] == "missing"
         location = _real_path((*path, *each["loc"]), document.value, is_missing=is_missing)
-        found.append((document.place_of(location), location, each))
-    found.sort(key=lambda one: one[0])
+        errors.append((document.place_of(location), location, each))
+    errors.sort(key=lambda one: one[0])
     # Finding the nearest name takes long, and only the first problems are shown.
     return _joined(
         _problem(place, location, each, model if number < _MAX_SHOWN else None, len(path))
-        for number, (place, location, each) in enumerate(found)
+        for number, (place, location, each) in enumerate(errors)
     )
 
 
@@ -116,11 +116,11 @@ def _problem(
         return Problem(place, path, "unknown key", hint if valid else "")
     if found["type"] == "missing":
         return Problem(place, path, "is missing")
-    said = _WORDS.get(found["type"])
+    template = _WORDS.get(found["type"])
     # A message of ours is no template: it may hold braces itself.
     message = found["msg"].removeprefix("Value error, ")
-    if said is not None:
-        message = said.format(**found.get("ctx", {}))
+    if template is not None:
+        message = template.format(**found.get("ctx", {}))
     value = found.get("input")
     shown = _shown(value) if isinstance(value, (str, int, float, bool)) else ""
     return Problem(place, path, f"{shown}: {message}" if shown else message)

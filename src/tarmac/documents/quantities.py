@@ -27,14 +27,14 @@ def parse_bytes(value: Any) -> int:
     Raises:
         ValueError: It is none.
     """
-    found = -1.0
+    amount = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        found = value
+        amount = value
     elif isinstance(value, str) and (match := _BYTES.fullmatch(value)):
-        found = float(match[1]) * _UNITS.get(match[2].lower(), -1)
-    if not 1 <= found < 2**63:
+        amount = float(match[1]) * _UNITS.get(match[2].lower(), -1)
+    if not 1 <= amount < 2**63:
         raise ValueError("expected an amount of memory above 0, such as 4GiB")
-    return int(found)
+    return int(amount)
 
 
 def parse_cpus(value: Any) -> float:

@@ -56,10 +56,10 @@ def parse_toml(text: str, name: str) -> Document:
 def _refused(name: str, message: str, lines: list[str]) -> RequestError:
     end = f"at line {len(lines)}, column {len(lines[-1]) + 1}" if lines else ""
     message = message.replace("at end of document", end)
-    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
+    if match is None:
         return RequestError(f"{name}: {message}")
-    return RequestError(f"{name}:{found[2]}:{found[3]}: {found[1][0].lower()}{found[1][1:]}")
+    return RequestError(f"{name}:{match[2]}:{match[3]}: {match[1][0].lower()}{match[1][1:]}")
 
 
 def _places(lines: list[str]) -> dict[Path, Place]:
@@ -83,9 +83,9 @@ def _place(lines: list[str], before: int, path: Path) -> Place:
     keys = [part for part in path if isinstance(part, str)]
     # Further keys of an inline table stand behind the first.
     for number, line in enumerate(lines):
-        found = re.search(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])", line) if keys else None
-        if found is not None:
-            return Place(before + number + 1, found.start() + 1)
+        match = re.search(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])", line) if keys else None
+        if match is not None:
+            return Place(before + number + 1, match.start() + 1)
     return Place(before + 1, len(lines[0]) - len(lines[0].lstrip()) + 1)
 
 

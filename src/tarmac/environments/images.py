@@ -259,8 +259,8 @@ def _ask(
         [engine, *arguments], what, {**os.environ, **environment}, limit_s=limit_s, given=given
     )
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise TarmacError(f"container: {what}: {said}")
+        reason = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise TarmacError(f"container: {what}: {reason}")
 
 
 def _run(

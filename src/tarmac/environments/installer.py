@@ -43,14 +43,14 @@ def find_python(wanted: str | None) -> str:
     if wanted is None:
         return sys.executable
     names = (wanted, f"python{wanted}")
-    found = next((path for name in names if (path := shutil.which(name)) is not None), None)
-    if found is None:
+    interpreter = next((path for name in names if (path := shutil.which(name)) is not None), None)
+    if interpreter is None:
         raise RequestError(
             f"environment: Python {wanted} is not here",
             hint="Install it, name an interpreter's path, or leave python out",
         )
     # Installers start in other directories.
-    return str(Path(found).absolute())
+    return str(Path(interpreter).absolute())
 
 
 def python_version(python: str) -> str:
@@ -167,9 +167,9 @@ def _fitting_python(uv: str, place: Path, versions: Sequence[str]) -> str:
         raise TarmacError(f"{shlex.join(command)} does not answer in {_ANSWER_S} s") from error
     if done.returncode != 0:
         # It breaks lines as a terminal would.
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise RequestError(
-            f"environment: {place}: {said.removeprefix('error: ')}",
+            f"environment: {place}: {reason.removeprefix('error: ')}",
             hint="uv python install VERSION brings one.",
         )
     return done.stdout.strip()
@@ -319,7 +319,7 @@ def run_installer(
     except subprocess.TimeoutExpired as error:
         raise TarmacError(f"the environment was not built within {_BUILD_S} s") from error
     if done.returncode != 0:
-        said = [line for line in done.stdout.splitlines() if line.strip()][-8:]
+        lines = [line for line in done.stdout.splitlines() if line.strip()][-8:]
         raise TarmacError(
-            "the environment could not be built", hint=without_password("\n".join(said))
+            "the environment could not be built", hint=without_password("\n".join(lines))
         )

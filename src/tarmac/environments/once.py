@@ -42,9 +42,9 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
             time.sleep(_LOOK_EVERY_S)
             continue
         try:
-            said = _read(failure)
-            if said is not None and said != earlier:
-                message, _, hint = said.partition("\n")[2].partition("\n")
+            report = _read(failure)
+            if report is not None and report != earlier:
+                message, _, hint = report.partition("\n")[2].partition("\n")
                 raise TarmacError(message, hint=hint or None)
             if not path.exists():
                 _make(path, make, failure)

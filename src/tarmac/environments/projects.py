@@ -184,8 +184,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
-    found = content.get(name)
-    return found if isinstance(found, dict) else {}
+    table = content.get(name)
+    return table if isinstance(table, dict) else {}
 
 
 def _check_names(kind: str, wanted: Sequence[str], there: Any) -> None:

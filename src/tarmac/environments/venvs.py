@@ -292,16 +292,16 @@ def remove_venv(name: str, root: Path | None = None) -> Path:
         RequestError: There is none, several begin so, or a process uses it.
     """
     root = root or venvs_directory()
-    found = [path for path, _ in list_venvs(root) if path.name.startswith(name)]
-    if len(found) != 1:
-        problem = "no environment begins" if not found else f"{len(found)} environments begin"
+    paths = [path for path, _ in list_venvs(root) if path.name.startswith(name)]
+    if len(paths) != 1:
+        problem = "no environment begins" if not paths else f"{len(paths)} environments begin"
         raise RequestError(f"{problem} with {name!r}", hint="See them: tarmac env list")
-    with taking_turns(root / f"{found[0].name}.lock"):
-        if users := living_users(found[0]):
+    with taking_turns(root / f"{paths[0].name}.lock"):
+        if users := living_users(paths[0]):
             raise RequestError(
-                f"environment {found[0].name} is in use by {', '.join(users)}",
+                f"environment {paths[0].name} is in use by {', '.join(users)}",
                 hint="See the jobs at work: tarmac ps",
             )
-        shutil.rmtree(found[0])
-        forget_users(found[0])
-    return found[0]
+        shutil.rmtree(paths[0])
+        forget_users(paths[0])
+    return paths[0]

@@ -51,10 +51,10 @@ class Location:
     @classmethod
     def parse(cls, text: str) -> Location:
         """Take a location apart."""
-        found = _URI.fullmatch(text)
-        if found is None:
+        match = _URI.fullmatch(text)
+        if match is None:
             return cls(text, "", "", text)
-        scheme, host, path = found[1].lower(), found[2], found[3]
+        scheme, host, path = match[1].lower(), match[2], match[3]
         if scheme == "file":
             return cls(text, scheme, host, "/" + unquote(path))
         if scheme in _WEB:

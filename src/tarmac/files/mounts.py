@@ -78,8 +78,8 @@ def network_type(path: str | os.PathLike[str], mounts: Mounts | None = None) -> 
     place = os.path.realpath(path)
     while place not in types and place != "/":
         place = place.rpartition("/")[0] or "/"
-    found = types.get(place, "")
-    return found if found in _NETWORK or found.startswith("fuse.") else None
+    fs_type = types.get(place, "")
+    return fs_type if fs_type in _NETWORK or fs_type.startswith("fuse.") else None
 
 
 class Mounts:

@@ -115,7 +115,7 @@ def _is_place(value: Any) -> bool:
 
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
-    "texts": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
     "object": lambda value: isinstance(value, dict),
     "boolean": lambda value: isinstance(value, bool),
     "number": _is_number,

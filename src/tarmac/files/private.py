@@ -23,6 +23,6 @@ def make_private(directory: Path) -> bool:
     directory.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
-    found = directory.lstat()
-    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return is_own and not found.st_mode & 0o077
+    stat_result = directory.lstat()
+    is_own = stat.S_ISDIR(stat_result.st_mode) and stat_result.st_uid == os.geteuid()
+    return is_own and not stat_result.st_mode & 0o077

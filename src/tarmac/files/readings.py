@@ -115,8 +115,8 @@ class Readings:
             missing: Value to return if the file cannot be read or is invalid.
         """
         try:
-            found = path.stat()
-            stamp = _stamp(found)
+            stat_result = path.stat()
+            stamp = _stamp(stat_result)
             known = self._whole.get(path)
             if known is None or known.stamp != stamp:
                 try:
@@ -142,19 +142,19 @@ class Readings:
             add: Changes that by a line's value. Another function than before begins anew.
         """
         try:
-            found = path.stat()
+            stat_result = path.stat()
         except OSError:
             self._growing.pop(path, None)
             return start()
         known = self._growing.get(path)
-        stamp = _stamp(found)
+        stamp = _stamp(stat_result)
         if (
             known is None
-            or known.inode != found.st_ino
+            or known.inode != stat_result.st_ino
             or known.reader is not add
-            or found.st_size < known.offset
+            or stat_result.st_size < known.offset
         ):
-            known = _Growing(found.st_ino, add, start())
+            known = _Growing(stat_result.st_ino, add, start())
         if known.stamp != stamp:
             try:
                 _read_on(path, known, add)

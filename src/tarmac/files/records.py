@@ -65,13 +65,13 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
         _check_depth(content)
     except ValueError as error:
         raise damaged_record(path, str(error)) from error
-    found = content.get("schema_version") if isinstance(content, dict) else None
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        reason = f"schema_version is {reprlib.repr(found)}, expected a number from 1 to {version}"
+    number = content.get("schema_version") if isinstance(content, dict) else None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        reason = f"schema_version is {reprlib.repr(number)}, expected a number from 1 to {version}"
         raise damaged_record(path, reason)
-    if found > version:
+    if number > version:
         raise RequestError(
-            f"{path} was written by a newer Tarmac (schema {reprlib.repr(found)}, this one reads "
+            f"{path} was written by a newer Tarmac (schema {reprlib.repr(number)}, this one reads "
             f"up to {version})",
             hint=upgrade_hint(),
         )

@@ -49,8 +49,8 @@ class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarm
         """Return this with file, line and column before its words."""
         path = self.path
         shared = path[2:] if path[:1] == ("tasks",) else path[1:]
-        found = next((one for one in (path, shared) if one and one in document.places), path)
-        place = document.place_of(found)
+        key_path = next((keys for keys in (path, shared) if keys and keys in document.places), path)
+        place = document.place_of(key_path)
         where = f"{document.name}:{place.line}:{place.column}"
         return RequestError(f"{where}: {self.message}", hint=self.hint)
 

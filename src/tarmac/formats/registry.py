@@ -28,10 +28,10 @@ def find_format(name: str) -> Format:
         RequestError: There is none of that name.
         TarmacError: See `load_provided`.
     """
-    found = _BUILT_IN.get(name) or load_provided(_GROUP, "format", name, Format)
-    if found is None:
+    file_format = _BUILT_IN.get(name) or load_provided(_GROUP, "format", name, Format)
+    if file_format is None:
         raise unknown_name("format", name, dict.fromkeys(format_names(), ""))
-    return found
+    return file_format
 
 
 def all_formats() -> list[Format]:
@@ -47,5 +47,5 @@ def all_formats() -> list[Format]:
 @functools.cache
 def _provided() -> tuple[Format, ...]:
     names = (name for name in format_names() if name not in _BUILT_IN)
-    found = (load_provided(_GROUP, "format", name, Format) for name in names)
-    return tuple(part for part in found if part is not None)
+    formats = (load_provided(_GROUP, "format", name, Format) for name in names)
+    return tuple(part for part in formats if part is not None)

@@ -225,7 +225,7 @@ def add(
     from tarmac import data
 
     if name in data.SOURCES or name in data.INCLUDED:
-        given = {
+        options = {
             "--test": test,
             "--replace": replace,
             "--target": targets,
@@ -238,7 +238,7 @@ def add(
             "--size": size,
             "--grey": grey,
         }
-        for key, value in given.items():
+        for key, value in options.items():
             if value:
                 raise RequestError(
                     f"{key} is for data of your own, and {name} is a published dataset",
@@ -296,8 +296,8 @@ def verify(names: Sequence[str], as_json: bool) -> None:
     """Check the files of datasets."""
     from tarmac import data
 
-    asked = names or [s.name for s in data.describe() if s.state in ("present", "partial")]
-    checked = {name: data.verify(name) for name in asked}
+    dataset_names = names or [s.name for s in data.describe() if s.state in ("present", "partial")]
+    checked = {name: data.verify(name) for name in dataset_names}
     if as_json:
         rows = {
             name: [{"file": f.name, "ok": f.ok, "reason": f.reason} for f in files]

@@ -21,14 +21,14 @@ def _list(as_json: bool) -> None:
     """List built environments."""
     from tarmac.environments import list_venvs, venvs_directory
 
-    found = list_venvs()
+    venvs = list_venvs()
     if as_json:
-        rows = [{"path": str(path), "requirements": text.splitlines()} for path, text in found]
+        rows = [{"path": str(path), "requirements": text.splitlines()} for path, text in venvs]
         click.echo(json.dumps(rows, indent=2))
         return
-    for path, text in found:
+    for path, text in venvs:
         click.echo(f"{path.name}  {', '.join(text.splitlines()) or '(no packages)'}  {path}")
-    if not found:
+    if not venvs:
         click.echo(f"there are none in {venvs_directory()}")
 
 

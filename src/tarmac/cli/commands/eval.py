@@ -69,7 +69,7 @@ def command(
     from tarmac.errors import RequestError, TarmacError
     from tarmac.inference import evaluate
 
-    found = evaluate(
+    score = evaluate(
         run_name,
         dataset=dataset,
         device=device,
@@ -77,19 +77,19 @@ def command(
         workload=workload,
         checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
     )
-    expected = found.expectation
+    expected = score.expectation
     if as_json:
-        click.echo(json.dumps(_as_json(found), indent=2))
+        click.echo(json.dumps(_as_json(score), indent=2))
     else:
         click.echo(
-            f"{in_one_line(found.run.name)} on {found.num_samples:,} test samples of "
-            f"{found.dataset}, in {found.precision} on {found.device}"
+            f"{in_one_line(score.run.name)} on {score.num_samples:,} test samples of "
+            f"{score.dataset}, in {score.precision} on {score.device}"
         )
-        width = max(map(len, found.metrics), default=0)
-        for name, value in found.metrics.items():
+        width = max(map(len, score.metrics), default=0)
+        for name, value in score.metrics.items():
             mark = ""
-            if name == f"test_{found.judged_by}":
-                mark = f"  what counts, {'more' if found.direction == 'max' else 'less'} is better"
+            if name == f"test_{score.judged_by}":
+                mark = f"  what counts, {'more' if score.direction == 'max' else 'less'} is better"
             click.echo(f"  {name:<{width}}  {number_text(value)}{mark}")
         if expected is not None:
             click.secho(expected["text"], fg="green" if expected["met"] else "yellow")

@@ -193,14 +193,15 @@ def _print_logs(
                 shown_problems.add(problem)
                 click.echo(in_one_line(f"left out: {problem}"), err=True)
         chosen = _chosen(status, task, may_come=follow and status.is_active)
-        for one in chosen:
+        for task_status in chosen:
             # Tasks of a pipeline that one instance of an algorithm has done share its directory.
-            if one.directory not in tails:
-                emit = _printer(one, is_alone=status.num_tasks == 1 or task is not None)
-                tails[one.directory] = [
-                    tail_of(one.directory / stream, emit, is_new=has_printed) for stream in streams
+            if task_status.directory not in tails:
+                emit = _printer(task_status, is_alone=status.num_tasks == 1 or task is not None)
+                tails[task_status.directory] = [
+                    tail_of(task_status.directory / stream, emit, is_new=has_printed)
+                    for stream in streams
                 ]
-        for directory in dict.fromkeys(one.directory for one in chosen):
+        for directory in dict.fromkeys(task_status.directory for task_status in chosen):
             for tail in tails[directory]:
                 tail.read()
         has_printed = True

@@ -72,16 +72,16 @@ def command(
         return
     catalogue = catalogue_of((), output)
     # Two names may be those of one run.
-    found = [*{run.path.resolve(): run for run in map(catalogue.find, run_names)}.values()]
-    if len(found) == 1 and not no_pictures:
-        _look_at_mistakes(found[0])
-    page = report([run.path for run in found])
+    runs = [*{run.path.resolve(): run for run in map(catalogue.find, run_names)}.values()]
+    if len(runs) == 1 and not no_pictures:
+        _look_at_mistakes(runs[0])
+    page = report([run.path for run in runs])
     if file != _STANDARD_OUTPUT:
-        for run in found:
+        for run in runs:
             summary = run.kind.summarize(run.path)
             result = f": {summary.result}" if summary.result else ""
             click.echo(in_one_line(f"{summary.kind} {summary.name} {summary.status}{result}"))
-    _write(page, file or (found[0].path if len(found) == 1 else Path()) / _NAME)
+    _write(page, file or (runs[0].path if len(runs) == 1 else Path()) / _NAME)
 
 
 def _write(page: str, file: Path) -> None:

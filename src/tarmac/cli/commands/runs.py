@@ -120,15 +120,15 @@ def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> 
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_job, print_training
 
-    found = catalogue_of(kinds, output).find(run)
-    if found.kind.name == "search":
+    match = catalogue_of(kinds, output).find(run)
+    if match.kind.name == "search":
         from tarmac.cli.commands.search_studies import show as show_study
 
-        words = [str(found.path), *(["--json"] if as_json else [])]
+        words = [str(match.path), *(["--json"] if as_json else [])]
         show_study.main(words, prog_name="tarmac search show", standalone_mode=False)
         return
-    show_one = print_training if found.kind.name == "training" else print_job
-    show_one(found.path, as_json=as_json)
+    show_one = print_training if match.kind.name == "training" else print_job
+    show_one(match.path, as_json=as_json)
 
 
 @command.command(epilog=examples("tarmac runs logs latest"))
@@ -141,23 +141,23 @@ def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
     from tarmac.cli.views.runs import print_logs
     from tarmac.files import StorageError
 
-    found = catalogue_of(kinds, output).find(run)
-    files = found.kind.logs(found.path)
+    match = catalogue_of(kinds, output).find(run)
+    files = match.kind.logs(match.path)
     closed = [
         path
-        for path in found.path.iterdir()
+        for path in match.path.iterdir()
         if path.is_dir() and not os.access(path, os.R_OK | os.X_OK)
     ]
     for path in closed:
         click.echo(in_one_line(f"left out: cannot read {path}: Permission denied"), err=True)
     if closed and not files:
-        raise StorageError(f"none of the logs of {found.path.name} can be read")
+        raise StorageError(f"none of the logs of {match.path.name} can be read")
     if not files:
         raise RequestError(
-            f"{found.path.name} has no logs",
+            f"{match.path.name} has no logs",
             hint="A training in one process prints where it was started, and into no file.",
         )
-    print_logs(files, found.path)
+    print_logs(files, match.path)
 
 
 @command.command(epilog=examples("tarmac runs compare mnist-mlp-a mnist-mlp-b"))
@@ -183,11 +183,11 @@ def compare(
             f"{counted(len(run_names), 'run is', 'runs are')} named, expected at least 2 to compare"
         )
     catalogue = catalogue_of(kinds, output)
-    found = [catalogue.find(name) for name in run_names]
-    different = {run.kind.name for run in found}
+    matches = [catalogue.find(name) for name in run_names]
+    different = {run.kind.name for run in matches}
     if len(different) > 1:
         raise RequestError(f"runs of one kind can be compared, not {' and '.join(different)}")
-    comparison = runs.compare([(run.path.name, run.kind.facts(run.path)) for run in found])
+    comparison = runs.compare([(run.path.name, run.kind.facts(run.path)) for run in matches])
     if as_json:
         result = {
             "names": comparison.names,
@@ -227,16 +227,16 @@ def remove(
     from tarmac.cli.run_kinds import catalogue_of
 
     catalogue = catalogue_of(kinds, output)
-    found = {run.path.resolve(): run for run in map(catalogue.find, run_names)}
+    matches = {run.path.resolve(): run for run in map(catalogue.find, run_names)}
     if not yes:
         if not sys.stdin.isatty():
             raise RequestError("nobody is there to ask", hint="Add --yes to delete without asking.")
-        for run in found.values():
+        for run in matches.values():
             click.echo(in_one_line(f"{run.kind.name}  {run.path}"))
-        click.confirm(f"Delete {len(found)} of them?", abort=True)
-    for run in found.values():
+        click.confirm(f"Delete {len(matches)} of them?", abort=True)
+    for run in matches.values():
         catalogue.remove(run)
         if not as_json:
             click.echo(in_one_line(f"deleted {run.path}"))
     if as_json:
-        click.echo(json.dumps({"deleted": [str(run.path) for run in found.values()]}, indent=2))
+        click.echo(json.dumps({"deleted": [str(run.path) for run in matches.values()]}, indent=2))

@@ -120,11 +120,11 @@ def begin(
         per_worker = (cpus_per_worker, gpus_per_worker, memory_per_worker, time_per_worker)
         workers = workers_of(place, fields.pop("workers", 1), *per_worker)
     if dry_run:
-        found = preview_search(what, output=output, resume=resume, cluster=workers, **fields)
+        preview = preview_search(what, output=output, resume=resume, cluster=workers, **fields)
         if as_yaml:
-            click.echo(dump_document(found.file, has_lists=True), nl=False)
+            click.echo(dump_document(preview.file, has_lists=True), nl=False)
             return
-        print_preview(found, workers, as_json=as_json)
+        print_preview(preview, workers, as_json=as_json)
         return
     if workers is not None:
         study = open_study(what, output=output, resume=resume, is_shared=True, **fields)
@@ -136,10 +136,10 @@ def begin(
     with (
         outlives_output(unless=as_json),
         reporter_for(quiet=as_json) as reporter,
-        tracked(study, reporter, log_to) as told,
+        tracked(study, reporter, log_to) as tracking,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        work_on(study, told)
+        work_on(study, tracking)
     with outlives_output(unless=as_json):
         _conclude(study, as_json=as_json)
     ctx.exit(0 if study.record.status == "completed" else 1)

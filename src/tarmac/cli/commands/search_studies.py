@@ -51,7 +51,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
     from tarmac.cli.views.study import number_text
     from tarmac.studies import list_studies
 
-    found, broken = list_studies(output)
+    studies, broken = list_studies(output)
     if as_json:
         rows = [
             {
@@ -64,12 +64,12 @@ def list_them(output: Path | None, as_json: bool) -> None:
                 "elapsed_s": study.record.elapsed_s,
                 "best": None if study.best is None else study.best.model_dump(),
             }
-            for study in found
+            for study in studies
         ]
         click.echo(json.dumps(rows, indent=2))
         return
     table = Table("study", "status", "method", "best", "in the test", "took", box=None)
-    for study in found:
+    for study in studies:
         best = study.best
         table.add_row(
             Text(study.name),
@@ -82,7 +82,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
     make_console().print(table)
     for path, why in broken:
         click.echo(in_one_line(f"{path.name} cannot be read: {why}"))
-    if not found:
+    if not studies:
         click.echo(f"there are none in {output or runs.default_output()}")
 
 
@@ -106,29 +106,29 @@ def show(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     from tarmac.cli.views.study import print_best, result_of
     from tarmac.studies import find_study
 
-    found = find_study(study, output, storage)
-    found.ledger.refresh()
+    match = find_study(study, output, storage)
+    match.ledger.refresh()
     if as_json:
-        click.echo(json.dumps(result_of(found) | {"trials": found.trials}, indent=2))
+        click.echo(json.dumps(result_of(match) | {"trials": match.trials}, indent=2))
         return
     console = make_console()
-    request = found.request
-    console.print(f"[bold]{escape(in_one_line(found.name))}[/bold]  {found.status}", markup=True)
+    request = match.request
+    console.print(f"[bold]{escape(in_one_line(match.name))}[/bold]  {match.status}", markup=True)
     console.print(
         f"{request.workload} by {request.method} over "
-        f"{counted(found.space.size, 'network')}, seed {request.seed}",
+        f"{counted(match.space.size, 'network')}, seed {request.seed}",
         markup=False,
     )
-    if found.record.why_ended:
-        console.print(f"ended: {found.record.why_ended}", markup=False)
-    if found.record.error:
-        console.print(found.record.error, markup=False)
-    console.print(totals_line(found), markup=False)
-    console.print(generation_table(found))
-    for trial in found.ledger.trials:
-        console.print(trial_line(found, trial), markup=False)
-    if found.best is not None:
-        print_best(found, found.best, found.record.front)
+    if match.record.why_ended:
+        console.print(f"ended: {match.record.why_ended}", markup=False)
+    if match.record.error:
+        console.print(match.record.error, markup=False)
+    console.print(totals_line(match), markup=False)
+    console.print(generation_table(match))
+    for trial in match.ledger.trials:
+        console.print(trial_line(match, trial), markup=False)
+    if match.best is not None:
+        print_best(match, match.best, match.record.front)
 
 
 @cloup.command(
@@ -142,23 +142,23 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     from tarmac.cli.views.study import best_of, print_best
     from tarmac.studies import choose_winner, find_study, front_numbers
 
-    found = find_study(study, output, storage)
-    found.ledger.refresh()
-    best, front = found.best, found.record.front
+    match = find_study(study, output, storage)
+    match.ledger.refresh()
+    best, front = match.best, match.record.front
     if best is None:
         # The search is under way or was stopped: the best so far.
-        best = choose_winner(found)
-        front = front_numbers(found)
+        best = choose_winner(match)
+        front = front_numbers(match)
     if best is None:
         raise TarmacError(
-            f"study {found.name} has no network yet that was trained to its end",
-            hint=f"Go on with it: tarmac search --resume {quoted(found.path)}",
+            f"study {match.name} has no network yet that was trained to its end",
+            hint=f"Go on with it: tarmac search --resume {quoted(match.path)}",
         )
     if as_json:
-        rows = [found.row(found.ledger.trials[number]) for number in front]
-        click.echo(json.dumps({"best": best_of(found, best), "front": rows}, indent=2))
+        rows = [match.row(match.ledger.trials[number]) for number in front]
+        click.echo(json.dumps({"best": best_of(match, best), "front": rows}, indent=2))
         return
-    print_best(found, best, front)
+    print_best(match, best, front)
 
 
 @cloup.command("export", epilog=examples("tarmac search export latest --to trials.csv"))
@@ -184,8 +184,8 @@ def export_trials(
     from tarmac.files import write_text
     from tarmac.studies import export, find_study
 
-    found = find_study(study, output, storage)
-    text = export(found, wanted or _format_of(to))
+    match = find_study(study, output, storage)
+    text = export(match, wanted or _format_of(to))
     if to is None:
         click.echo(text, nl=False)
         return
@@ -219,9 +219,9 @@ def plot(study: str, to: Path | None, output: Path | None, storage: str | None) 
     from tarmac.pages import render_page, search_page
     from tarmac.studies import find_study
 
-    found = find_study(study, output, storage)
-    path = to or found.path / "plot.html"
-    write_text(path, render_page(search_page(found.path, storage)))
+    match = find_study(study, output, storage)
+    path = to or match.path / "plot.html"
+    write_text(path, render_page(search_page(match.path, storage)))
     click.echo(f"wrote {path}")
 
 
@@ -253,7 +253,7 @@ def dashboard(
     """Serve a study in optuna-dashboard, until Ctrl-C."""
     from tarmac.studies import find_study, serve_dashboard
 
-    found = find_study(study, output, storage)
+    match = find_study(study, output, storage)
     serve_dashboard(
-        found, host, port, lambda url: click.echo(f"{found.name}: {url} (Ctrl-C ends it)")
+        match, host, port, lambda url: click.echo(f"{match.name}: {url} (Ctrl-C ends it)")
     )

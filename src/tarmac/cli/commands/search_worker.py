@@ -55,7 +55,7 @@ def worker(
         raise RequestError(f"--time is {time!r}: {error}") from error
     fields: dict[str, Any] = {} if storage is None else {"storage": storage}
     left_s = time_left(limit_s, os.environ)
-    found = open_study(resume=study, output=output, **fields)
+    writer = open_study(resume=study, output=output, **fields)
     with outlives_output(), reporter_for(quiet=False) as reporter:
-        leave = work_as_one(found, reporter, Terms(workers=count, time_left_s=left_s))
+        leave = work_as_one(writer, reporter, Terms(workers=count, time_left_s=left_s))
     ctx.exit(0 if leave in ("concluded", "others") else AGAIN)

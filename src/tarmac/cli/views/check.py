@@ -148,5 +148,5 @@ def print_fleet(fleet: Fleet) -> None:
             cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
             line = "  ".join((*cells, row[3])).rstrip()
             click.secho(line, bold=True) if number == 0 else click.echo(line)
-    said = f"odd: {', '.join(fleet.odd)}" if odd else "none is odd"
-    click.echo(f"{odd} of {all_of} machines; {said}; alike in {fleet.num_alike} things")
+    summary = f"odd: {', '.join(fleet.odd)}" if odd else "none is odd"
+    click.echo(f"{odd} of {all_of} machines; {summary}; alike in {fleet.num_alike} things")

@@ -24,12 +24,12 @@ def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
         RequestError: Two were asked for.
     """
     short = {"--json": "json" if as_json else None, "--brief": "brief" if brief else None}
-    asked = {name: chosen for name, chosen in short.items() if chosen is not None}
+    forms = {name: chosen for name, chosen in short.items() if chosen is not None}
     if form is not None:
-        asked[f"--format {form}"] = form
-    if len({*asked.values()}) > 1:
-        raise RequestError(f"{' and '.join(asked)} exclude each other")
-    return next(iter(asked.values()), "text")
+        forms[f"--format {form}"] = form
+    if len({*forms.values()}) > 1:
+        raise RequestError(f"{' and '.join(forms)} exclude each other")
+    return next(iter(forms.values()), "text")
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def print_cluster_nodes(found: Sequence[ClusterFindings], title: str, *, as_json
         The exit code: 1 where a node is not fit, 3 where one could not be looked at, else 0.
     """
     if as_json:
-        click.echo(json.dumps([_values(one) for one in found], indent=2))
+        click.echo(json.dumps([_values(findings) for findings in found], indent=2))
     elif not found:
         click.echo(f"{title} has no node.")
     else:
@@ -58,26 +58,28 @@ def _values(one: ClusterFindings) -> dict[str, object]:
 
 def _print_table(found: Sequence[ClusterFindings]) -> None:
     rows = [("NODE", "STATE", "CPUS", "MEMORY", "GPUS", "SEEN", "DRIVER", "PYTHON", "TARMAC")]
-    for one in found:
-        has_answer = one.state in ("looked", "unseen")
-        state = "fit" if one.is_fit else "unfit" if one.state == "looked" else one.state
-        gpus = ", ".join(f"{name}:{count}" for name, count in one.node.gpus.items())
-        seen = ", ".join(f"{count} {name}" for name, count in one.gpus.items())
+    for findings in found:
+        has_answer = findings.state in ("looked", "unseen")
+        state = (
+            "fit" if findings.is_fit else "unfit" if findings.state == "looked" else findings.state
+        )
+        gpus = ", ".join(f"{name}:{count}" for name, count in findings.node.gpus.items())
+        seen = ", ".join(f"{count} {name}" for name, count in findings.gpus.items())
         rows.append(
             (
-                one.name,
+                findings.name,
                 state,
-                f"{one.node.cpus:g}",
-                f"{one.node.memory_bytes / _GIB:.0f} GiB",
+                f"{findings.node.cpus:g}",
+                f"{findings.node.memory_bytes / _GIB:.0f} GiB",
                 gpus or "none",
                 (seen or "none") if has_answer else "?",
-                (one.driver or "none") if has_answer else "?",
-                one.python if has_answer else "?",
-                one.tarmac if has_answer else "?",
+                (findings.driver or "none") if has_answer else "?",
+                findings.python if has_answer else "?",
+                findings.tarmac if has_answer else "?",
             )
         )
     print_rows(rows)
-    for one in found:
-        for words in (*one.words, *one.unseen):
-            click.echo(f"{one.name}: {words}")
+    for findings in found:
+        for words in (*findings.words, *findings.unseen):
+            click.echo(f"{findings.name}: {words}")
     print_alike(found, "the cluster")

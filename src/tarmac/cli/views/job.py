@@ -88,8 +88,8 @@ class _Queue:
         if not self._reasons:
             return ""
         counts = Counter({reason: n for reason, n in self._counts.copy().items() if reason})
-        said = [f"{n} {reason}" for reason, n in counts.most_common(_MOST_REASONS)]
-        return f"{len(self._reasons)} queued" + (f": {'; '.join(said)}" if said else "")
+        parts = [f"{n} {reason}" for reason, n in counts.most_common(_MOST_REASONS)]
+        return f"{len(self._reasons)} queued" + (f": {'; '.join(parts)}" if parts else "")
 
 
 class JobProgress:

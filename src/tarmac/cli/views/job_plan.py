@@ -154,8 +154,8 @@ def say_problems(problems: Iterable[str]) -> None:
 
 def _row(plan: Plan, task: Task, machine: Machine | None) -> dict[str, Any]:
     refusals = [*plan.refusals, *plan.problems]
-    said = {"job": plan.name, "notes": [*plan.notes], "refusals": refusals}
-    return said | task_row(task, machine)
+    row = {"job": plan.name, "notes": [*plan.notes], "refusals": refusals}
+    return row | task_row(task, machine)
 
 
 def task_row(task: Task, machine: Machine | None) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
     nodes = f", on each of {resources.nodes} nodes" if resources.nodes > 1 else ""
     yield f"{kind}, {cpus}{memory}{nodes}{limit}{again}"
     if container:
-        given = {
+        settings = {
             "user": container.user,
             "network": container.network,
             "workdir": container.workdir if container.workdir != "" else "the image's",
@@ -253,15 +253,15 @@ def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
             "ulimits": " ".join(container.ulimits) or None,
             "shm": f"{resources.shm / 2**20:.4g} MiB" if resources.shm else None,
         }
-        said = [f"{name} {value}" for name, value in given.items() if value is not None]
-        if said:
-            yield ", ".join(said)
+        texts = [f"{name} {value}" for name, value in settings.items() if value is not None]
+        if texts:
+            yield ", ".join(texts)
     gpu_kind = f" of type {resources.gpu_type}" if resources.gpu_type else ""
     if resources.gpus and machine is None:
         yield f"{counted(resources.gpus, 'GPU')}{gpu_kind}"
     elif resources.gpus and machine is not None:
-        found = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
-        of = f"of {', '.join(found)}" if found else "which this machine does not have"
+        gpus = [f"{gpu.name} {gpu.uuid}" for gpu in machine.candidates(resources)]
+        of = f"of {', '.join(gpus)}" if gpus else "which this machine does not have"
         yield f"{counted(resources.gpus, 'GPU')}{gpu_kind}, {of}"
     for mount in container.mounts if container else ():
         yield f"{mount.source} -> {mount.target}{' (read only)' * mount.read_only}"

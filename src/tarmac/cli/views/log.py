@@ -26,19 +26,19 @@ def print_log_report(report: LogReport, *, as_json: bool) -> None:
     counts = {
         level: sum(finding.level == level for finding in report.findings) for level in _COLOURS
     }
-    found = [
+    parts = [
         counted(counts["failure"], "failure"),
         *(counted(counts[level], level) for level in ("warning", "note") if counts[level]),
     ]
-    click.echo(f"read {counted(report.num_lines, 'line')}; {', '.join(found)} found")
+    click.echo(f"read {counted(report.num_lines, 'line')}; {', '.join(parts)} found")
 
 
 def _print_finding(number: int, finding: LogFinding) -> None:
     head = click.style(finding.title, fg=_COLOURS[finding.level], bold=True)
     level = "" if finding.level == "failure" else f" ({finding.level})"
     click.echo(f" {number:>2}. {head}{level}  [{finding.code}]")
-    said = f" {finding.said}:" if finding.said else ""
-    click.echo(f"     {_where(finding)}:{said} {finding.text}")
+    prefix = f" {finding.said}:" if finding.said else ""
+    click.echo(f"     {_where(finding)}:{prefix} {finding.text}")
     for line in textwrap.wrap(finding.cause, 92):
         click.echo(f"     {line}")
     for line in finding.fix:

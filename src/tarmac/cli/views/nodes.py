@@ -25,7 +25,7 @@ def print_nodes(found: Sequence[SlurmFindings], *, as_json: bool) -> int:
         The exit code: 1 where a node is not fit, 3 where one could not be looked at, else 0.
     """
     if as_json:
-        click.echo(json.dumps([_values(one) for one in found], indent=2))
+        click.echo(json.dumps([_values(findings) for findings in found], indent=2))
     else:
         _print_table(found)
     return survey_exit_code(found)
@@ -55,24 +55,24 @@ def _print_table(found: Sequence[SlurmFindings]) -> None:
         click.echo("This Slurm has no node in that partition.")
         return
     rows = [("NODE", "PARTITION", "CPUS", "MEMORY", "GPUS", "PYTHON", "CONTAINERS", "TARMAC")]
-    for one in found:
-        looked = one.state == "looked"
+    for findings in found:
+        looked = findings.state == "looked"
         rows.append(
             (
-                one.node.name,
-                one.node.partition,
-                str(one.node.cpus),
-                f"{one.node.memory_bytes / _GIB:.0f} GiB",
-                _gres(one) or "none",
-                (one.python.partition(" ")[0] or "none") if looked else "?",
-                (", ".join(one.containers) or "none") if looked else "?",
-                ("yes" if one.has_interpreter else "no") if looked else "?",
+                findings.node.name,
+                findings.node.partition,
+                str(findings.node.cpus),
+                f"{findings.node.memory_bytes / _GIB:.0f} GiB",
+                _gres(findings) or "none",
+                (findings.python.partition(" ")[0] or "none") if looked else "?",
+                (", ".join(findings.containers) or "none") if looked else "?",
+                ("yes" if findings.has_interpreter else "no") if looked else "?",
             )
         )
     print_rows(rows)
-    for one in found:
-        for words in one.words:
-            click.echo(f"{one.node.name}: {words}")
+    for findings in found:
+        for words in findings.words:
+            click.echo(f"{findings.node.name}: {words}")
     print_alike(found, "Slurm")
 
 
@@ -91,12 +91,12 @@ def print_alike(found: Sequence[NodeFindings], engine: str) -> None:
         found: Findings of the checked nodes, each with the names of its unchecked equals.
         engine: Source of that equality in the message, such as ``Slurm`` or ``the cluster``.
     """
-    more = [one for one in found if one.alike]
+    more = [node for node in found if node.alike]
     if more:
-        count = sum(len(one.alike) for one in more)
+        count = sum(len(node.alike) for node in more)
         click.echo(f"One node of each kind was looked at; {count} are alike by {engine}'s word:")
-    for one in more:
-        click.echo(f"{one.name}: {len(one.alike)} like it, {one.alike[0]} the first of them")
+    for node in more:
+        click.echo(f"{node.name}: {len(node.alike)} like it, {node.alike[0]} the first of them")
 
 
 def _gres(one: SlurmFindings) -> str:

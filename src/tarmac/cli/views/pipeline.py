@@ -172,9 +172,9 @@ class PipelineProgress:
 
     def tried(self, name: str, number: int, params: Mapping[str, Any], value: float | None) -> None:
         """Show how a trial has ended."""
-        given = ", ".join(f"{key}={each}" for key, each in params.items())
+        params_text = ", ".join(f"{key}={each}" for key, each in params.items())
         result = "no number" if value is None else f"{value:g}"
-        self._say(f"  trial      {name} {number}: {result} ({given})")
+        self._say(f"  trial      {name} {number}: {result} ({params_text})")
 
     def waited(self) -> None:
         """Show what has been printed meanwhile, and count what is not listed."""
@@ -284,12 +284,12 @@ class _LiveProgress(PipelineProgress):
         table = Table("running", "took", "in", "progress", box=None, header_style="dim")
         for work, directory, since in running[:_MOST_ROWS]:
             last = last_lines(directory / "stdout", 1)
-            said = self._said.get(work.index) or (last[-1] if last else "")
+            line = self._said.get(work.index) or (last[-1] if last else "")
             table.add_row(
                 Text(work.name),
                 f"{time.monotonic() - since:.0f} s",
                 directory.name,
-                Text(said, style="dim", no_wrap=True, overflow="ellipsis"),
+                Text(line, style="dim", no_wrap=True, overflow="ellipsis"),
             )
         more = f", {len(running) - _MOST_ROWS} more run" if len(running) > _MOST_ROWS else ""
         bad = f", {self._num_failures} failed" if self._num_failures else ""

@@ -130,7 +130,7 @@ class _Plain(Silent):
         self.say(trial_line(study, trial))
 
     def generation_done(self, study: Study, generation: int) -> None:
-        group = next(one for one in by_generation(study) if one.name == str(generation))
+        group = next(entry for entry in by_generation(study) if entry.name == str(generation))
         saved = f", {group.reused} trainings saved" if group.reused else ""
         self.say(
             f"generation {generation}: {group.survivors} survived, {group.trained} trained{saved}; "

@@ -105,18 +105,18 @@ def _trial(plan: Plan) -> Iterator[str]:
 
 def _origin(plan: Plan, run: Run) -> Iterator[str]:
     """Yield what a training begins from, where that is not weights drawn from its seed."""
-    asked = run.record.configuration
-    if asked.get("init_from") is not None:
-        drawn = asked["init_drawn"]
+    configuration = run.record.configuration
+    if configuration.get("init_from") is not None:
+        drawn = configuration["init_drawn"]
         rest = f"; drawn from the seed: {', '.join(drawn)}" if drawn else ""
-        yield f"weights    of {asked['init_from']}{rest}"
-    if asked.get("from_checkpoint") is None:
+        yield f"weights    of {configuration['init_from']}{rest}"
+    if configuration.get("from_checkpoint") is None:
         return
     history = run.history
     done = int(history[-1]["epoch"]) if history else 0
     recipe = plan.workload.recipe
     rate = recipe.learning_rates(done / recipe.epochs)[0]
-    yield f"goes on    from epoch {done} of {asked['from_checkpoint']}"
+    yield f"goes on    from epoch {done} of {configuration['from_checkpoint']}"
     if history and not math.isclose(rate, history[-1]["learning_rate"]):
         yield (
             f"schedule   now over {counted(recipe.epochs, 'epoch')}: the rate goes on at {rate:g}, "

@@ -31,7 +31,7 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
         return f"{name_words(metric.removeprefix('test_'))} {workload.expectation}"
 
     names = workload_names() if name is None else (name,)
-    found = [find_workload(workload_name) for workload_name in names]
+    workloads = [find_workload(workload_name) for workload_name in names]
     if as_json:
         rows = [
             {
@@ -45,12 +45,12 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
                 "took": workload.took or None,
                 "settings": settings_of(workload),
             }
-            for workload in found
+            for workload in workloads
         ]
         click.echo(json.dumps(rows, indent=2))
         return
-    width = max(len(workload.name) for workload in found)
-    for workload in found:
+    width = max(len(workload.name) for workload in workloads)
+    for workload in workloads:
         recipe = workload.recipe
         click.echo(click.style(f"{workload.name:<{width}}", bold=True) + f"  {workload.summary}")
         if name is None:
@@ -68,4 +68,4 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
         )
         click.echo(click.wrap_text(f"--set {settings}", 99, indent, indent + "      "))
     if name is None:
-        click.echo(f"Settings of one: tarmac train {found[0].name} --list")
+        click.echo(f"Settings of one: tarmac train {workloads[0].name} --list")

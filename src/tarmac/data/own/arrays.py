@@ -73,11 +73,11 @@ def read_arrays(
             raise TarmacError(f"{where} is one number, expected one entry for each sample")
         part, column = _NAMES[name]
         if column == "targets":
-            array, found = targets_of(  # noqa: PLW2901
+            array, count = targets_of(  # noqa: PLW2901
                 array, where, as_values=as_values, as_classes=as_classes
             )
-            num_classes = found if num_classes is None else max(num_classes, found or 0)
-            notes += _notes_on(array, where, found, as_values=as_values)
+            num_classes = count if num_classes is None else max(num_classes, count or 0)
+            notes += _notes_on(array, where, count, as_values=as_values)
         elif column == "weights":
             array = weights_of(array, where)  # noqa: PLW2901
         else:
@@ -88,8 +88,8 @@ def read_arrays(
             raise TarmacError(f"{path} has no inputs for {part}", hint=_EXPECTED)
         sizes = {name: len(array) for name, array in columns.items()}
         if len(set(sizes.values())) > 1:
-            said = ", ".join(f"{size:,} {name}" for name, size in sizes.items())
-            raise TarmacError(f"{path} has {said} of {part}, expected as many of each")
+            counts = ", ".join(f"{size:,} {name}" for name, size in sizes.items())
+            raise TarmacError(f"{path} has {counts} of {part}, expected as many of each")
     if set(parts) == {"train", "test"}:
         train, test = Part(**parts["train"]), Part(**parts["test"])
     elif len(parts) == 1 and "test" not in parts:

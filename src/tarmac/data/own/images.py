@@ -90,28 +90,28 @@ def read_folder(
     """
     inside = {child.name.lower(): child for child in _folders(origin)}
     train = next((inside[name] for name in _TRAIN if name in inside), None)
-    given = next((inside[name] for name in _TEST if name in inside), None)
+    test_folder = next((inside[name] for name in _TEST if name in inside), None)
     left_out: tuple[str, ...] = ()
-    if train is not None and (scored := test or given) is not None:
+    if train is not None and (scored := test or test_folder) is not None:
         origin, test = train, scored
         used = {train.resolve(), scored.resolve()}
         left_out = tuple(str(path) for path in inside.values() if path.resolve() not in used)
     elif train is not None and len(inside) == 1:
         # No class, but where they are.
         origin = train
-    found = _found(origin)
-    classes = tuple(sorted(found))
+    images = _found(origin)
+    classes = tuple(sorted(images))
     notes = (*_notes_on(origin, classes), *(_notes_on(test, classes) if test is not None else ()))
     if test is not None:
         to_score = _found(test)
         unknown = sorted(set(to_score) - set(classes))
         if unknown:
             raise TarmacError(f"{test} holds classes that {origin} lacks: {', '.join(unknown)}")
-        parts = [found, to_score]
+        parts = [images, to_score]
     else:
         learnt: dict[str, list[Path]] = {}
         cut: dict[str, list[Path]] = {}
-        for name, paths in found.items():
+        for name, paths in images.items():
             if len(paths) < 2:
                 raise TarmacError(
                     f"{origin / name} holds one image, expected at least 2: one to train on, one "
@@ -161,7 +161,7 @@ def _notes_on(origin: Path, classes: Collection[str]) -> Iterator[str]:
 
 def _found(origin: Path) -> dict[str, list[Path]]:
     """Return the images by class, sorted."""
-    found = {}
+    images = {}
     for folder in _folders(origin):
         with read_errors(folder):
             paths = sorted(
@@ -170,14 +170,14 @@ def _found(origin: Path) -> dict[str, list[Path]]:
                 if not _is_hidden(path.relative_to(folder)) and _is_image(path)
             )
         if paths:
-            found[folder.name] = paths
-    if not found:
+            images[folder.name] = paths
+    if not images:
         raise TarmacError(
             f"{origin} holds no folder of images",
             hint="Expected a folder for each class: DIRECTORY/CLASS/IMAGE.jpg, or "
             "DIRECTORY/train/CLASS/IMAGE.jpg and DIRECTORY/test/CLASS/IMAGE.jpg",
         )
-    return found
+    return images
 
 
 def _common_size(paths: Sequence[Path]) -> tuple[int, int]:

@@ -117,8 +117,8 @@ def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
         return array.astype(np.int32 if small else np.int64)
     if kind != "f":
         raise TarmacError(f"{where} is {array.dtype}, expected numbers")
-    found = as_float32(array)
-    wrong = ~np.isfinite(found)
+    floats = as_float32(array)
+    wrong = ~np.isfinite(floats)
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise TarmacError(
@@ -126,7 +126,7 @@ def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
             "float32",
             hint="Leave such samples out, or put a number in its place.",
         )
-    return found
+    return floats
 
 
 def as_float32(array: NDArray[Any]) -> NDArray[np.float32]:
@@ -141,15 +141,17 @@ def weights_of(array: NDArray[Any], where: str) -> NDArray[np.float32]:
     Raises:
         TarmacError: They are no numbers, not one of each sample, or one is below 0.
     """
-    found = as_float32(numbers(array, where))
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.ndim != 1:
-        raise TarmacError(f"{where} is {list(found.shape)}, expected one number for each sample")
-    if found.size and found.min() < 0:
-        index = int(found.argmin())
-        raise TarmacError(f"{where} holds {found[index]:g} at sample {index}, expected at least 0")
-    return found
+    weights = as_float32(numbers(array, where))
+    if weights.ndim == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]
+    if weights.ndim != 1:
+        raise TarmacError(f"{where} is {list(weights.shape)}, expected one number for each sample")
+    if weights.size and weights.min() < 0:
+        index = int(weights.argmin())
+        raise TarmacError(
+            f"{where} holds {weights[index]:g} at sample {index}, expected at least 0"
+        )
+    return weights
 
 
 def refuse_as_classes(
@@ -216,30 +218,33 @@ def targets_of(
         RequestError: Integers are nearly all different, and it is not said what they are.
         TarmacError: They are no numbers, or a class is below 0.
     """
-    found = numbers(array, where)
-    if as_classes and found.dtype.kind == "f":
-        wrong = found != np.floor(found)
+    targets = numbers(array, where)
+    if as_classes and targets.dtype.kind == "f":
+        wrong = targets != np.floor(targets)
         if wrong.any():
             place = int(np.argwhere(wrong)[0][0])
-            raise TarmacError(f"{where} holds {found[place]} at sample {place}, which is no class")
-        found = found.astype(np.int64)
-    if found.dtype.kind == "f" or as_values:
-        return found.astype(np.float32, copy=False), None
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.ndim > 1:
-        return found.astype(np.int64), None
-    if found.size and found.min() < 0:
+            raise TarmacError(
+                f"{where} holds {targets[place]} at sample {place}, which is no class"
+            )
+        targets = targets.astype(np.int64)
+    if targets.dtype.kind == "f" or as_values:
+        return targets.astype(np.float32, copy=False), None
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim > 1:
+        return targets.astype(np.int64), None
+    if targets.size and targets.min() < 0:
         raise TarmacError(
-            f"{where} holds class {found.min()} at sample {found.argmin()}, expected at least 0",
+            f"{where} holds class {targets.min()} at sample {targets.argmin()}, expected at "
+            "least 0",
             hint="Numbers that are no classes: --values.",
         )
-    if found.size and found.max() >= _MOST_CLASSES:
+    if targets.size and targets.max() >= _MOST_CLASSES:
         raise TarmacError(
-            f"{where} holds class {found.max()} at sample {found.argmax()}, expected below "
+            f"{where} holds class {targets.max()} at sample {targets.argmax()}, expected below "
             f"{_MOST_CLASSES:,}",
             hint="Numbers that are no classes: --values.",
         )
     if not as_classes:
-        refuse_as_classes(len(np.unique(found)), len(found), where)
-    return found.astype(np.int64), int(found.max()) + 1 if found.size else None
+        refuse_as_classes(len(np.unique(targets)), len(targets), where)
+    return targets.astype(np.int64), int(targets.max()) + 1 if targets.size else None

@@ -194,8 +194,8 @@ def _separator(head: str) -> str:
 def _are_values(names: Sequence[str]) -> bool:
     """Whether what stands for names is a row of values: all numbers, and not counted upwards."""
     try:
-        found = [float(name) for name in names]
+        values = [float(name) for name in names]
     except ValueError:
         return False
     is_counted = all(name.isdecimal() for name in names)
-    return not (is_counted and all(a < b for a, b in itertools.pairwise(found)))
+    return not (is_counted and all(a < b for a, b in itertools.pairwise(values)))

@@ -90,8 +90,8 @@ def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
                 as_classes=taking.columns.as_classes,
             )
         if _are_same(parts.train, parts.test):
-            said = "the samples to score are those that are trained on: the score tells nothing"
-            parts = dataclasses.replace(parts, notes=(*parts.notes, said))
+            note = "the samples to score are those that are trained on: the score tells nothing"
+            parts = dataclasses.replace(parts, notes=(*parts.notes, note))
         return write_own(name, parts, origin, root, staged, replace=taking.replace)
 
 

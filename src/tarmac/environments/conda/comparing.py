@@ -78,8 +78,8 @@ def _of_specs(file: CondaFile, here: dict[str, Any]) -> Iterator[str]:
 def _of_pip(file: CondaFile, prefix: Path) -> Iterator[str]:
     places = [str(path) for path in prefix.glob("lib/python*/site-packages")]
     versions = {
-        _normal(found.metadata["Name"]): found.version
-        for found in importlib.metadata.distributions(path=places)
+        _normal(distribution.metadata["Name"]): distribution.version
+        for distribution in importlib.metadata.distributions(path=places)
     }
     for wanted in _requirements(file.pip.lines if file.pip else ()):
         version = versions.get(_normal(wanted.name))

@@ -167,7 +167,7 @@ def _packages(records: Sequence[Any], path: Path) -> Iterator[Path | None]:
 def _errors() -> tuple[type[Exception], ...]:
     from rattler import exceptions  # noqa: PLC0415 - of an extra
 
-    kinds = (found for found in vars(exceptions).values() if isinstance(found, type))
+    kinds = (value for value in vars(exceptions).values() if isinstance(value, type))
     return tuple(kind for kind in kinds if issubclass(kind, Exception))
 
 
@@ -190,7 +190,7 @@ async def _solve(file: CondaFile, gateway: Any) -> list[Any]:
 async def _near(name: str, gateway: Any, file: CondaFile) -> str | None:
     """Return which versions of a package there are, or which packages are called nearly so."""
     channels, platforms = channels_of(file), [file.platform, "noarch"]
-    names = [found.normalized for found in await gateway.names(channels, platforms)]
+    names = [package.normalized for package in await gateway.names(channels, platforms)]
     if name not in names:
         close = difflib.get_close_matches(name, names, n=3)
         return f"Near to it: {', '.join(close)}" if close else None

@@ -58,7 +58,7 @@ def locked(
         )
     records = chosen.conda_repodata_records().get(file.platform)
     if not records:
-        has = sorted(str(found) for found in chosen.platforms())
+        has = sorted(str(platform) for platform in chosen.platforms())
         raise RequestError(
             f"environment: {file.path}: it has nothing for {file.platform}",
             hint=f"It has {', '.join(has)}" if has else None,
