@@ -155,14 +155,14 @@ def _test_samples(trained: Trained) -> dict[str, NDArray[Any]]:
     """Return the first samples of the run's test set, of its kind."""
     dataset = _dataset(trained)
     some = slice_columns(dataset.test.inputs, 0, _SAMPLES)
-    found = {name: np.ascontiguousarray(column) for name, column in columns_of(some).items()}
+    columns = {name: np.ascontiguousarray(column) for name, column in columns_of(some).items()}
     wanted = {part.name: (part.shape, part.dtype) for part in trained.parts}
-    if {name: (column.shape[1:], column.dtype) for name, column in found.items()} != wanted:
+    if {name: (column.shape[1:], column.dtype) for name, column in columns.items()} != wanted:
         raise RequestError(f"{dataset.name} has changed since run {trained.run.name} was made")
     if len(dataset.test) == 1:
         # A batch of one would be taken for a size that never changes.
-        found = {name: np.repeat(column, 2, axis=0) for name, column in found.items()}
-    return found
+        columns = {name: np.repeat(column, 2, axis=0) for name, column in columns.items()}
+    return columns
 
 
 def _dataset(trained: Trained) -> Dataset:
@@ -265,15 +265,15 @@ def _difference(
     """
     worst = 0.0
     for name, wanted in expected.items():
-        given = found[name]
-        if given.shape != wanted.shape:
+        output = found[name]
+        if output.shape != wanted.shape:
             raise TarmacError(
-                f"what was exported does not agree with the model: {name} is {list(given.shape)}, "
+                f"what was exported does not agree with the model: {name} is {list(output.shape)}, "
                 f"and {list(wanted.shape)} of the model",
                 hint=f"Nothing was written to {path}.",
             )
         scale = max(float(np.abs(wanted).max(initial=0.0)), 1e-30)
-        apart = float(np.abs(given.astype(np.float64) - wanted).max(initial=0.0)) / scale
+        apart = float(np.abs(output.astype(np.float64) - wanted).max(initial=0.0)) / scale
         # Written so that NaN is beyond it.
         if not apart <= TOLERANCE:
             raise TarmacError(

@@ -115,9 +115,9 @@ def _as_whole(array: NDArray[Any], part: Part, named: str) -> NDArray[Any]:
     low, high = (array.min(), array.max()) if array.size else (0, 0)
     is_whole = array.dtype.kind != "f" or bool((array == np.trunc(array)).all())
     if not is_whole or low < limits[0] or high > limits[1]:
-        found = f"{low:g} to {high:g}" if low != high else f"{low:g}"
+        value_range = f"{low:g} to {high:g}" if low != high else f"{low:g}"
         raise RequestError(
-            f"{named}: {found}, expected {part.dtype}, whole numbers from {limits[0]} to "
+            f"{named}: {value_range}, expected {part.dtype}, whole numbers from {limits[0]} to "
             f"{limits[1]}",
             hint="Give the values as the data had them: the preprocessing is the model's.",
         )

@@ -85,13 +85,13 @@ def json_lines(batches: Iterable[Predictions]) -> Iterator[str]:
 
 def _about(some: Predictions, row: int) -> dict[str, Any]:
     """Return what is said of a sample beside the outputs."""
-    said: dict[str, Any] = {} if some.files is None else {"file": some.files[row]}
+    fields: dict[str, Any] = {} if some.files is None else {"file": some.files[row]}
     if some.classes is not None and some.probabilities is not None:
-        said["class"] = int(some.classes[row])
+        fields["class"] = int(some.classes[row])
         if some.labels is not None:
-            said["label"] = some.labels[row]
-        said["probability"] = _shortest(some.probabilities[row])
-    return said
+            fields["label"] = some.labels[row]
+        fields["probability"] = _shortest(some.probabilities[row])
+    return fields
 
 
 def _write_csv(file: IO[bytes], batches: Iterable[Predictions]) -> None:

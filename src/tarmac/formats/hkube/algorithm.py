@@ -58,10 +58,10 @@ def read_algorithm(definition: Mapping[str, Any]) -> Algorithm:
     """
     document = Document(f"algorithm {definition.get('name', 'without a name')}", dict(definition))
     problems: list[Problem] = []
-    found = read_definition(document, (), document.value, problems, [], is_hosted=True)
-    if found is None:
+    result = read_definition(document, (), document.value, problems, [], is_hosted=True)
+    if result is None:
         raise refuse(document, problems)
-    job, fields = found
+    job, fields = result
     options = fields.options.model_dump(by_alias=True, exclude_unset=True) if fields.options else {}
     options.pop("tarmac", None)
     variables = (fields.worker_env or {}).items()

@@ -69,20 +69,20 @@ def text_or_none(value: Any) -> str | None:
 
 def number(value: Any) -> float:
     """Return a finite number."""
-    found = math.nan
+    result = math.nan
     if value is None or isinstance(value, bool):
-        found = float(value or 0)
+        result = float(value or 0)
     elif isinstance(value, (int, float)):
-        found = value
+        result = value
     elif isinstance(value, str) and value and (match := _NUMBER.fullmatch(value)):
-        found = _whole_of(match[2]) if match[2] else float(match[1] or 0)
+        result = _whole_of(match[2]) if match[2] else float(match[1] or 0)
     try:
-        found = float(found)
+        result = float(result)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        result = math.inf
+    if not math.isfinite(result):
         raise ValueError("expected a number")
-    return found
+    return result
 
 
 def _whole_of(digits: str) -> float:
@@ -96,12 +96,12 @@ def _whole_of(digits: str) -> float:
 def amount(value: Any) -> float:
     """Return a number of at least 0."""
     try:
-        found = number(value)
+        result = number(value)
     except ValueError:
-        found = -1.0
-    if found < 0:
+        result = -1.0
+    if result < 0:
         raise ValueError("expected a number of at least 0")
-    return found
+    return result
 
 
 def amount_or_none(value: Any) -> float | None:
@@ -120,12 +120,12 @@ def cores(value: Any) -> float:
 def count(value: Any) -> int:
     """Return a whole number of at least 0."""
     try:
-        found = amount(value)
+        result = amount(value)
     except ValueError:
-        found = math.nan
-    if not found.is_integer():
+        result = math.nan
+    if not result.is_integer():
         raise ValueError("expected a whole number of at least 0")
-    return int(found)
+    return int(result)
 
 
 def count_or_none(value: Any) -> int | None:
@@ -141,13 +141,13 @@ def whole(least: int | None = None, most: int | None = None) -> BeforeValidator:
 
     def take(value: Any) -> int:
         try:
-            found = number(value)
+            result = number(value)
         except ValueError:
-            found = math.nan
-        is_within = (least is None or found >= least) and (most is None or found <= most)
-        if not found.is_integer() or not is_within:
+            result = math.nan
+        is_within = (least is None or result >= least) and (most is None or result <= most)
+        if not result.is_integer() or not is_within:
             raise ValueError(f"expected a whole number{limits}")
-        return int(found)
+        return int(result)
 
     return BeforeValidator(take)
 

@@ -104,7 +104,7 @@ def definitions_beside(path: FilePath, documents: Sequence[Document]) -> list[Do
         documents: Those that are known, the file's own last; they are left out.
     """
     known = {FilePath(document.name).resolve() for document in documents}
-    found: list[Document] = []
+    definitions: list[Document] = []
     for number, file in enumerate(_files_of(path.parent)):
         if number >= _MOST_FILES:
             break
@@ -117,8 +117,8 @@ def definitions_beside(path: FilePath, documents: Sequence[Document]) -> list[Do
         except (OSError, RequestError):
             continue
         if any(is_pipeline(part) or is_definition(part) for _, part in _parts_of(document.value)):
-            found.append(document)
-    return found
+            definitions.append(document)
+    return definitions
 
 
 def _files_of(folder: FilePath) -> list[FilePath]:
@@ -136,11 +136,11 @@ def _with_files_of(document: Document, folder: FilePath) -> Document:
         own = options.get("tarmac") if isinstance(options, dict) else None
         if not isinstance(own, dict):
             continue
-        for one in _list_of(own, "inputs"):
-            source = one.get("from") if isinstance(one, dict) else None
+        for entry in _list_of(own, "inputs"):
+            source = entry.get("from") if isinstance(entry, dict) else None
             if isinstance(source, str) and not _URL.match(source):
                 # An absolute path stays as it is.
-                one["from"] = str(folder / source)
+                entry["from"] = str(folder / source)
         lines = _list_of(own.get("environment"), "requirements")
         for number, line in enumerate(lines):
             match = _FROM_FILE.fullmatch(line) if isinstance(line, str) else None

@@ -70,8 +70,8 @@ def spec_faults(pipeline: str, node: Node) -> Iterator[tuple[Path, str]]:
     try:
         model.model_validate(spec)
     except ValidationError as error:
-        for found in error.errors(include_url=False):
-            yield ("spec", *found["loc"]), message(found)
+        for detail in error.errors(include_url=False):
+            yield ("spec", *detail["loc"]), message(detail)
 
 
 def _pipeline_faults(node: Node) -> Iterator[tuple[Path, str]]:
@@ -99,5 +99,5 @@ def tuning_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
     """Yield why a node of a pipeline that HKube takes could never tune, by the path in it."""
     for number_of_node, node in enumerate(pipeline.nodes):
         if node.kind == "hyperparamsTuner":
-            for inner, said in draw_faults(TunerSpec.model_validate(node.spec)):
-                yield ("nodes", number_of_node, *inner), said
+            for inner, fault in draw_faults(TunerSpec.model_validate(node.spec)):
+                yield ("nodes", number_of_node, *inner), fault

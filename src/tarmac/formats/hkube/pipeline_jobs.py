@@ -108,8 +108,8 @@ class _Joiner:
             within, body = run_of_algorithm(document, path, value)
             return self._job(within, (), body, value)
         if not is_pipeline(value):
-            said = "this is no pipeline and no algorithm definition of HKube's"
-            self.problems.append(Problem(document.place_of(path), show_path(path), said))
+            message = "this is no pipeline and no algorithm definition of HKube's"
+            self.problems.append(Problem(document.place_of(path), show_path(path), message))
             return None
         if "nodes" in value:
             return self._job(document, path, value, None)
@@ -160,12 +160,12 @@ class _Joiner:
         self, document: Document, path: Path, pipeline: Pipeline
     ) -> tuple[dict[str, Any], ...]:
         """Return the definitions that a pipeline needs, then all others; note and refuse."""
-        for inner, said in (
+        for inner, message in (
             *cluster_faults(pipeline),
             *stream_faults(pipeline),
             *tuning_faults(pipeline),
         ):
-            self._refuse(document, (*path, *inner), said)
+            self._refuse(document, (*path, *inner), message)
         self.notes += pipeline_notes(document, path, pipeline)
         needed = dict(self._needed(document, path, pipeline))
         flow_inputs = [
@@ -173,9 +173,9 @@ class _Joiner:
             for (kind, _), stored in needed.items()
             if kind == "pipeline"
         ]
-        for inner, said in flow_input_faults(pipeline, flow_inputs):
-            self._refuse(document, (*path, *inner), said)
-        found = [stored.value for stored in needed.values()]
+        for inner, message in flow_input_faults(pipeline, flow_inputs):
+            self._refuse(document, (*path, *inner), message)
+        definitions = [stored.value for stored in needed.values()]
         for kind, names in (
             ("algorithm", self._library.algorithms),
             ("pipeline", self._library.pipelines),
@@ -183,8 +183,8 @@ class _Joiner:
             for name, stored in names.items():
                 itself = kind == "pipeline" and name == pipeline.name
                 if (kind, name) not in needed and not itself and self._is_right(stored, note=True):
-                    found.append(stored.value)
-        return tuple(found)
+                    definitions.append(stored.value)
+        return tuple(definitions)
 
     def _needed(
         self, document: Document, path: Path, pipeline: Pipeline
@@ -227,19 +227,19 @@ class _Joiner:
         problems: list[Problem] = []
         notes: list[str] = []
         if is_pipeline(stored.value):
-            found: object = check_pipeline(stored.document, stored.path, stored.value, problems)
+            result: object = check_pipeline(stored.document, stored.path, stored.value, problems)
         else:
-            found = read_definition(
+            result = read_definition(
                 stored.document, stored.path, stored.value, problems, notes, is_hosted=True
             )
-        if found is not None:
+        if result is not None:
             self.notes += [] if note else notes
             return True
-        said = refuse(stored.document, problems).message
+        message = refuse(stored.document, problems).message
         if note:
-            self.notes.append(f"{said}: is left out, and needed by no node")
+            self.notes.append(f"{message}: is left out, and needed by no node")
         else:
-            self.refusals.append(said)
+            self.refusals.append(message)
         return False
 
     def _refuse(self, document: Document, path: Path, message: str) -> None:

@@ -57,7 +57,7 @@ def check_pipeline(
         problems += problems_of(error, document, Pipeline, path)
     else:
         problems += [
-            Problem(document.place_of((*path, *inner)), show_path((*path, *inner)), said)
-            for inner, said in pipeline_faults(pipeline)
+            Problem(document.place_of((*path, *inner)), show_path((*path, *inner)), message)
+            for inner, message in pipeline_faults(pipeline)
         ]
     return pipeline if len(problems) == before else None

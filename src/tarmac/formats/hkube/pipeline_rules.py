@@ -86,13 +86,13 @@ def _node_faults(pipeline: Pipeline, number: int, node: Node, seen: set[str]) ->
     if node.name in seen:
         yield Fault((*path, "nodeName"), f'found duplicate node "{node.name}"')
     if node.name in _RESERVED:
-        said = f'pipeline "{pipeline.name}" has invalid reserved name "{node.name}"'
-        yield Fault((*path, "nodeName"), said)
+        text = f'pipeline "{pipeline.name}" has invalid reserved name "{node.name}"'
+        yield Fault((*path, "nodeName"), text)
     for inner, message in spec_faults(pipeline.name, node):
         yield Fault((*path, *inner), message)
     if node.kind == "gateway" and node.state_type not in (None, "", _STATEFUL):
-        said = f'Gateway node {node.name} stateType must be "stateful". Got {node.state_type}'
-        yield Fault((*path, "stateType"), said)
+        text = f'Gateway node {node.name} stateType must be "stateful". Got {node.state_type}'
+        yield Fault((*path, "stateType"), text)
     if pipeline.kind == "stream":
         yield from _stream_node_faults(path, node)
 
@@ -101,8 +101,8 @@ def _text_faults(node: Node) -> Iterator[Fault]:
     """Yield the texts of an input that a cluster stores, and that are no tasks here."""
     for path, text in marked_texts(node.input):
         if text.startswith(_STORAGE):
-            said = "is a key of a cluster's storage, which only the cluster writes"
-            yield Fault(path, f"{text!r:.80}: {_STORAGE} {said}")
+            reason = "is a key of a cluster's storage, which only the cluster writes"
+            yield Fault(path, f"{text!r:.80}: {_STORAGE} {reason}")
         try:
             read_raw_batch(text)
         except RequestError as error:
@@ -145,10 +145,10 @@ def _order_faults(
                 continue
             place = ("nodes", number, "input", *path)
             if source not in by_name:
-                said = f'node "{node.name}" is depend on node "{source}" which is not exists'
+                message = f'node "{node.name}" is depend on node "{source}" which is not exists'
                 num_hints += 1
                 near = num_hints <= _MAX_HINTS and difflib.get_close_matches(source, by_name, n=1)
-                yield Fault(place, f"{said}; did you mean {near[0]!r}?" if near else said)
+                yield Fault(place, f"{message}; did you mean {near[0]!r}?" if near else message)
             elif pipeline.kind == "stream" and by_name[source].kind != "dataSource":
                 yield Fault(
                     place,
@@ -200,7 +200,7 @@ def flow_input_faults(pipeline: Pipeline, others: Sequence[Any] = ()) -> Iterato
         for path, reference in references(node.input):
             if reference.root != FLOW_INPUT:
                 continue
-            if not any(_has(given, reference.path) for given in inputs):
+            if not any(_has(flow_input, reference.path) for flow_input in inputs):
                 name = ".".join((FLOW_INPUT, *reference.path))
                 yield Fault(("nodes", number, "input", *path), f"unable to find {name}")
 
@@ -246,9 +246,9 @@ def cluster_faults(pipeline: Pipeline) -> Iterator[Fault]:
     for number, node in enumerate(pipeline.nodes):
         if node.kind in _CLUSTER_KINDS:
             yield Fault(("nodes", number, "kind"), f"{node.kind}: {_CLUSTER_KINDS[node.kind]}")
-        for path, said in _text_faults(node):
-            yield Fault(("nodes", number, "input", *path), said)
+        for path, message in _text_faults(node):
+            yield Fault(("nodes", number, "input", *path), message)
         for path, reference in references(node.input):
             if reference.root == DATA_SOURCE:
-                said = f"{reference.text}: {_CLUSTER_KINDS['dataSource']}"
-                yield Fault(("nodes", number, "input", *path), said)
+                message = f"{reference.text}: {_CLUSTER_KINDS['dataSource']}"
+                yield Fault(("nodes", number, "input", *path), message)

@@ -94,9 +94,9 @@ def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
     notes: list[str] = []
     jobs = []
     for path, definition in parts:
-        found = read_definition(document, path, definition, problems, notes)
-        if found is not None:
-            jobs.append(found[0])
+        result = read_definition(document, path, definition, problems, notes)
+        if result is not None:
+            jobs.append(result[0])
     if problems:
         raise refuse(document, problems)
     return jobs, [*notes, f"{document.name}: {_REQUESTS}"]
@@ -190,22 +190,22 @@ class _Reader:
             job = Job.model_validate(content)
             return with_original(job, NAME, value, refusals), definition
         except ValidationError as error:
-            for found in error.errors(include_url=False):
-                path = self._path_of(found, fields)
-                said = message(found)
-                if not found["loc"] and "command" not in content:
-                    said = "command is missing, which only an image has of its own"
-                self._refuse(path, f"cannot be run here: {said}")
+            for detail in error.errors(include_url=False):
+                path = self._path_of(detail, fields)
+                reason = message(detail)
+                if not detail["loc"] and "command" not in content:
+                    reason = "command is missing, which only an image has of its own"
+                self._refuse(path, f"cannot be run here: {reason}")
             return None
 
     def _validate(self, fields: Mapping[str, Field]) -> Definition | None:
         try:
             return Definition.model_validate({name: field.value for name, field in fields.items()})
         except ValidationError as error:
-            for found in error.errors(include_url=False):
-                key, *rest = found["loc"]
+            for detail in error.errors(include_url=False):
+                key, *rest = detail["loc"]
                 start = fields[str(key)].path if key in fields else (*self._path, key)
-                self._refuse((*start, *rest), message(found))
+                self._refuse((*start, *rest), message(detail))
             return None
 
     def _path_of(self, found: Any, fields: Mapping[str, Field]) -> Path:
@@ -338,8 +338,8 @@ def _program(definition: Definition) -> dict[str, Any] | None:
         program = {"environment": {"kind": "container", "image": definition.algorithm_image}}
     elif own.command is None:
         return None
-    said = {"command": own.command, "inputs": own.inputs}
-    return program | {key: value for key, value in said.items() if value is not None}
+    parts = {"command": own.command, "inputs": own.inputs}
+    return program | {key: value for key, value in parts.items() if value is not None}
 
 
 def _names(value: Any) -> list[str]:

@@ -146,13 +146,13 @@ def with_input(document: Document, given: Any) -> Document:
         (is_algorithm_run, _with_list),
         (is_definition, _with_run),
     ):
-        found = [number for number, part in enumerate(parts) if kind(part)]
-        if len(found) > 1:
+        positions = [number for number, part in enumerate(parts) if kind(part)]
+        if len(positions) > 1:
             raise RequestError(
-                f"{document.name} holds {len(found)} of them, and an input is for one"
+                f"{document.name} holds {len(positions)} of them, and an input is for one"
             )
-        if found:
-            return change(document, prefixes[found[0]], parts[found[0]], given)
+        if positions:
+            return change(document, prefixes[positions[0]], parts[positions[0]], given)
     raise RequestError(
         f"{document.name} holds no algorithm and no pipeline of HKube's, which an input is for"
     )

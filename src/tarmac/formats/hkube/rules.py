@@ -133,12 +133,12 @@ def own_memory(value: Any) -> float:
     """Return an algorithm's memory in bytes; a bare number is in Mi."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
         # As HKube stored it in 2019: in Mi.
-        found: float | None = number(value) * 2**20
+        size: float | None = number(value) * 2**20
     else:
-        found = memory(value)
-    if found is None or found < _LEAST_MEMORY:
+        size = memory(value)
+    if size is None or size < _LEAST_MEMORY:
         raise ValueError("memory must be at least 4 Mi")
-    return found
+    return size
 
 
 def claim(value: Any) -> str:

@@ -39,8 +39,8 @@ def stream_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
             yield place, f"invalid stream flow {name}"
             continue
         relations: set[tuple[str, str]] = set()
-        for said in _flow_faults(names, name, flow, relations):
-            yield place, said
+        for fault in _flow_faults(names, name, flow, relations):
+            yield place, fault
         for source, target in sorted(relations):
             sources.setdefault(source, place)
             targets.add(target)

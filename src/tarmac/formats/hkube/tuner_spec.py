@@ -118,10 +118,10 @@ class TunerSpec(_Part):
     @property
     def total(self) -> int:
         """How many trials there will be: as many as were asked for, or combinations of a grid."""
-        asked = int(self.num_trials)
+        num_trials = int(self.num_trials)
         if self.sampler.name != "Grid":
-            return asked
-        return min(asked, math.prod(len(one.choices or ()) for one in self.parameters))
+            return num_trials
+        return min(num_trials, math.prod(len(param.choices or ()) for param in self.parameters))
 
 
 def read_tuner_spec(spec: Mapping[str, Any] | None) -> TunerSpec:
@@ -141,7 +141,7 @@ def read_tuner_spec(spec: Mapping[str, Any] | None) -> TunerSpec:
         faults = list(draw_faults(read))
         if not faults:
             return read
-    raise RequestError("\n".join(f"{show_path(path)}: {said}" for path, said in faults))
+    raise RequestError("\n".join(f"{show_path(path)}: {reason}" for path, reason in faults))
 
 
 def schema_faults(spec: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:
@@ -156,15 +156,15 @@ def schema_faults(spec: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:
     try:
         TunerSpec.model_validate(spec)
     except ValidationError as error:
-        for found in error.errors(include_url=False):
-            yield ("spec", *found["loc"]), message(found)
+        for detail in error.errors(include_url=False):
+            yield ("spec", *detail["loc"]), message(detail)
 
 
 def draw_faults(spec: TunerSpec) -> Iterator[tuple[Path, str]]:
     """Yield why nothing could ever be drawn by what HKube takes, by the path in the node."""
     if spec.num_trials < 1 or not spec.num_trials.is_integer():
-        said = f"{spec.num_trials:g}: expected a whole number of at least 1"
-        yield ("spec", "numberOfTrials"), said
+        reason = f"{spec.num_trials:g}: expected a whole number of at least 1"
+        yield ("spec", "numberOfTrials"), reason
     if spec.sampler.name == "Grid":
         yield from _faults_of_grid(spec.sampler.search_space)
         return
@@ -173,12 +173,12 @@ def draw_faults(spec: TunerSpec) -> Iterator[tuple[Path, str]]:
     if not params:
         yield start, "names no parameter"
     seen = set()
-    for position, one in enumerate(params):
-        if one.name in seen:
-            yield (*start, position, "name"), f"{one.name!r} is named twice"
-        seen.add(one.name)
-        for inner, said in _faults_of_param(one):
-            yield (*start, position, *inner), said
+    for position, param in enumerate(params):
+        if param.name in seen:
+            yield (*start, position, "name"), f"{param.name!r} is named twice"
+        seen.add(param.name)
+        for inner, reason in _faults_of_param(param):
+            yield (*start, position, *inner), reason
     if spec.sampler.name == "PartialFixed":
         yield from _faults_of_fixed(spec.sampler.fixed_values, params)
 
@@ -220,11 +220,11 @@ def _faults_of_grid(space: Mapping[str, Any] | None) -> Iterator[tuple[Path, str
             return
     combinations = math.prod(map(len, space.values()))
     if combinations > _MOST_COMBINATIONS:
-        said = (
+        reason = (
             f"has {combinations:,} combinations, more than the {_MOST_COMBINATIONS:,} that a grid "
             "may have here: use Random or TPE"
         )
-        yield path, said
+        yield path, reason
 
 
 def _faults_of_fixed(
@@ -234,15 +234,19 @@ def _faults_of_fixed(
     if not fixed:
         yield path, "is missing: PartialFixed takes what does not vary from it"
         return
-    by_name = {one.name: one for one in params}
+    by_name = {param.name: param for param in params}
     for name, value in fixed.items():
-        one = by_name.get(name)
-        if one is None:
+        param = by_name.get(name)
+        if param is None:
             yield (*path, name), f"hyperParams has no {name}; it has {', '.join(by_name)}"
-        elif one.suggest == "categorical":
-            if value not in (one.choices or ()):
+        elif param.suggest == "categorical":
+            if value not in (param.choices or ()):
                 yield (*path, name), f"{value!r} is none of its choices"
         elif not isinstance(value, (int, float)) or isinstance(value, bool):
             yield (*path, name), "expected a number"
-        elif one.low is not None and one.high is not None and not one.low <= value <= one.high:
-            yield (*path, name), f"{value:g} is not within {one.low:g} to {one.high:g}"
+        elif (
+            param.low is not None
+            and param.high is not None
+            and not param.low <= value <= param.high
+        ):
+            yield (*path, name), f"{value:g} is not within {param.low:g} to {param.high:g}"

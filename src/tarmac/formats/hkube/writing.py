@@ -90,8 +90,8 @@ def notes_for_hkube(job: Job) -> list[str]:
     notes = []
     if job.pipeline is not None:
         number = len(job.algorithms)
-        said = f"{job.name}: left out are {number} definitions, which HKube stores apart"
-        return [said] if number else []
+        note = f"{job.name}: left out are {number} definitions, which HKube stores apart"
+        return [note] if number else []
     if _is_as_read(job):
         return []
     if original_of(job, NAME) is not None:
@@ -119,7 +119,7 @@ def left_out_for_hkube(job: Job) -> list[str]:
     if _is_as_read(job):
         return []
     task = _only_task(job)
-    said = {
+    fields = {
         "command": () if _workload_of(job) else task.command,
         "inputs": task.inputs,
         "outputs": task.outputs,
@@ -133,15 +133,15 @@ def left_out_for_hkube(job: Job) -> list[str]:
     }
     if task.environment.kind == "container" and not _says_what_runs(job):
         plain = type(task.environment)(image=task.environment.image)
-        said |= {
+        fields |= {
             name: (value,)
             for name, value in dict(task.environment).items()
             if value != getattr(plain, name)
         }
     kept = _OWN if _says_what_runs(job) else ()
-    found = [name for name, value in said.items() if value and name not in kept]
-    found += [name for name, secret in task.secrets.items() if secret.name is None]
-    return found + [f"what is stored for {name}" for name in formats_of(job) if name != NAME]
+    names = [name for name, value in fields.items() if value and name not in kept]
+    names += [name for name, secret in task.secrets.items() if secret.name is None]
+    return names + [f"what is stored for {name}" for name in formats_of(job) if name != NAME]
 
 
 def _is_as_read(job: Job) -> bool:

@@ -43,7 +43,7 @@ class Configuration:
     def place_of(self, path: Sequence[str | int]) -> tuple[str, Place]:
         """Return the file and the place of a value, or of what would hold it."""
         for length in range(len(path), 0, -1):
-            found = self.places.get(tuple(path[:length]))
-            if found is not None:
-                return found
+            location = self.places.get(tuple(path[:length]))
+            if location is not None:
+                return location
         return self.names[-1], Place(1, 1)

@@ -87,8 +87,8 @@ class Report:
 
     def take_refusals(self) -> list[str]:
         """Return what has been refused since this was last asked."""
-        found, self._of_job = [*self._of_job], {}
-        return found
+        refusals, self._of_job = [*self._of_job], {}
+        return refusals
 
     def idle(self, path: Path, reason: str) -> None:
         """Say that a property has no effect here."""

@@ -144,8 +144,8 @@ def successor_of(name: str) -> Successor | None:
     Args:
         name: Name of an Azure size, in any case, with or without ``Standard_``.
     """
-    found = _GONE.get(name.lower().removeprefix("standard_"))
-    return Successor(found[0], found[1], _BY_NAME[found[2].lower()]) if found else None
+    entry = _GONE.get(name.lower().removeprefix("standard_"))
+    return Successor(entry[0], entry[1], _BY_NAME[entry[2].lower()]) if entry else None
 
 
 def spelled(name: str) -> str:
@@ -154,10 +154,10 @@ def spelled(name: str) -> str:
     The family is in capitals, what follows the number is not, nor a version: ``Standard_D4s_v3``.
     A name of another form is left as it is.
     """
-    found = _PARTS.fullmatch(name.lower())
-    if found is None:
+    match = _PARTS.fullmatch(name.lower())
+    if match is None:
         return name
-    family, cpus, kind, rest = found.groups()
+    family, cpus, kind, rest = match.groups()
     parts = rest.split("_")[1:]
     tail = "".join(f"_{p if re.fullmatch(r'v[0-9]+', p) else p.upper()}" for p in parts)
     return f"Standard_{family.upper()}{cpus}{kind}{tail}"

@@ -111,21 +111,21 @@ def _gpu_type(job: Job, tasks: Sequence[Task]) -> str:
 def _of_pool(
     job: Job, pool: Mapping[str, Any], gpus: int, needs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    asked = str(pool["vm_size"])
+    vm_size = str(pool["vm_size"])
     notes = []
-    size, old = find_size(asked), successor_of(asked)
+    size, old = find_size(vm_size), successor_of(vm_size)
     if old is not None:
         size = old.size
         notes.append(
-            f"{job.name}: {old.why.format(f'{spelled(asked)} ({old.had})')}; the task asks for "
+            f"{job.name}: {old.why.format(f'{spelled(vm_size)} ({old.had})')}; the task asks for "
             f"{size.name}, which has {size.gpus:g} {size.gpu}"
         )
     resources: dict[str, Any] = {"infra": "azure"}
     if size is None:
-        resources["instance_type"] = spelled(asked)
+        resources["instance_type"] = spelled(vm_size)
         if gpus:
             notes.append(
-                f"{job.name}: which GPUs {asked} has is not known here; the task asks for the "
+                f"{job.name}: which GPUs {vm_size} has is not known here; the task asks for the "
                 "machine alone, and looks at its GPUs when it is open"
             )
     else:
@@ -160,7 +160,7 @@ def _counts(pool: Mapping[str, Any]) -> tuple[int, int]:
     """Return how many machines a pool has: dedicated ones, and ones of low priority."""
     count = pool.get("vm_count")
     counts = count if isinstance(count, dict) else {"dedicated": count}
-    found = [counts.get(kind) for kind in ("dedicated", "low_priority")]
+    numbers = [counts.get(kind) for kind in ("dedicated", "low_priority")]
     # Before 2.7 a number was a text, or nothing.
-    first, second = (n if isinstance(n, int) and n > 0 else 0 for n in found)
+    first, second = (n if isinstance(n, int) and n > 0 else 0 for n in numbers)
     return first, second

@@ -101,8 +101,8 @@ def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
         ]
     notes += [
         f"{job.name}: {stores[scheme]} is asked for with the machine's own role; where that is not "
-        f"enough: {given}"
-        for scheme, given in _OTHER_KEYS.items()
+        f"enough: {command}"
+        for scheme, command in _OTHER_KEYS.items()
         if scheme in stores
     ]
     value["setup"] = _setup(tasks, directory, has_stores=bool(stores))
@@ -146,14 +146,14 @@ def _nodes(job: Job, tasks: Sequence[Task]) -> int:
 
 def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
     """Return the absolute paths that the job reads here, and whether it reads relative ones."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     is_relative = any(spec.sweep is not None and spec.sweep.files for spec in (job, *job.tasks))
     for task in tasks:
-        for given in task.inputs:
-            if given.source.startswith("run:") or urlsplit(given.source).scheme:
+        for task_input in task.inputs:
+            if task_input.source.startswith("run:") or urlsplit(task_input.source).scheme:
                 continue
-            if given.source.startswith(("/", "~")):
-                found[given.source.rstrip("/") or "/"] = None
+            if task_input.source.startswith(("/", "~")):
+                paths[task_input.source.rstrip("/") or "/"] = None
             else:
                 is_relative = True
         if isinstance(task.environment, Venv):
@@ -161,20 +161,20 @@ def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
         is_relative |= isinstance(task.environment, (Conda, Project))
         # A workload of one's own is a file.
         is_relative |= any(".py" in word for word in task.train_words[:1])
-    return [*found], is_relative
+    return [*paths], is_relative
 
 
 def _stores(tasks: Sequence[Task]) -> dict[str, str]:
     """Return the schemes of object stores that tasks ask, each with the first place there."""
-    found: dict[str, str] = {}
+    stores: dict[str, str] = {}
     for task in tasks:
-        given = [one.source for one in task.inputs]
-        for text in [*given, *(output.to for output in task.outputs)]:
+        sources = [task_input.source for task_input in task.inputs]
+        for text in [*sources, *(output.to for output in task.outputs)]:
             # A run's own files are no place elsewhere.
             location = None if text.startswith("run:") else Location.parse(text)
             if location is not None and location.is_object:
-                found.setdefault(location.scheme, f"{location.scheme}://{location.host}")
-    return found
+                stores.setdefault(location.scheme, f"{location.scheme}://{location.host}")
+    return stores
 
 
 def _is_of_conda(task: Task, directory: Path) -> bool:
@@ -248,7 +248,7 @@ def _notes(job: Job, tasks: Sequence[Task], nodes: int) -> list[str]:
 
 
 def _header(name: str, job: Job, tasks: Sequence[Task], secrets: Iterable[str]) -> str:
-    given = "".join(f" --secret {variable}" for variable in secrets)
+    options = "".join(f" --secret {variable}" for variable in secrets)
     here = {
         output.to.rstrip("/")
         for task in tasks
@@ -257,7 +257,7 @@ def _header(name: str, job: Job, tasks: Sequence[Task], secrets: Iterable[str]) 
     }
     lines = [
         f"The job {job.name!a} as a SkyPilot task, written by tarmac convert. This file is FILE:",
-        f"  open, check, run:  sky launch -c {name}{given} FILE",
+        f"  open, check, run:  sky launch -c {name}{options} FILE",
         f"  watch:             sky logs {name}; ssh -t {name} .local/bin/tarmac top",
         f"  bring back:        rsync -a {name}:{_RUNS}/ runs/",
         *(_brought(name, place) for place in sorted(here)),
@@ -269,5 +269,5 @@ def _header(name: str, job: Job, tasks: Sequence[Task], secrets: Iterable[str]) 
 def _brought(name: str, place: str) -> str:
     # Relative ones start from the job's file, which lies in SkyPilot's working directory.
     there = place if place.startswith(("/", "~")) else f"sky_workdir/{place}"
-    told = shlex.quote(f"{name}:{there}/"), shlex.quote(f"{place}/")
-    return ascii(f"                     rsync -a {told[0]} {told[1]}")[1:-1]
+    paths = shlex.quote(f"{name}:{there}/"), shlex.quote(f"{place}/")
+    return ascii(f"                     rsync -a {paths[0]} {paths[1]}")[1:-1]

@@ -104,13 +104,13 @@ def write_ending(path: Path, ending: Ending) -> None:
         StorageError: It cannot be written.
     """
     ending = without_known_in(ending, "message", "details")
-    said = {
+    values = {
         field.name: getattr(ending, field.name)
         for field in dataclasses.fields(Ending)
         if field.name != "work"
     }
     try:
-        _write(path, said)
+        _write(path, values)
     except StorageError:
         raise
     except TarmacError as error:

@@ -237,8 +237,8 @@ class ClusterHost:
             if ending is None:
                 flight = flight or self._begin(work, wrapped)
                 finished = await self._finished(flight, future)
-                number, said = flight.attempt.number, await self._word(flight, finished)
-                if is_disturbed(finished, said):
+                number, report = flight.attempt.number, await self._word(flight, finished)
+                if is_disturbed(finished, report):
                     disturbances += 1
                     delay_s = 0.0 if finished.goes_on else disturbed_pause_s(disturbances)
                     if disturbances > MOST_DISTURBANCES:
@@ -248,7 +248,7 @@ class ClusterHost:
                     await first_of(future, timeout_s=delay_s)
                     flight = None
                     continue
-                ending = said or ending_without_word(finished, work, flight.attempt.directory)
+                ending = report or ending_without_word(finished, work, flight.attempt.directory)
             spent += 1
             if not is_tried_again(dataclasses.replace(ending, attempts=spent)):
                 return dataclasses.replace(ending, attempts=number)
@@ -310,13 +310,13 @@ class ClusterHost:
     async def _word(self, flight: _Flight, finished: Finished) -> Ending | None:
         """Return what the node has said of an attempt's end; None where it has said nothing."""
         path = ending_file(flight.errand)
-        said = read_ending(path, flight.work)
+        ending = read_ending(path, flight.work)
         for _ in range(_MOST_LOOKS):
-            if said is not None or finished.outcome != "succeeded":
+            if ending is not None or finished.outcome != "succeeded":
                 break
             await asyncio.sleep(_LOOK_AGAIN_S)
-            said = read_ending(path, flight.work)
-        return said
+            ending = read_ending(path, flight.work)
+        return ending
 
     def _hear(self, event: Event) -> None:
         """Pass on what the executor says of an attempt."""

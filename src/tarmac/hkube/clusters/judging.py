@@ -57,8 +57,8 @@ def ending_without_word(finished: Finished, work: Work, directory: Path) -> Endi
     else:
         why = _WHY.get(finished.cause, "crash")
     if why == "crash":
-        said = last_line(directory / "stderr")
-        message += f"; it said: {said}" if said else ""
+        line = last_line(directory / "stderr")
+        message += f"; it said: {line}" if line else ""
     return Ending(
         work=work,
         why=why,

@@ -78,12 +78,12 @@ class Hosted:
         is_any = isinstance(self.template.environment, Container) or os.geteuid() == 0
         options: dict[str, Any] = {"users": None if is_any else {os.geteuid()}}
         most = _number(self.algorithm.worker_env.get(_MOST_BYTES))
-        said = {
+        limits = {
             "max_payload_bytes": None if most is None else int(most),
             "disconnected_timeout_s": self._seconds(_START),
             "alive_timeout_s": self._seconds(_ALIVE),
         }
-        return options | {name: number for name, number in said.items() if number is not None}
+        return options | {name: number for name, number in limits.items() if number is not None}
 
     def _seconds(self, name: str) -> float | None:
         """Return what its definition says in milliseconds."""

@@ -147,12 +147,12 @@ class Executions:
     async def _stop(self, kind: str, identity: str, reason: str) -> None:
         task = self._under_way.pop((kind, identity), None)
         if task is None:
-            found = (
+            problem = (
                 "unable to find execId"
                 if kind == "execId"
                 else "cannot stop subPipeline - not found:"
             )
-            await self._fail(kind, identity, f"{found} {identity}")
+            await self._fail(kind, identity, f"{problem} {identity}")
             return
         task.cancel()
         reason = f"stopped by algorithm: {reason}".rstrip(": ")

@@ -111,6 +111,6 @@ async def listening_host(template: Task) -> str:
     output, errors = await process.communicate()
     addresses = output.decode(errors="replace").split()
     if process.returncode != 0 or not addresses:
-        said = (errors.decode(errors="replace").strip().splitlines() or ["it has no gateway"])[-1]
-        raise TarmacError(f"{template.name}: network {network}: {said}")
+        line = (errors.decode(errors="replace").strip().splitlines() or ["it has no gateway"])[-1]
+        raise TarmacError(f"{template.name}: network {network}: {line}")
     return addresses[0]

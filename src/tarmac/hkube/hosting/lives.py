@@ -186,8 +186,8 @@ class Lives:
             self._processes.end(attempt, _THE_END, self._timers.kill_s)
         finished = await ended
         if finished.outcome != "succeeded":
-            said = last_line(attempt.directory / "stderr") or finished.reason
-            raise TarmacError(f"image {image} cannot be had: {said}")
+            reason = last_line(attempt.directory / "stderr") or finished.reason
+            raise TarmacError(f"image {image} cannot be had: {reason}")
 
     async def _open_place(self, hosted: Hosted) -> None:
         """Make the folders of the next instance, and listen for it."""

@@ -279,11 +279,11 @@ class Pool:
 
     def _look_for_standstill(self) -> None:
         """Refuse a task whose callers, with others, hold all there is and wait for each other."""
-        found = self._roster.waiting_for_each_other()
-        if found is None:
+        deadlock = self._roster.waiting_for_each_other()
+        if deadlock is None:
             self._stands_still_since = None
             return
-        entry, names = found
+        entry, names = deadlock
         now = self._loop.time()
         self._stands_still_since = self._stands_still_since or now
         if now - self._stands_still_since < self._timers.stalled_s:

@@ -164,8 +164,8 @@ def _with_result(instance: Instance, work: Work) -> Ending:
     except FileNotFoundError:
         return Ending(work=work)
     except (OSError, ProtocolError) as error:
-        said = error.message if isinstance(error, ProtocolError) else error.strerror
-        message = f"{path}: {said}"
+        reason = error.message if isinstance(error, ProtocolError) else error.strerror
+        message = f"{path}: {reason}"
         return Ending(work=work, why="error", code="Failed", message=message)
 
 

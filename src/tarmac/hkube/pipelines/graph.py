@@ -127,13 +127,13 @@ def read_graph(pipeline: Pipeline) -> Graph:
 
 def _by_edges(pipeline: Pipeline, referred: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the nodes that each waits for without a reference."""
-    found: dict[str, dict[str, None]] = {name: {} for name in referred}
+    sources: dict[str, dict[str, None]] = {name: {} for name in referred}
     for edge in pipeline.edges:
         source, target = edge.source, edge.target
         are_nodes = all(isinstance(end, str) and end in referred for end in (source, target))
         if are_nodes and source not in referred[target]:
-            found[target][source] = None
-    return {name: [*before] for name, before in found.items()}
+            sources[target][source] = None
+    return {name: [*before] for name, before in sources.items()}
 
 
 def _nodes_of(

@@ -101,10 +101,10 @@ def excess_of_failures(progress: Progress, tolerance: int) -> str | None:
     """
     if not progress.num_failed:
         return None
-    percent, said = 0, f"{progress.num_failed} failed tasks"
+    percent, failures = 0, f"{progress.num_failed} failed tasks"
     if progress.num_expected is not None:
         percent = failed_percent(progress.num_failed, progress.num_expected)
-        said = f"{progress.num_failed}/{progress.num_expected} ({percent}%) failed tasks"
+        failures = f"{progress.num_failed}/{progress.num_expected} ({percent}%) failed tasks"
     if percent < tolerance:
         return None
-    return f"{said}, batch tolerance is {tolerance}%, error: {progress.last_failure}"
+    return f"{failures}, batch tolerance is {tolerance}%, error: {progress.last_failure}"

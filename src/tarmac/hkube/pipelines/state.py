@@ -75,8 +75,8 @@ class PipelineState:
 
     def parents_of(self, node: str) -> tuple[str, ...]:
         """Return the nodes that one waits for or follows."""
-        found = self._graph.nodes[node]
-        return tuple(dict.fromkeys((*found.needs, *found.leaders)))
+        graph_node = self._graph.nodes[node]
+        return tuple(dict.fromkeys((*graph_node.needs, *graph_node.leaders)))
 
     def children_of(self, node: str) -> tuple[str, ...]:
         """Return the nodes that wait for one or follow it."""

@@ -129,11 +129,11 @@ class Flow:
         history = self._tasks.history
         if not history.has_earlier:
             return {}
-        found = (
+        pairs = (
             (place, history.take_earlier(self._prefix + group.name_at(place)))
             for place in range(len(group))
         )
-        return {place: earlier for place, earlier in found if earlier is not None}
+        return {place: earlier for place, earlier in pairs if earlier is not None}
 
     def _advance(self) -> None:
         """Start what can be started; end where nothing is left."""

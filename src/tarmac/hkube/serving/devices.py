@@ -95,18 +95,18 @@ def refuse_fewer_gpus(devices: str, environment: Mapping[str, str]) -> None:
     Raises:
         RequestError: There are too few GPUs that can be computed on.
     """
-    asked = read_asked(environment)
-    if asked is None:
+    request = read_asked(environment)
+    if request is None:
         return
-    found = find_devices(devices)
-    said = why_too_few(asked, devices, found)
-    if not said:
+    available_devices = find_devices(devices)
+    message = why_too_few(request, devices, available_devices)
+    if not message:
         return
-    is_cpu = found[0].type == "cpu"
+    is_cpu = available_devices[0].type == "cpu"
     reason = why_on_cpu() if is_cpu else name_left_out()
     choice = "a CPU all the same" if is_cpu else "those that are here"
-    value = '"cpu"' if is_cpu else f'"{len(found)}"'
+    value = '"cpu"' if is_cpu else f'"{len(available_devices)}"'
     raise RequestError(
-        f"{said}: {reason}" if reason else said,
+        f"{message}: {reason}" if reason else message,
         hint=f'Find out why: tarmac check. To train on {choice}: "devices": {value}',
     )

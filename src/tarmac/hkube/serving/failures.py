@@ -43,8 +43,8 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
         details = _as_inputs(error.hint or "")
     else:
         details = "".join(traceback.format_exception(error))
-    found = {"code": _CODE, "message": message} | ({"details": details} if details else {})
-    return {key: _without_secrets(text, environment) for key, text in found.items()}
+    fields = {"code": _CODE, "message": message} | ({"details": details} if details else {})
+    return {key: _without_secrets(text, environment) for key, text in fields.items()}
 
 
 def _as_inputs(hint: str) -> str:

@@ -162,8 +162,8 @@ class Loop(Generic[_R]):
             case GivenUp():
                 self._given_up = event
             case _Progress():
-                told = {"progress": event.done, "details": event.details}
-                self._connection.send(Message("progress", told))
+                data = {"progress": event.done, "details": event.details}
+                self._connection.send(Message("progress", data))
             case _Ended():
                 self._conclude()
 
@@ -292,9 +292,9 @@ class Loop(Generic[_R]):
             self._hear(self._deferred.popleft())
 
     def _tell(self, error: BaseException) -> None:
-        told = describe(error, self._environment)
-        self._say("\n".join(told[key] for key in ("message", "details") if key in told))
-        self._send(Message("errorMessage", error=told))
+        report = describe(error, self._environment)
+        self._say("\n".join(report[key] for key in ("message", "details") if key in report))
+        self._send(Message("errorMessage", error=report))
 
     def _ignore(self, message: Message) -> None:
         self._say(f"{message.command} is passed over: it means nothing to a training now")

@@ -103,11 +103,11 @@ def read_request(data: Any, defaults: Defaults) -> Request:
     """
     if not isinstance(data, Mapping):
         raise RequestError(f"initialize carries {_kind(data)}, expected an object")
-    asked = {**_by_field(defaults.values), **_by_field(_first(data.get("input")))}
+    fields = {**_by_field(defaults.values), **_by_field(_first(data.get("input")))}
     options: dict[str, Any] = {}
     settings: dict[str, Setting] = {}
     output = _output(_OUTPUT, defaults.output)
-    for field, (name, value) in asked.items():
+    for field, (name, value) in fields.items():
         if field == _OUTPUT:
             output = _output(name, value)
         elif field in OPTIONS:
@@ -135,16 +135,16 @@ def _first(inputs: Any) -> Mapping[Any, Any]:
 
 def _by_field(asked: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
     """Return what is asked by the field that it is for, with the name that it was given."""
-    found: dict[str, tuple[str, Any]] = {}
+    fields: dict[str, tuple[str, Any]] = {}
     for key, value in asked.items():
         name = str(key)
         field = _ALIASES.get(name, name)
-        if field in found:
-            raise RequestError(f"{found[field][0]} and {name} are both given, and mean the same")
+        if field in fields:
+            raise RequestError(f"{fields[field][0]} and {name} are both given, and mean the same")
         # A zip of batches of different lengths has null where one has no more.
         if value is not None:
-            found[field] = (name, value)
-    return found
+            fields[field] = (name, value)
+    return fields
 
 
 def _task_id(value: Any) -> str:
@@ -226,10 +226,10 @@ def _rate(name: str, value: Any) -> float:
 
 
 def _flag(name: str, value: Any) -> bool:
-    found = {"true": True, "false": False}.get(str(value).lower())
-    if found is None:
+    flag = {"true": True, "false": False}.get(str(value).lower())
+    if flag is None:
         raise _mistyped(name, value, "true or false")
-    return found
+    return flag
 
 
 def _text(name: str, value: Any) -> str:
@@ -260,8 +260,8 @@ def _kind(value: Any) -> str:
         return "true or false"
     kinds = ((Mapping, "an object"), (list | tuple, "an array"), (str, "a text"), (bytes, "bytes"))
     numbers = ((int | float, "a number"),)
-    found = (word for kind, word in kinds + numbers if isinstance(value, kind))
-    return next(found, f"a {type(value).__name__}")
+    words = (word for kind, word in kinds + numbers if isinstance(value, kind))
+    return next(words, f"a {type(value).__name__}")
 
 
 # The GPU example's name of a field, and ours.

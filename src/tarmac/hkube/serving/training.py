@@ -196,7 +196,7 @@ class ServedWorkload:
         # What nobody has asked for is as it was begun.
         unasked = self._begin_with.keys() - request.options.keys()
         options |= {name: begun[name] for name in unasked if name in begun}
-        asked = make_plan(
+        plan = make_plan(
             self._workload,
             self._workload.name,
             Options(**options, settings=request.settings),
@@ -207,7 +207,7 @@ class ServedWorkload:
         # Records of before 0.2 do not say it, and are gone on with as they were begun.
         same += ["monitor"] if begun["monitor"] is not None else []
         before = _told_apart(run.record.workload, begun, same)
-        now = _told_apart(self._workload.name, asked, same)
+        now = _told_apart(self._workload.name, plan, same)
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise _begun_with(request.place, name, before.get(name), now.get(name))

@@ -58,15 +58,15 @@ def serve(
         raise RequestError(f"worker_timeout_s is {worker_timeout_s:g}, expected seconds above 0")
     environment = os.environ
     settings = read_settings(environment.get("TARMAC_SETTINGS", ""), "TARMAC_SETTINGS")
-    found = gpu_example.workload if workload is None else find_workload(workload)
+    loaded = gpu_example.workload if workload is None else find_workload(workload)
     if workload is None:
         values = {"train_size": gpu_example.TRAIN_SIZE, **settings}
         defaults = Defaults(output=gpu_example.OUTPUT, values=values)
     else:
         defaults = Defaults(output=str(runs.default_output()), values=settings)
     served = ServedWorkload(
-        found,
-        found if workload is None else workload,
+        loaded,
+        loaded if workload is None else workload,
         defaults,
         environment=environment,
         reporting=reporting,
@@ -76,7 +76,7 @@ def serve(
     # What the process was started with is wrong for every task.
     served.read({})
     read_asked(environment)
-    say(f"{found.name} is served to the worker at {without_password(worker_url(environment))}")
+    say(f"{loaded.name} is served to the worker at {without_password(worker_url(environment))}")
     with StopRequest() as asks_to_end:
         loop = Loop(
             served,

@@ -45,7 +45,7 @@ def make_sampler(spec: TunerSpec) -> BaseSampler:
     """
     sampler, seed = spec.sampler, int(spec.sampler.seed)
     if sampler.name == "Grid":
-        space = {one.name: _choice_names(one.choices or ()) for one in spec.parameters}
+        space = {param.name: _choice_names(param.choices or ()) for param in spec.parameters}
         # Its combinations are shuffled by the seed, so each trial needs the same.
         return _Grid(space, seed=seed)
     if sampler.name == "CmaEs":
@@ -62,7 +62,7 @@ def make_sampler(spec: TunerSpec) -> BaseSampler:
 
 
 def _partial_fixed(spec: TunerSpec, seed: int) -> BaseSampler:
-    by_name = {one.name: one for one in spec.parameters}
+    by_name = {param.name: param for param in spec.parameters}
     fixed = {
         name: _name_of(by_name[name], value)
         for name, value in (spec.sampler.fixed_values or {}).items()
@@ -75,25 +75,25 @@ def _partial_fixed(spec: TunerSpec, seed: int) -> BaseSampler:
 
 def suggest(trial: Trial, spec: TunerSpec) -> dict[str, Any]:
     """Have a trial's parameters drawn, or read again what was drawn before."""
-    for one in spec.parameters:
-        low, high = one.low or 0.0, one.high or 0.0
-        match one.suggest:
+    for param in spec.parameters:
+        low, high = param.low or 0.0, param.high or 0.0
+        match param.suggest:
             case "uniform":
-                trial.suggest_float(one.name, low, high)
+                trial.suggest_float(param.name, low, high)
             case "loguniform":
-                trial.suggest_float(one.name, low, high, log=True)
+                trial.suggest_float(param.name, low, high, log=True)
             case "discrete_uniform":
-                trial.suggest_float(one.name, low, high, step=one.q)
+                trial.suggest_float(param.name, low, high, step=param.q)
             case "int":
-                trial.suggest_int(one.name, int(low), int(high))
+                trial.suggest_int(param.name, int(low), int(high))
             case "categorical":
-                trial.suggest_categorical(one.name, _choice_names(one.choices or ()))
+                trial.suggest_categorical(param.name, _choice_names(param.choices or ()))
     return values_of(trial.params, spec)
 
 
 def values_of(params: dict[str, Any], spec: TunerSpec) -> dict[str, Any]:
     """Return parameters as the specification has them, from what Optuna stores."""
-    return {one.name: _value_of(one, params[one.name]) for one in spec.parameters}
+    return {param.name: _value_of(param, params[param.name]) for param in spec.parameters}
 
 
 def _value_of(one: HyperParam, stored: Any) -> Any:
@@ -116,7 +116,7 @@ def _choice_names(choices: Sequence[Any]) -> list[Any]:
     It keeps texts, numbers, booleans and null, and tells them apart by ``==``, by which 1 is true.
     Where that does not do, each stands as its JSON.
     """
-    are_plain = all(one is None or isinstance(one, (str, int, float)) for one in choices)
+    are_plain = all(choice is None or isinstance(choice, (str, int, float)) for choice in choices)
     if are_plain and len({*choices}) == len(choices):
         return [*choices]
-    return [json.dumps(one, sort_keys=True) for one in choices]
+    return [json.dumps(choice, sort_keys=True) for choice in choices]

@@ -66,7 +66,7 @@ class Trials:
         """Return the next trial's number, from 0, and parameters; None where all have been made."""
         with self._errors():
             trials = self._study.get_trials(deepcopy=False)
-            under_way = [one for one in trials if one.state == TrialState.RUNNING]
+            under_way = [trial for trial in trials if trial.state == TrialState.RUNNING]
             if under_way:
                 self._study.sampler.before_trial(self._study, under_way[0])
                 self._trial = Trial(self._study, under_way[0]._trial_id)

@@ -75,8 +75,8 @@ async def tune(
         call = functools.partial(asyncio.get_running_loop().run_in_executor, thread)
         trials = await call(_open, directory / "tuning.db", spec)
         try:
-            while (asked := await call(trials.ask)) is not None:
-                number, params = asked
+            while (trial := await call(trials.ask)) is not None:
+                number, params = trial
                 value, reason = _value(await objective(number, dict(params)))
                 best = await call(trials.tell, value, reason)
                 if watch is not None:

@@ -78,21 +78,21 @@ def features_in(names: Collection[str], features: Sequence[str], where: str) -> 
         column, is_category, category = feature.partition("=")
         if is_category and feature not in names:
             columns.setdefault(column, []).append(category)
-    found: list[Feature] = []
+    matches: list[Feature] = []
     missing: dict[str, None] = {}
     for feature in features:
         column, _, category = feature.partition("=")
         if feature in names:
-            found.append(Feature(feature))
+            matches.append(Feature(feature))
         elif column in columns and column in names:
-            found.append(Feature(column, tuple(columns[column]), category))
+            matches.append(Feature(column, tuple(columns[column]), category))
         else:
             # Of categories none of which is there it is their column that is missing.
             is_whole = len(columns.get(column, ())) > 1 and not any(
                 name.startswith(f"{column}=") for name in names
             )
             missing[column if is_whole else feature] = None
-    used = {feature.source for feature in found}
+    used = {feature.source for feature in matches}
     unknown = [name for name in names if name not in used]
     if words := misfit([*missing], unknown):
         raise RequestError(
@@ -101,4 +101,4 @@ def features_in(names: Collection[str], features: Sequence[str], where: str) -> 
             if unknown
             else None,
         )
-    return found
+    return matches

@@ -39,9 +39,9 @@ def read_csv(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
                 return
             header = None if all(_is_number(text) for text in first) else first
             columns = _columns(path, header or first, parts, is_header=header is not None)
-            given = rows if header is not None else itertools.chain([first], rows)
+            data_rows = rows if header is not None else itertools.chain([first], rows)
             samples: list[dict[str, NDArray[Any]]] = []
-            for row in given:
+            for row in data_rows:
                 if not row:
                     continue
                 samples.append(_sample(f"{path}:{rows.line_num}", row, parts, columns))
@@ -95,11 +95,11 @@ def _columns(
             f"{path}:1: no line of names, which samples of several parts need",
             hint=f"Begin with: {','.join(names[:8])}{',...' if len(names) > 8 else ''}",
         )
-    given = [name.strip() for name in first]
-    features = features_in(given, names, f"{path}:1")
-    if len(given) != len(set(given)):
+    column_names = [name.strip() for name in first]
+    features = features_in(column_names, names, f"{path}:1")
+    if len(column_names) != len(set(column_names)):
         raise RequestError(f"{path}:1: columns do not fit; a column is there twice")
-    return [_Column(given.index(feature.source), feature) for feature in features]
+    return [_Column(column_names.index(feature.source), feature) for feature in features]
 
 
 def _sample(
@@ -108,13 +108,13 @@ def _sample(
     expected = len({column.index for column in columns})
     if len(row) != expected:
         raise RequestError(f"{where}: {counted(len(row), 'column')}, expected {expected}")
-    found, start = {}, 0
+    sample, start = {}, 0
     for part in parts:
         values = [_number(where, row, at) for at in columns[start : start + part.size]]
         start += part.size
         flat = as_part(values, dataclasses.replace(part, shape=(part.size,)), where)
-        found[part.name] = flat.reshape(part.shape)
-    return found
+        sample[part.name] = flat.reshape(part.shape)
+    return sample
 
 
 def _number(where: str, row: Sequence[str], column: _Column) -> float | int:

@@ -40,14 +40,14 @@ _DRAWS: dict[str, tuple[tuple[str, ...], Callable[..., float]]] = {
 
 def kind_of(factory: Mapping[str, Any], path: Path, report: Report) -> str | None:
     """Return which kind a factory is; None, and a problem, where it is none."""
-    found = [kind for kind in _KINDS if factory.get(kind) is not None]
-    if not found:
+    kinds = [kind for kind in _KINDS if factory.get(kind) is not None]
+    if not kinds:
         report.wrong(path, f"expected one of {', '.join(_KINDS)}")
         return None
-    if len(found) > 1:
-        rest = ", ".join(found[1:])
-        report.note(path, f"{found[0]} is taken, as Batch Shipyard does, and not {rest}")
-    return found[0]
+    if len(kinds) > 1:
+        rest = ", ".join(kinds[1:])
+        report.note(path, f"{kinds[0]} is taken, as Batch Shipyard does, and not {rest}")
+    return kinds[0]
 
 
 def values_of(
@@ -90,13 +90,13 @@ def _taken(
 
 
 def _swept(sweep: Mapping[str, Any], path: Path, report: Report) -> list[tuple[Any, ...]] | None:
-    found = [kind for kind in _SWEEPS if sweep.get(kind) is not None]
-    if not found:
+    kinds = [kind for kind in _SWEEPS if sweep.get(kind) is not None]
+    if not kinds:
         report.wrong(path, f"expected one of {', '.join(_SWEEPS)}")
         return None
-    kind, value = found[0], sweep[found[0]]
-    if len(found) > 1:
-        rest = ", ".join(found[1:])
+    kind, value = kinds[0], sweep[kinds[0]]
+    if len(kinds) > 1:
+        rest = ", ".join(kinds[1:])
         report.note(path, f"{kind} is taken, as Batch Shipyard does, and not {rest}")
     where = (*path, kind)
     if kind in ("combinations", "permutations"):
@@ -170,14 +170,14 @@ def _drawn(value: Mapping[str, Any], path: Path, report: Report) -> list[tuple[A
     integer, distribution = value.get("integer"), value.get("distribution")
     if integer is not None:
         return _draw_whole(integer, count, rng, (*path, "integer"), report)
-    found = [name for name in _DRAWS if (distribution or {}).get(name) is not None]
-    if len(found) != 1:
+    kinds = [name for name in _DRAWS if (distribution or {}).get(name) is not None]
+    if len(kinds) != 1:
         report.wrong(path, f"expected integer, or a distribution: one of {', '.join(_DRAWS)}")
         return None
-    names, draw = _DRAWS[found[0]]
-    given = distribution[found[0]] if distribution is not None else {}
-    where = (*path, "distribution", found[0])
-    arguments = [given.get(name) for name in names]
+    names, draw = _DRAWS[kinds[0]]
+    parameters = distribution[kinds[0]] if distribution is not None else {}
+    where = (*path, "distribution", kinds[0])
+    arguments = [parameters.get(name) for name in names]
     if any(a is None for name, a in zip(names, arguments, strict=True) if name != "mode"):
         report.wrong(where, f"expected {', '.join(names)}")
         return None

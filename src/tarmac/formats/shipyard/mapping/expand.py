@@ -163,8 +163,8 @@ class Expander:
             )
             return None
         try:
-            found = [one for one in self._list_objects(above) if one.startswith(uri)]
-            rows = files_of(found, storage, value.get("task_filepath"))
+            uris = [entry for entry in self._list_objects(above) if entry.startswith(uri)]
+            rows = files_of(uris, storage, value.get("task_filepath"))
         except (TarmacError, ValueError) as error:
             self._report.refuse(path, getattr(error, "message", f"{error}"))
             return None
@@ -175,7 +175,7 @@ class Expander:
                 "by a command of its own",
             )
             return None
-        return [((), named, given) for named, given in rows]
+        return [((), named, file_input) for named, file_input in rows]
 
     def _filled(
         self,
@@ -190,15 +190,15 @@ class Expander:
         made: list[Made] = []
         try:
             command = None if is_plain or not template.command else Format(template.command)
-            for values, named, given in rows:
+            for values, named, file_input in rows:
                 text = template.command if command is None else command.fill(values, named)
                 task_id = self._names.take(None, path, ids)
-                one = self._made(task_id, template, text, path, needs_bash=needs_bash)
-                if one is None:
+                task = self._made(task_id, template, text, path, needs_bash=needs_bash)
+                if task is None:
                     break
-                if given is not None:
-                    one.fields["inputs"] = [*one.fields.get("inputs", ()), given]
-                made.append(one)
+                if file_input is not None:
+                    task.fields["inputs"] = [*task.fields.get("inputs", ()), file_input]
+                made.append(task)
         except ValueError as error:
             self._report.wrong((*path, "command"), f"{template.command!r}: {error}")
         return made
@@ -246,8 +246,8 @@ class Expander:
         """Return the task that needs all others."""
         template = self._reader.read(task, path)
         task_id = self._names.take_merge(task.get("id"), path)
-        one = self._made(task_id, template, template.command, path)
-        if one is None:
+        merge_task = self._made(task_id, template, template.command, path)
+        if merge_task is None:
             return []
-        one.fields["needs"] = [other.fields["name"] for other in made]
-        return [one]
+        merge_task.fields["needs"] = [other.fields["name"] for other in made]
+        return [merge_task]

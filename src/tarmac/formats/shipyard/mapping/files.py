@@ -90,13 +90,13 @@ def read_resource_files(
         if target in (None, "."):
             report.wrong((*where, "file_path"), f"{to!r}: leads out of the task's directory")
             continue
-        found = {"from": escape(source), "to": escape(target or "")}
+        entry = {"from": escape(source), "to": escape(target or "")}
         mode = file.get("file_mode")
         if mode and not _MODE.fullmatch(mode):
             report.wrong((*where, "file_mode"), f"{mode!r}: expected an octal mode such as '0755'")
         elif mode:
-            found["mode"] = mode
-        yield found
+            entry["mode"] = mode
+        yield entry
 
 
 def _is_url(text: str) -> bool:
@@ -142,7 +142,7 @@ def read_inputs(
         _note_blobxfer(part, where, report)
         match = _STRIP.search(part.get("blobxfer_extra_options") or "")
         below = PurePosixPath(*PurePosixPath(stored.prefix).parts[int(match[1]) if match else 0 :])
-        found: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "from": escape(stored.uri),
             "to": escape(str(PurePosixPath(base) / below)),
         }
@@ -151,8 +151,8 @@ def read_inputs(
             if patterns:
                 above = f"{stored.prefix}/" if stored.prefix else ""
                 # What matches nothing above matches nothing below.
-                found[name] = [part for p in patterns for part in after(p, above) or [p]]
-        inputs.append(found)
+                entry[name] = [part for p in patterns for part in after(p, above) or [p]]
+        inputs.append(entry)
     for number, part in enumerate((data or {}).get("azure_batch") or ()):
         transfer = _transfer(part or {}, (*path, "azure_batch", number), report)
         transfers += [transfer] if transfer is not None else []
@@ -179,8 +179,8 @@ def _transfer(part: Mapping[str, Any], path: Path, report: Report) -> Transfer |
         name: _in_working_directory([p for p in part.get(name) or () if p is not None])
         for name in ("include", "exclude")
     }
-    for name, given in patterns.items():
-        for pattern in given:
+    for name, globs in patterns.items():
+        for pattern in globs:
             if not _is_inside_pattern(pattern):
                 report.wrong((*path, name), f"{pattern!r}: leads out of the task's directory")
                 return None
@@ -266,13 +266,13 @@ def read_outputs(
 
 def _output(stored: _Stored, report: Report) -> Iterator[dict[str, Any]]:
     part, base = stored.part, stored.base
-    found: dict[str, Any] = {
+    output: dict[str, Any] = {
         "path": escape("*" if base == "." else base),
         "to": escape(stored.uri.rstrip("/")),
         "when": _WHEN[part.get("condition") or "taskcompletion"],
     }
     if base != ".":
-        found["root"] = escape(base)
+        output["root"] = escape(base)
     for name in ("include", "exclude"):
         patterns = [pattern for pattern in part.get(name) or () if pattern is not None]
         for pattern in patterns:
@@ -290,8 +290,8 @@ def _output(stored: _Stored, report: Report) -> Iterator[dict[str, Any]]:
             files = _in_working_directory(files)
         if files:
             above = "" if base == "." else f"{glob.escape(base)}/"
-            found[name] = [above + pattern for pattern in files]
-    yield found
+            output[name] = [above + pattern for pattern in files]
+    yield output
 
 
 def _note_blobxfer(part: Mapping[str, Any], path: Path, report: Report) -> None:

@@ -25,9 +25,9 @@ class Needs:
 
     def __init__(self, made: Sequence[Made], report: Report) -> None:
         self._report = report
-        self._known = {one.id: one for one in made}
+        self._known = {task.id: task for task in made}
         self._numbers = {
-            int(one.id): one for one in made if re.fullmatch(r"0|[1-9]\d{0,18}", one.id)
+            int(task.id): task for task in made if re.fullmatch(r"0|[1-9]\d{0,18}", task.id)
         }
 
     def of(self, task: Mapping[str, Any], path: Path) -> list[str]:
@@ -74,9 +74,9 @@ def transfer_files(made: Sequence[Made], job_id: str, report: Report) -> None:
         job_id: ID of the job. Files of any other job are refused.
         report: Takes what is not there.
     """
-    known = {one.id: one for one in made}
-    for one in made:
-        for transfer in one.template.transfers:
+    known = {task.id: task for task in made}
+    for task in made:
+        for transfer in task.template.transfers:
             if transfer.job != job_id:
                 report.refuse(
                     transfer.path,
@@ -85,25 +85,25 @@ def transfer_files(made: Sequence[Made], job_id: str, report: Report) -> None:
                 )
                 continue
             other = known.get(transfer.task)
-            if other is None or other is one:
+            if other is None or other is task:
                 near = difflib.get_close_matches(transfer.task, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else ""
                 where = (*transfer.path, "task_id")
-                said = "is the task itself" if other is one else "is no task of this job"
-                report.wrong(where, f"{transfer.task!r} {said}", hint)
+                problem = "is the task itself" if other is task else "is no task of this job"
+                report.wrong(where, f"{transfer.task!r} {problem}", hint)
                 continue
             place = f"run:{other.id}"
             _keep_all(other, place)
-            given: dict[str, Any] = {"from": place, "to": escape(transfer.to)}
+            entry: dict[str, Any] = {"from": place, "to": escape(transfer.to)}
             for name, patterns in (
                 ("include", transfer.include),
                 ("exclude", transfer.exclude),
             ):
                 if patterns:
-                    given[name] = [*patterns]
-            one.fields["inputs"] = [*one.fields.get("inputs", ()), given]
-            needs = [*one.fields.get("needs", ()), other.fields["name"]]
-            one.fields["needs"] = [*dict.fromkeys(needs)]
+                    entry[name] = [*patterns]
+            task.fields["inputs"] = [*task.fields.get("inputs", ()), entry]
+            needs = [*task.fields.get("needs", ()), other.fields["name"]]
+            task.fields["needs"] = [*dict.fromkeys(needs)]
             report.note(
                 transfer.path,
                 f"{transfer.task} is needed for it, and keeps its files for it in the run",

@@ -91,15 +91,15 @@ def read_options(options: Sequence[str], path: Path, report: Report) -> RunOptio
         path: Keys that lead to the options in the configuration.
         report: Takes what is wrong, and what has no counterpart.
     """
-    found = RunOptions()
+    run_options = RunOptions()
     try:
         words = [word for option in options for word in shlex.split(option or "")]
     except ValueError as error:
         report.wrong(path, f"{error}")
-        return found
+        return run_options
     for name, value in _pairs(words):
         try:
-            known = _take(found, name, value)
+            known = _take(run_options, name, value)
         except ValueError as error:
             report.wrong(path, f"{name} {value}: {error}")
             continue
@@ -107,7 +107,7 @@ def read_options(options: Sequence[str], path: Path, report: Report) -> RunOptio
             continue
         reason = _REASONS.get(name, "it has no counterpart here")
         report.note(path, f"{name} is without effect here, and kept: {reason}")
-    return found
+    return run_options
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -128,37 +128,37 @@ class Reader:
     def _environment(
         self, task: Mapping[str, Any], path: Path, options: RunOptions
     ) -> dict[str, Any]:
-        found: dict[str, Any] = {"kind": "container", "image": self._image(task, path)}
-        login = self.registries.login(found["image"])
+        environment: dict[str, Any] = {"kind": "container", "image": self._image(task, path)}
+        login = self.registries.login(environment["image"])
         if login is not None:
-            found["login"] = login
+            environment["login"] = login
         user = options.user or self._user()
         if user is not None:
-            found["user"] = user
+            environment["user"] = user
         mounts = [*options.mounts, *self.volumes.mounts(self.job, self.path, task, path)]
         if mounts:
-            found["mounts"] = mounts
+            environment["mounts"] = mounts
         if options.network is not None:
-            found["network"] = options.network
+            environment["network"] = options.network
         if options.ipc is not None:
-            found["ipc"] = options.ipc
+            environment["ipc"] = options.ipc
         if options.ulimits:
-            found["ulimits"] = options.ulimits
+            environment["ulimits"] = options.ulimits
         workdir, _ = self._either(task, path, "default_working_dir")
         if options.workdir is not None:
-            found["workdir"] = options.workdir
+            environment["workdir"] = options.workdir
         elif workdir == "container":
-            found["workdir"] = ""
-        return found
+            environment["workdir"] = ""
+        return environment
 
     def _image(self, task: Mapping[str, Any], path: Path) -> str:
         docker, old, singularity = (
             task.get(name) for name in ("docker_image", "image", "singularity_image")
         )
-        given = [name for name in (docker or old, singularity) if name]
-        if len(given) != 1:
-            problem = "both are given" if given else "none is given"
-            hint = "" if given else "docker_image: pytorch/pytorch"
+        images = [name for name in (docker or old, singularity) if name]
+        if len(images) != 1:
+            problem = "both are given" if images else "none is given"
+            hint = "" if images else "docker_image: pytorch/pytorch"
             self.report.wrong(
                 path,
                 f"expected one of docker_image and singularity_image, {problem}",
@@ -168,7 +168,7 @@ class Reader:
             return "none"
         if old and not docker:
             self.report.note((*path, "image"), "is docker_image since 3.0, and is read so")
-        image = str(given[0])
+        image = str(images[0])
         if not re.fullmatch(r"[A-Za-z0-9][^\s]*", image):
             name = "singularity_image" if singularity else "docker_image" if docker else "image"
             self.report.wrong((*path, name), f"{image!r}: an image's name has no blanks")
@@ -206,25 +206,25 @@ class Reader:
     def _resources(
         self, task: Mapping[str, Any], path: Path, options: RunOptions
     ) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        resources: dict[str, Any] = {}
         if options.cpus is not None:
-            found["cpus"] = options.cpus
+            resources["cpus"] = options.cpus
         else:
-            found["shares_cpus"] = True
+            resources["shares_cpus"] = True
         if options.memory is not None:
-            found["memory"] = options.memory
+            resources["memory"] = options.memory
         gpus = self.pool.gpus(self.job, self.path, task, path, options.gpus)
         if gpus:
-            found["gpus"] = gpus
+            resources["gpus"] = gpus
         shm, where = self._either(task, path, "shm_size")
         if options.shm is not None:
-            found["shm"] = options.shm
+            resources["shm"] = options.shm
         if shm is not None:
             try:
-                found["shm"] = parse_size(shm)
+                resources["shm"] = parse_size(shm)
             except ValueError as error:
                 self.report.wrong(where, f"{shm!r}: {error}")
-        return found
+        return resources
 
     def _variables(
         self, task: Mapping[str, Any], path: Path, options: RunOptions
@@ -261,10 +261,10 @@ class Reader:
         inputs: list[dict[str, Any]] = []
         transfers: list[Transfer] = []
         for owner, where in ((self.job, self.path), (task, path)):
-            found, others = read_inputs(
+            own_inputs, others = read_inputs(
                 owner.get("input_data"), (*where, "input_data"), self.report, self.accounts
             )
-            inputs += found
+            inputs += own_inputs
             transfers += others
         files = task.get("resource_files")
         inputs += read_resource_files(files, (*path, "resource_files"), self.report)
@@ -303,7 +303,7 @@ class Reader:
             )
             return True
         targets = [mount["target"] for mount in fields["environment"].get("mounts", ())]
-        places = [*targets, *(f"{WORK}/{given.get('to')}" for given in fields.get("inputs", ()))]
+        places = [*targets, *(f"{WORK}/{entry.get('to')}" for entry in fields.get("inputs", ()))]
         return any(place.startswith(f"{WORK}/{NODE_SHARED}") for place in places)
 
     def _exit_option(

@@ -37,15 +37,15 @@ class Volumes:
         self, job: Mapping[str, Any], job_path: Path, task: Mapping[str, Any], task_path: Path
     ) -> list[dict[str, Any]]:
         """Return what a job's and a task's lists name, each volume once."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
+        mounts: dict[tuple[str, str], dict[str, Any]] = {}
         for kind in self._known:
             for owner, path in ((job, job_path), (task, task_path)):
                 for number, name in enumerate(owner.get(kind) or ()):
-                    if name is None or (kind, name) in found:
+                    if name is None or (kind, name) in mounts:
                         continue
                     for mount in self._mount(kind, name, (*path, kind, number)):
-                        found[kind, name] = mount
-        return [*found.values()]
+                        mounts[kind, name] = mount
+        return [*mounts.values()]
 
     def _mount(self, kind: str, name: str, path: Path) -> Iterator[dict[str, Any]]:
         known = self._known[kind]

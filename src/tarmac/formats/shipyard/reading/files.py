@@ -43,18 +43,18 @@ def find_jobs_files(folder: Path) -> list[Path]:
         named = next((p for s in _SUFFIXES if (p := place / f"jobs{s}").is_file()), None)
         if named is not None:
             return [named]
-        found = sorted(
+        paths = sorted(
             path for path in place.glob("jobs[-_.]*") if path.suffix in _SUFFIXES and path.is_file()
         )
-        if len(found) > 1:
+        if len(paths) > 1:
             # One that lists what another makes can only be read when that has ended.
-            names = "\n".join(map(quoted, found))
+            names = "\n".join(map(quoted, paths))
             raise RequestError(
-                f"{place} has {len(found)} jobs files, and their order is not said",
+                f"{place} has {len(paths)} jobs files, and their order is not said",
                 hint=f"Name each by itself, in the order that you need:\n{names}",
             )
-        if found:
-            return found
+        if paths:
+            return paths
     raise RequestError(
         f"{folder}: no jobs file is there: jobs.yaml, jobs.yml or jobs.json",
         hint="A folder holds Batch Shipyard's files, or has a folder config that does.",
@@ -77,7 +77,7 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
         RequestError: One cannot be read, or holds no mapping.
     """
     known = {section for document in documents for section in document.value}
-    found = []
+    siblings = []
     for name, section in _SIBLINGS.items():
         paths = (jobs_file.parent / f"{name}{suffix}" for suffix in _SUFFIXES)
         path = next((path for path in paths if path.is_file()), None)
@@ -89,8 +89,8 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
             # Nothing of it: it may be a credential.
             raise RequestError(f"{path}:1:1: expected names and their values, such as {section}:")
         if not known & document.value.keys():
-            found.append(document)
-    return found
+            siblings.append(document)
+    return siblings
 
 
 def load(path: Path, text: str) -> Document | None:

@@ -121,13 +121,13 @@ def _mapping(data: Mapping[str, Any], reasons: Mapping[str, str], inherited: str
     for key, part in data.items():
         if key == "--":
             continue
-        found = _property(part, reasons, reason)
+        child = _property(part, reasons, reason)
         if key == "|":
-            instead = found
+            instead = child
         elif key.startswith("<"):
-            wildcard = found
+            wildcard = child
         else:
-            children[key.rstrip("*")] = dataclasses.replace(found, required=key.endswith("*"))
+            children[key.rstrip("*")] = dataclasses.replace(child, required=key.endswith("*"))
     return Property("map", reason=reason, children=children, wildcard=wildcard, instead=instead)
 
 
@@ -179,9 +179,9 @@ def check(value: Mapping[str, Any], report: Report) -> dict[str, Any]:
         name: part for file in all_properties().values() for name, part in file.children.items()
     }
     checker = _Checker(report, is_old=_is_old_dialect(value, report))
-    found = checker.mapping(value, Property("map", children=tops), ())
-    assert isinstance(found, dict)
-    return found
+    configuration = checker.mapping(value, Property("map", children=tops), ())
+    assert isinstance(configuration, dict)
+    return configuration
 
 
 class _Checker:
@@ -217,17 +217,17 @@ class _Checker:
         if not isinstance(value, dict):
             self._report.wrong(path, f"{_show(value, path)}expected names and their values")
             return None
-        found = {}
+        parts = {}
         for key, part in value.items():
             child = wanted.children.get(key, wanted.wildcard)
             if child is None:
                 self._unknown(key, wanted, path)
             else:
-                found[key] = self.value(part, child, (*path, key), said)
+                parts[key] = self.value(part, child, (*path, key), said)
         for name, child in wanted.children.items():
             if child.required and value.get(name) is None:
                 self._missing(name, value, path)
-        return found
+        return parts
 
     def _missing(self, name: str, value: Mapping[str, Any], path: Path) -> None:
         if not any(value.get(other) is not None for other in _STAND_INS.get(name, ())):
@@ -260,7 +260,7 @@ class _Checker:
         if not isinstance(value, list):
             self._report.wrong(path, f"{_show(value, path)}expected a list")
             return None
-        found = []
+        parts = []
         for number, part in enumerate(value):
             kind = "list" if isinstance(part, list) else "map" if isinstance(part, dict) else ""
             item = next((item for item in wanted.items if item.kind == kind), wanted.items[0])
@@ -268,8 +268,8 @@ class _Checker:
                 self._report.wrong((*path, number), "is empty")
                 continue
             # A part keeps its number, which later messages name.
-            found.append(self.value(part, item, (*path, number), said))
-        return found
+            parts.append(self.value(part, item, (*path, number), said))
+        return parts
 
     def _scalar(self, value: Any, wanted: Property, path: Path) -> Any:
         kind = wanted.kind
@@ -341,10 +341,10 @@ def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
     tops = {
         name: part for file in all_properties().values() for name, part in file.children.items()
     }
-    found = _pruned(value, Property("map", children=tops))
-    assert isinstance(found, dict)
-    found.pop("credentials", None)
-    return found
+    configuration = _pruned(value, Property("map", children=tops))
+    assert isinstance(configuration, dict)
+    configuration.pop("credentials", None)
+    return configuration
 
 
 def _pruned(value: Any, wanted: Property | None) -> Any:
