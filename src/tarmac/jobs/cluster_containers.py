@@ -141,8 +141,8 @@ def pyxis_command(run: ContainerRun, *, program: str, image: str, node: str) -> 
     names = [*run.names, *run.variables]
     if names:
         options.append(f"--container-env={','.join(names)}")
-    given = [f"{name}={value}" for name, value in run.variables.items()]
-    started = (*(("env", *given) if given else ()), program, *options, *command)
+    assignments = [f"{name}={value}" for name, value in run.variables.items()]
+    started = (*(("env", *assignments) if assignments else ()), program, *options, *command)
     return ("/bin/sh", "-c", _IN_STEP, "sh", run.name, *started)
 
 

@@ -59,10 +59,10 @@ class ContainerRun:
     def mounts(self) -> list[tuple[Path, str, bool]]:
         """Return what it sees of the machine: from where, to where, and whether only to read."""
         own = (self.work, WORK, False)
-        given = self.container.mounts
+        mounts = self.container.mounts
         return [
             own,
-            *((self.base / expanded(m.source), m.target, m.read_only) for m in given),
+            *((self.base / expanded(m.source), m.target, m.read_only) for m in mounts),
         ]
 
 
@@ -141,10 +141,10 @@ def mount_line(source: Path, target: str, read_only: bool) -> str:
 
 
 def _settings_of(container: Container) -> list[str]:
-    given = {
+    flags = {
         "--user": container.user,
         "--network": container.network,
         "--ipc": container.ipc,
     }
-    options = [part for name, value in given.items() if value is not None for part in (name, value)]
+    options = [part for name, value in flags.items() if value is not None for part in (name, value)]
     return options + [part for limit in container.ulimits for part in ("--ulimit", limit)]

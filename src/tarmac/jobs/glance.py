@@ -50,8 +50,8 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     tasks = readings.lines(path / "journal.jsonl", _Tasks, _add)
     is_alive = readings.is_held(path / ".lock")
     is_here = runner.text("host") == os.uname().nodename
-    found = [*_parts(path, tasks, readings, is_alive=is_alive)]
-    parts = tuple(part for part in found if part.status not in _ENDED)
+    all_parts = [*_parts(path, tasks, readings, is_alive=is_alive)]
+    parts = tuple(part for part in all_parts if part.status not in _ENDED)
     if parts and not is_alive:
         # Executors take long to import, and a list of runs needs them seldom.
         from tarmac.jobs.executors import outlives_runner  # noqa: PLC0415
@@ -60,7 +60,7 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
             # Ended with their runner, before their agents have written that down.
             parts = ()
     # Of these the agents alone have said so far how they ended.
-    outcomes = collections.Counter(part.status for part in found if part.status in _ENDED)
+    outcomes = collections.Counter(part.status for part in all_parts if part.status in _ENDED)
     outcomes.update(tasks.outcomes)
     number = record.whole("num_tasks")
     pid = runner.whole("pid")

@@ -147,14 +147,14 @@ def _wrong_needs(job: Job) -> Iterator[Fault]:
                 num_hints += 1
                 others = tuple(sorted(names - {spec.name}))
                 hint = _hint(needed, others) if num_hints <= _MAX_HINTS and others else ""
-                said = f"unknown task that {spec.name!r} needs: {needed!r}"
-                yield Fault((*path, "needs", number), said, hint)
+                message = f"unknown task that {spec.name!r} needs: {needed!r}"
+                yield Fault((*path, "needs", number), message, hint)
     circle = circle_of({task.name: task.needs for task in job.tasks})
     if circle:
         number, first = next((n, t) for n, t in enumerate(job.tasks) if t.name == circle[0])
-        said = f"tasks need each other: {' -> '.join(circle)}"
+        message = f"tasks need each other: {' -> '.join(circle)}"
         at = first.needs.index(circle[1]) if circle[1] in first.needs else 0
-        yield Fault(("tasks", number, "needs", at), said)
+        yield Fault(("tasks", number, "needs", at), message)
 
 
 def _too_large(job: Job) -> Iterator[Fault]:
@@ -194,9 +194,9 @@ def _wrong_amounts(job: Job) -> Iterator[Fault]:
         for name in ("memory", "gpu_memory", "shm"):
             value = getattr(part.resources, name)
             if value is not None and value < _MIN_MEMORY_BYTES:
-                said = f"{value:,} bytes: expected at least 1 MiB"
+                message = f"{value:,} bytes: expected at least 1 MiB"
                 hint = f"For mebibytes: {value:.0f}MiB" if value == int(value) else ""
-                yield Fault((*path, "resources", name), said, hint)
+                yield Fault((*path, "resources", name), message, hint)
 
 
 def _wrong_placeholders(job: Job) -> Iterator[Fault]:
@@ -208,7 +208,7 @@ def _wrong_placeholders(job: Job) -> Iterator[Fault]:
         names = _names_of(_sweep_of(job, spec))
         inherits.append((names, spec.env))
         yield from _unknown_in(spec, (*_OWN, *_SHARED), path, names)
-    for path, text in (found for name in _SHARED for found in _texts(getattr(job, name), (name,))):
+    for path, text in (pair for name in _SHARED for pair in _texts(getattr(job, name), (name,))):
         for used, written in placeholders_in(text):
             for names, env in inherits:
                 hidden = path[0] == "env" and path[1] in env

@@ -59,8 +59,8 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
         self.tasks = [task for task in status.tasks if task.state != "succeeded"]
         failed = [task for task in self.tasks if task.state == "failed"]
         first = failed[0] if failed else None
-        said = f": {first.name}: {first.reason}" if first else ""
-        message = f"{len(self.tasks)} of {counted(status.num_tasks, 'task')} did not succeed{said}"
+        cause = f": {first.name}: {first.reason}" if first else ""
+        message = f"{len(self.tasks)} of {counted(status.num_tasks, 'task')} did not succeed{cause}"
         super().__init__(
             status.reason or message,
             hint=f"Logs: {first.directory if first else status.path}\n"
@@ -131,12 +131,12 @@ class Handle:
             return True
         runner = status.runner
         if runner is None or find_executor(record.executor).outlives:
-            asked = runner or status.elsewhere
-            if asked is None:
+            process = runner or status.elsewhere
+            if process is None:
                 raise RequestError(
                     f"{self.path.name} is at work on another machine", hint="Cancel it there."
                 )
-            ask_to_end(self.path, asked)
+            ask_to_end(self.path, process)
             return True
         try:
             return runner.send(signal.SIGTERM)
@@ -188,9 +188,9 @@ class Handle:
         self._wait(timeout)
         status = self.status()
         if status.state == "interrupted":
-            said = f": the runner's {status.runner_note}" if status.runner_note else ""
+            note = f": the runner's {status.runner_note}" if status.runner_note else ""
             raise CancelledError(
-                f"{self.path.name} was stopped before its end{said}, "
+                f"{self.path.name} was stopped before its end{note}, "
                 f"see {self.path / 'runner.log'}; "
                 f"go on: tarmac run --resume {quoted(self.path)}"
             )
@@ -274,8 +274,8 @@ def start_runner(
     Raises:
         RequestError: A named secret stands for another named one.
     """
-    given = runner_options(concurrency, fake_gpus, secrets, keep_going=keep_going)
-    options = ["--resume", str(run.path), *given]
+    arguments = runner_options(concurrency, fake_gpus, secrets, keep_going=keep_going)
+    options = ["--resume", str(run.path), *arguments]
     with (run.path / "runner.log").open("ab") as log:
         popen = subprocess.Popen(
             python_command("tarmac", "run", *options),

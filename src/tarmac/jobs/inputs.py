@@ -51,24 +51,26 @@ def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
         inputs: Inputs of a task, before any is staged in.
         base: What relative paths start from: the job file's directory.
     """
-    for given in inputs:
-        location = Location.parse(given.source)
+    for task_input in inputs:
+        location = Location.parse(task_input.source)
         if location.is_object:
-            require("obstore", given.source)
-        if is_shared(given.source) or location.is_url or location.is_object:
+            require("obstore", task_input.source)
+        if is_shared(task_input.source) or location.is_url or location.is_object:
             continue
         if not location.is_local:
             known = ", ".join(f"{name}://" for name in ("https", *SCHEMES))
             raise RequestError(
-                f"input {_shown(given)}: {location.scheme}:// is not known",
+                f"input {_shown(task_input)}: {location.scheme}:// is not known",
                 hint=f"Use a path, file:///path, or one of {known}",
             )
         path = location.below(base)
         if path.is_symlink() and not path.exists():
-            raise RequestError(f"input {given.source}: a link to {path.readlink()}, which is gone")
+            raise RequestError(
+                f"input {task_input.source}: a link to {path.readlink()}, which is gone"
+            )
         if not path.exists():
-            raise RequestError(f"input {given.source}: no such file or directory")
-        if path.is_dir() and (problem := _problem_of_directory(given)):
+            raise RequestError(f"input {task_input.source}: no such file or directory")
+        if path.is_dir() and (problem := _problem_of_directory(task_input)):
             raise RequestError(problem)
 
 
@@ -83,12 +85,12 @@ def fetch_inputs(inputs: Sequence[Input], base: Path, directory: Path) -> None:
     Raises:
         TarmacError: One cannot be had, has another checksum, or would leave the directory.
     """
-    for given in inputs:
-        source = _Source(given, Location.parse(given.source), base, directory)
+    for task_input in inputs:
+        source = _Source(task_input, Location.parse(task_input.source), base, directory)
         try:
             source.bring()
         except OSError as error:
-            raise TarmacError(f"input {_shown(given)}: {short_reason(error)}") from error
+            raise TarmacError(f"input {_shown(task_input)}: {short_reason(error)}") from error
 
 
 def _shown(given: Input) -> str:
@@ -121,29 +123,30 @@ class _Source:
     directory: Path
 
     def bring(self) -> None:
-        given = self.given
+        task_input = self.given
         name = self.location.name
-        target = self.directory / (given.to or ("." if given.unpack else name))
+        target = self.directory / (task_input.to or ("." if task_input.unpack else name))
         if not target.resolve().is_relative_to(self.directory.resolve()):
             raise TarmacError(
-                f"input {_shown(given)}: {given.to or name} leads out of the task's directory"
+                f"input {_shown(task_input)}: {task_input.to or name} leads out of the task's "
+                "directory"
             )
         if self._is_directory():
-            if problem := _problem_of_directory(given):
+            if problem := _problem_of_directory(task_input):
                 raise TarmacError(problem)
             self._bring_directory(target)
-        elif given.unpack:
+        elif task_input.unpack:
             with self._scratch() as scratch:
                 archive = scratch / "archive"
                 self._bring_file(archive)
-                _unpack(archive, _shown(given), target)
+                _unpack(archive, _shown(task_input), target)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if target.is_dir() and given.to == ".":
+            if target.is_dir() and task_input.to == ".":
                 target /= name
             self._bring_file(target)
-            if given.mode is not None:
-                target.chmod(int(given.mode, 8))
+            if task_input.mode is not None:
+                target.chmod(int(task_input.mode, 8))
 
     def _is_directory(self) -> bool:
         if self.location.is_object:
@@ -155,17 +158,17 @@ class _Source:
         return temporary_directory(self.directory)
 
     def _bring_file(self, target: Path) -> None:
-        given = self.given
+        task_input = self.given
         if self.location.is_url:
             with self._scratch() as scratch:
                 self._download(scratch / "download", target)
         elif self.location.is_object:
-            get_object(given.source, target, os.environ)
+            get_object(task_input.source, target, os.environ)
             self._check(target)
         else:
             source = self.location.below(self.base)
             if source.exists() and not source.is_file():
-                raise TarmacError(f"input {_shown(given)}: neither a file nor a directory")
+                raise TarmacError(f"input {_shown(task_input)}: neither a file nor a directory")
             shutil.copyfile(source, target)
             shutil.copymode(source, target)
             self._check(target)

@@ -108,14 +108,14 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
         StorageError: It cannot be read.
         TarmacError: A line is damaged; what it said is not guessed.
     """
-    found = read_events(path)
-    for line in found.damaged:
+    lines = read_events(path)
+    for line in lines.damaged:
         raise TarmacError(
             str(line),
             hint="Without that line its task counts as not done, and is done again:\n"
             f"sed -i.damaged {line.number}d {quoted(path)}",
         )
-    yield from found.values
+    yield from lines.values
 
 
 def read_events(path: Path) -> JournalLines:

@@ -77,11 +77,11 @@ def inherited_leases(environment: Mapping[str, str]) -> TaskLeases | None:
     """
     try:
         facts = json.loads(environment[_VARIABLE])
-        told = TaskLeases(tuple(facts["gpus"]), Path(facts["directory"]))
+        leases = TaskLeases(tuple(facts["gpus"]), Path(facts["directory"]))
         owner = facts["owner"]
     except (KeyError, TypeError, ValueError):
         return None
-    return told if owner in _parents() else None
+    return leases if owner in _parents() else None
 
 
 def _parents() -> set[int]:

@@ -124,7 +124,7 @@ class Resources(Part):
         if not isinstance(values, dict) or not isinstance(values.get("gpus"), dict):
             return values
         try:
-            asked = GpuRequest.model_validate(values["gpus"])
+            request = GpuRequest.model_validate(values["gpus"])
         except ValidationError as error:
             raise ValidationError.from_exception_data(
                 "gpus",
@@ -138,7 +138,7 @@ class Resources(Part):
                     for each in error.errors()
                 ],
             ) from None
-        return {**values, "gpus": asked.count, "gpu_type": asked.type}
+        return {**values, "gpus": request.count, "gpu_type": request.type}
 
     @field_validator("gpus")
     @classmethod

@@ -62,14 +62,14 @@ def keep_outputs(
     for output in outputs:
         if output.when not in ("always", "success" if succeeded else "failure"):
             continue
-        found = [
+        paths = [
             path
             for path in _matching(directory, output.path, linked)
             if _is_wanted(output, str(path.relative_to(directory)))
         ]
-        if not found and succeeded and not output.include:
+        if not paths and succeeded and not output.include:
             problems.append(f"output {output.path}: nothing matches")
-        for path in found:
+        for path in paths:
             try:
                 name = _name(path, directory, output.root)
                 _keep(path, output.to, name, base)

@@ -193,10 +193,10 @@ def _expand(
 def _matching(name: str, pattern: str, directory: Path) -> list[str]:
     # Path.glob takes no absolute patterns. The directory's own name is no pattern.
     matching = glob.glob(pattern, root_dir=directory, recursive=True)  # noqa: PTH207
-    found = sorted(str(directory / path) for path in matching)
-    if not found:
+    paths = sorted(str(directory / path) for path in matching)
+    if not paths:
         raise RequestError(f"sweep over files: {name} is {pattern!r}, which matches none")
-    return found
+    return paths
 
 
 def _task(
@@ -235,8 +235,8 @@ def _task(
             trains=spec.workload is not None,
         )
     except ValidationError as error:
-        said = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise RequestError(f"task {spec.name!r} with {dict(parameters)}: {said}") from error
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise RequestError(f"task {spec.name!r} with {dict(parameters)}: {message}") from error
     except RequestError as error:
         raise RequestError(f"task {spec.name!r}: {error.message}", hint=error.hint) from error
 

@@ -57,8 +57,8 @@ def parse_job(text: str, name: str = "job") -> Job:
 def job_of(document: Document) -> Job:
     """Make a job of a document; see `read_job`."""
     if not isinstance(document.value, dict):
-        said = "is no job, expected keys and their values, such as name and command"
-        raise refuse(document, [Problem(document.place_of(()), "", said)])
+        message = "is no job, expected keys and their values, such as name and command"
+        raise refuse(document, [Problem(document.place_of(()), "", message)])
     try:
         job = Job.model_validate(as_written(document), by_alias=True, by_name=False)
     except ValidationError as error:
@@ -136,14 +136,18 @@ def as_written(document: Document, path: Path = ()) -> Any:
 
 def _numbers_in(value: Any) -> list[Path]:
     """Return where numbers are, and true and false."""
-    found: list[Path] = []
+    paths: list[Path] = []
     ahead: list[tuple[Path, Any]] = [((), value)]
     while ahead:
         path, part = ahead.pop()
         if isinstance(part, (int, float)):
-            found.append(path)
+            paths.append(path)
         elif isinstance(part, dict):
-            ahead += [((*path, key), one) for key, one in part.items() if not isinstance(one, str)]
+            ahead += [
+                ((*path, key), item) for key, item in part.items() if not isinstance(item, str)
+            ]
         elif isinstance(part, list):
-            ahead += [((*path, n), one) for n, one in enumerate(part) if not isinstance(one, str)]
-    return found
+            ahead += [
+                ((*path, n), item) for n, item in enumerate(part) if not isinstance(item, str)
+            ]
+    return paths

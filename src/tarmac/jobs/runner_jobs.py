@@ -177,10 +177,10 @@ def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None
 def _secrets_of(run: JobRun, places: Mapping[str, Secret]) -> dict[str, str]:
     """Return the variables that hold secrets of tasks, and those that staging them reads."""
     names = secret_variables(run.tasks, {**read_secret_mapping(), **places})
-    found = {name: os.environ[name] for name in names}
+    variables = {name: os.environ[name] for name in names}
     for task in run.tasks:
-        found |= staging_variables(task, os.environ)
-    return found
+        variables |= staging_variables(task, os.environ)
+    return variables
 
 
 def _submit(run: JobRun, options: Sequence[str], secrets: Mapping[str, str], *, after: str) -> str:

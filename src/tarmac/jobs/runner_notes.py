@@ -59,8 +59,8 @@ def reserve_runner(run: Path) -> int:
 
 def runner_numbers(run: Path) -> Sequence[int]:
     """Return the numbers of a run's runner jobs, in their order."""
-    found = (path.stem for path in (run / _DIRECTORY).glob("*.json"))
-    return sorted(int(stem) for stem in found if stem.isdecimal())
+    stems = (path.stem for path in (run / _DIRECTORY).glob("*.json"))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def note_runner_place(run: Path, number: int, place: str) -> None:

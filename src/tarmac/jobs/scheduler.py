@@ -269,7 +269,9 @@ class _Session:
                 self._write("requeued", attempt, cause=cause, reason=reason)
             case Began(grant=grant, host=host):
                 known = {"host": host, "cpus": grant.cpus, "gpus": [*grant.gpus]}
-                self._write("started", attempt, **{key: one for key, one in known.items() if one})
+                self._write(
+                    "started", attempt, **{key: value for key, value in known.items() if value}
+                )
         if self._executor.queues:
             self._reports.append(lambda: self._reporter.told(event))
         if isinstance(event, Began):

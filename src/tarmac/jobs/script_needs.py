@@ -51,7 +51,7 @@ def script_environment(script: str, inputs: Sequence[Input], base: Path) -> Proj
         RequestError: What it says of its needs is not of the form.
     """
     target = PurePosixPath(script)
-    paths = [local_source(given, target, base) for given in inputs]
+    paths = [local_source(task_input, target, base) for task_input in inputs]
     for path in [Path(script)] if target.is_absolute() else filter(None, paths):
         if path.is_file() and read_script(path) is not None:
             return Project(path=str(path.absolute()))

@@ -44,17 +44,17 @@ def read_secret_mapping(path: Path | None = None) -> dict[str, Secret]:
     Raises:
         RequestError: It is not of this form. What it says is in no message.
     """
-    given = path or secret_mapping_path()
+    mapping_path = path or secret_mapping_path()
     try:
-        lines = tomllib.loads(given.read_text(encoding="utf-8"))
+        lines = tomllib.loads(mapping_path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise RequestError(f"{given}: {reason}") from error
+        raise RequestError(f"{mapping_path}: {reason}") from error
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"{given}: {error}") from error
-    return {name: _place(given, name, place) for name, place in lines.items()}
+        raise RequestError(f"{mapping_path}: {error}") from error
+    return {name: _place(mapping_path, name, place) for name, place in lines.items()}
 
 
 def _place(path: Path, name: str, place: object) -> Secret:
@@ -105,13 +105,13 @@ def secret_variables(tasks: Iterable[Task], mapping: Mapping[str, Secret]) -> se
         tasks: Those that ask for secrets.
         mapping: What ``NAME/KEY`` and vault ids stand for here.
     """
-    found = set()
+    variables = set()
     for task in tasks:
         for secret in _wanted(task).values():
             place = mapping.get(_name(secret), secret)
             if place.env is not None:
-                found.add(place.env)
-    return found
+                variables.add(place.env)
+    return variables
 
 
 def missing_secrets(

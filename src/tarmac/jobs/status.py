@@ -189,8 +189,8 @@ def is_asked_to_end(run: Path, runner: ProcessIdentity) -> bool:
     try:
         # The directory is opened anew, upon which network file systems ask their server.
         os.close(os.open(run, os.O_RDONLY))
-        asked = parse_json(read_regular(run / _REQUEST))
-        return ProcessIdentity(**asked["runner"]) == runner
+        request = parse_json(read_regular(run / _REQUEST))
+        return ProcessIdentity(**request["runner"]) == runner
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
@@ -285,8 +285,8 @@ def _last_events(run: Path) -> tuple[dict[int, dict[str, Any]], tuple[str, ...]]
     journal = run / "journal.jsonl"
     if not journal.exists():
         return events, ()
-    found = read_events(journal)
-    for event in found.values:
+    lines = read_events(journal)
+    for event in lines.values:
         known = events.get(event["task"], {})
         if known.get("event") in ("ended", "retried"):
             # What was said of an earlier attempt is not so of the next.
@@ -294,7 +294,7 @@ def _last_events(run: Path) -> tuple[dict[int, dict[str, Any]], tuple[str, ...]]
         known |= event
         if "name" in known:
             events[event["task"]] = known
-    return events, tuple(map(str, found.damaged))
+    return events, tuple(map(str, lines.damaged))
 
 
 def read_runner(run: Path) -> ProcessIdentity | None:
@@ -357,10 +357,10 @@ def _task(run: Path, event: dict[str, Any], *, is_alive: bool, outlives: bool) -
     is_engines = event["event"] in _WAITS or "host" in event or "place" in event
     if not is_engines or event["event"] == "retried":
         return dataclasses.replace(status, state="interrupted", reason="")
-    found = _as_its_agent_says(status)
+    latest = _as_its_agent_says(status)
     # Some engines end what a runner has started with it, before an agent has written that down.
-    is_over = not outlives and found.state in _ACTIVE
-    return dataclasses.replace(found, state="interrupted", reason="") if is_over else found
+    is_over = not outlives and latest.state in _ACTIVE
+    return dataclasses.replace(latest, state="interrupted", reason="") if is_over else latest
 
 
 def _as_its_agent_says(status: TaskStatus) -> TaskStatus:

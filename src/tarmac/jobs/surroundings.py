@@ -236,8 +236,8 @@ class Secret(Part):
 
     @model_validator(mode="after")
     def _one_place(self) -> Secret:
-        given = [field for field in ("env", "file", "name", "vault_id") if getattr(self, field)]
-        if len(given) != 1 or (self.key is None) == (self.name is not None):
+        fields = [field for field in ("env", "file", "name", "vault_id") if getattr(self, field)]
+        if len(fields) != 1 or (self.key is None) == (self.name is not None):
             raise ValueError("expected one of env, file, vault_id, or name with key")
         return self
 

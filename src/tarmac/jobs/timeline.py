@@ -141,7 +141,9 @@ def read_timeline(run: Path, *, now: float | None = None) -> Timeline:
         if task.index in traces:
             _settle(traces[task.index], task)
     began_at = status.created_at.timestamp()
-    moments = [one.last_at for one in traces.values() if one.last_at is not None]
+    moments = [
+        task_trace.last_at for task_trace in traces.values() if task_trace.last_at is not None
+    ]
     last = max([began_at, *moments])
     return Timeline(
         status=status,
@@ -163,10 +165,10 @@ def trace(events: Iterable[dict[str, Any]]) -> dict[int, TaskTrace]:
         index = event.get("task")
         if not isinstance(index, int):
             continue
-        one = traces.get(index)
-        if one is None:
-            one = traces[index] = TaskTrace(index, str(event.get("name", index)))
-        _add(one, event)
+        task_trace = traces.get(index)
+        if task_trace is None:
+            task_trace = traces[index] = TaskTrace(index, str(event.get("name", index)))
+        _add(task_trace, event)
     return traces
 
 

@@ -55,8 +55,8 @@ def training_job(
     path, separator, attribute = workload.rpartition(":")
     reference = f"{Path(path).resolve()}:{attribute}" if separator else workload
     stem = attribute if separator else workload
-    given = {part.partition("=")[0] for part in options}
-    devices = () if given & {"--devices", "--device", "--resume"} else _devices(gpus_per_node)
+    names = {part.partition("=")[0] for part in options}
+    devices = () if names & {"--devices", "--device", "--resume"} else _devices(gpus_per_node)
     data = os.environ.get("TARMAC_DATA")
     return Job(
         name=f"train-{job_name(stem)}",

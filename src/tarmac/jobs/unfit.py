@@ -49,8 +49,8 @@ def placed(error: UnfitFileError, document: Document | None) -> RequestError:
     path = _path(error, document)
     key = "from" if error.kind == "inputs" else "to"
     place = document.place_of((*path, key))
-    found = refuse(document, [Problem(place, show_path((*path, key)), error.message)])
-    return RequestError(found.message, hint=error.hint)
+    refusal = refuse(document, [Problem(place, show_path((*path, key)), error.message)])
+    return RequestError(refusal.message, hint=error.hint)
 
 
 def _path(error: UnfitFileError, document: Document) -> Path:

@@ -43,7 +43,7 @@ def workload_inputs(reference: str, inputs: Sequence[Input], base: Path) -> tupl
     if path is None or path.is_absolute() or not (base / path).is_file():
         return ()
     target = PurePosixPath(workload_in_task(reference).rpartition(":")[0])
-    if any(_brings(given, target, base) for given in inputs):
+    if any(_brings(task_input, target, base) for task_input in inputs):
         return ()
     start = (base / path).parent
     return tuple(
@@ -78,7 +78,7 @@ def refuse_missing_workload(
     if path.is_absolute():
         if is_here and not path.is_file():
             raise RequestError(f"workload file {str(path)!r} does not exist")
-    elif not any(_brings(given, PurePosixPath(path), base) for given in inputs):
+    elif not any(_brings(task_input, PurePosixPath(path), base) for task_input in inputs):
         raise RequestError(
             f"workload file {str(path)!r} does not exist beside the job file",
             hint=f"Looked for {base / path}",

@@ -114,12 +114,12 @@ class FusedStack:
     def slots(self, network: int) -> dict[str, list[Linear]]:
         """Return what a network's optimizer remembers, by name and layer, views likewise."""
         rule, (average, moment) = rule_of(self.networks[network].optimizer), self._slots[network]
-        found: dict[str, list[Linear]] = {}
+        slots: dict[str, list[Linear]] = {}
         if rule.average_name is not None:
-            found[rule.average_name] = [x.averages.of(average, x.true) for x in self._layers]
+            slots[rule.average_name] = [x.averages.of(average, x.true) for x in self._layers]
         if rule.moment_name is not None:
-            found[rule.moment_name] = [x.moments.of(moment, x.true) for x in self._layers]
-        return found
+            slots[rule.moment_name] = [x.moments.of(moment, x.true) for x in self._layers]
+        return slots
 
     def begin(self, order: torch.Tensor, rates: NDArray[np.float64], first_step: int) -> None:
         """Hand over the samples and rates of the coming steps.

@@ -189,13 +189,13 @@ class Batches:
 
 def slots_of(networks: Sequence[FusedNetwork]) -> list[tuple[int, int]]:
     """Return where each network's averages and second moments are among all, or -1 for none."""
-    found, num_averages, num_moments = [], 0, 0
+    indices, num_averages, num_moments = [], 0, 0
     for network in networks:
         rule = rule_of(network.optimizer)
         has_average, has_moment = rule.average_name is not None, rule.moment_name is not None
-        found.append((num_averages if has_average else -1, num_moments if has_moment else -1))
+        indices.append((num_averages if has_average else -1, num_moments if has_moment else -1))
         num_averages, num_moments = num_averages + has_average, num_moments + has_moment
-    return found
+    return indices
 
 
 def rounded_up(value: int, unit: int) -> int:

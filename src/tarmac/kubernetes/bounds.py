@@ -49,15 +49,15 @@ def _beyond_ranges(spec: Mapping[str, Any], ranges: Iterable[Object]) -> Iterato
 
 def _beyond(amounts: Mapping[str, Mapping[str, float]], limit: Mapping[str, Any]) -> Iterator[str]:
     for resource, most in (limit.get("max") or {}).items():
-        asked = max(amounts[side].get(resource, 0.0) for side in _SIDES)
-        if asked > quantity(most):
-            yield f"it asks for {_shown(asked)} of {resource}, and {most} is the most"
+        amount = max(amounts[side].get(resource, 0.0) for side in _SIDES)
+        if amount > quantity(most):
+            yield f"it asks for {_shown(amount)} of {resource}, and {most} is the most"
     for resource, least in (limit.get("min") or {}).items():
         # What is not said gets a default of the range, which is no less.
-        said = [amounts[side][resource] for side in _SIDES if resource in amounts[side]]
-        asked = min(said, default=quantity(least))
-        if asked < quantity(least):
-            yield f"it asks for {_shown(asked)} of {resource}, and {least} is the least"
+        values = [amounts[side][resource] for side in _SIDES if resource in amounts[side]]
+        amount = min(values, default=quantity(least))
+        if amount < quantity(least):
+            yield f"it asks for {_shown(amount)} of {resource}, and {least} is the least"
 
 
 def _beyond_quotas(
@@ -82,17 +82,17 @@ def _beyond_quotas(
             if not side and resource in _SHORT:
                 side = "requests"
             if side:
-                asked = total[side].get(resource)
-                if asked is None and resource in _SHORT and (side, resource) not in defaults:
+                amount = total[side].get(resource)
+                if amount is None and resource in _SHORT and (side, resource) not in defaults:
                     yield (
                         f"{team} wants {side}.{resource} of every container: write it into "
                         "options.kubernetes.pod, at spec.containers"
                     )
-                asked = (asked or 0.0) * num_pods
+                amount = (amount or 0.0) * num_pods
             else:
-                asked = float(num_pods) if name in ("pods", "count/pods") else 0.0
-            if asked > quantity(most):
-                yield f"it asks for {_shown(asked)} of {name}, and {most} is all there is ({team})"
+                amount = float(num_pods) if name in ("pods", "count/pods") else 0.0
+            if amount > quantity(most):
+                yield f"it asks for {_shown(amount)} of {name}, and {most} is all there is ({team})"
 
 
 def _amounts(container: Mapping[str, Any]) -> dict[str, dict[str, float]]:

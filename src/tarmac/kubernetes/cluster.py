@@ -92,10 +92,10 @@ class Cluster:
         if isinstance(answer, Silence):
             return answer
         text = str(answer.get("gitVersion"))
-        found = re.match(r"v(\d+)\.(\d+)", text)
-        if found is None:
+        match = re.match(r"v(\d+)\.(\d+)", text)
+        if match is None:
             return self._connection.silence(f"is no Kubernetes: its version is {text!r}")
-        return Version(int(found[1]), int(found[2]), text)
+        return Version(int(match[1]), int(match[2]), text)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object | Refused | Silence:
         """Create an object; a field that the server does not know is refused.

@@ -232,15 +232,15 @@ class Connection:
             body = parse_json(response.content)
         except ValueError:
             body = None
-        said = body if isinstance(body, dict) else {}
-        if words := self._no_answer(response, said):
+        fields = body if isinstance(body, dict) else {}
+        if words := self._no_answer(response, fields):
             return Silence(words, 0)
         if 200 <= status < 300:
-            return said
-        if not said:
+            return fields
+        if not fields:
             return Refused(404, "NoSuchKind", "the cluster could not find the requested resource")
-        message = str(said.get("message") or f"HTTP {status}")
-        return Refused(status, str(said.get("reason") or ""), message)
+        message = str(fields.get("message") or f"HTTP {status}")
+        return Refused(status, str(fields.get("reason") or ""), message)
 
     def _no_answer(self, response: httpx.Response, said: Mapping[str, Any]) -> str:
         """Return why what came is no answer; empty where it is one."""

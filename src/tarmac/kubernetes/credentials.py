@@ -190,7 +190,7 @@ def _run_plugin(
             if authority
             else {}
         )
-    variables = {str(one["name"]): str(one["value"]) for one in entry.get("env") or []}
+    variables = {str(item["name"]): str(item["value"]) for item in entry.get("env") or []}
     request = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     try:
         ended = subprocess.run(
@@ -207,11 +207,11 @@ def _run_plugin(
         ) from None
     except OSError as error:
         raise RequestError(f"{named!r} of {where} cannot be run: {error.strerror}") from None
-    said = "\n".join(ended.stderr.decode(errors="replace").strip().splitlines()[-5:])
+    stderr = "\n".join(ended.stderr.decode(errors="replace").strip().splitlines()[-5:])
     if ended.returncode != 0:
         raise RequestError(
             f"{named!r}, by which {where} logs in, ended with {ended.returncode}",
-            hint=said or "It said nothing; run it by hand.",
+            hint=stderr or "It said nothing; run it by hand.",
         )
     try:
         status = parse_json(ended.stdout)["status"]
@@ -220,7 +220,7 @@ def _run_plugin(
         # What it printed is not quoted: it may be half of a token.
         raise RequestError(
             f"{named!r}, by which {where} logs in, printed no ExecCredential with a status",
-            hint=said or "Run it by hand.",
+            hint=stderr or "Run it by hand.",
         ) from None
 
 

@@ -23,8 +23,8 @@ _TRY = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
 @in_form
 def explain_event(event: Object) -> str:
     """Return an event's words, a quota's as numbers."""
-    said = " ".join(str(event.get("message") or event.get("reason") or "").split())
-    return explain_quota(said) or said
+    text = " ".join(str(event.get("message") or event.get("reason") or "").split())
+    return explain_quota(text) or text
 
 
 @in_form
@@ -52,22 +52,22 @@ def explain_quota(message: str) -> str | None:
         ...     'limited: requests.nvidia.com/gpu=8')
         'quota team: 8 of 8 requests.nvidia.com/gpu are in use, 1 more is asked'
     """
-    found = _QUOTA.search(message)
-    if found is None:
+    match = _QUOTA.search(message)
+    if match is None:
         return None
-    asked, used, most = (_amounts(found[name]) for name in ("asked", "used", "most"))
+    requests, used, most = (_amounts(match[name]) for name in ("asked", "used", "most"))
     never = [
         f"{most[name]} is all there is of {name}, and {amount} is asked"
-        for name, amount in asked.items()
+        for name, amount in requests.items()
         if name in most and quantity(amount) > quantity(most[name])
     ]
     if never:
-        return f"quota {found['name']} never lets it start: {'; '.join(never)}"
+        return f"quota {match['name']} never lets it start: {'; '.join(never)}"
     parts = [
         f"{used.get(name, '?')} of {most.get(name, '?')} {name} are in use, {amount} more is asked"
-        for name, amount in asked.items()
+        for name, amount in requests.items()
     ]
-    return f"quota {found['name']}: " + "; ".join(parts)
+    return f"quota {match['name']}: " + "; ".join(parts)
 
 
 def _amounts(text: str) -> dict[str, str]:

@@ -50,9 +50,9 @@ def explain_job(job: Object) -> JobState:
     failed = conditions.get("Failed") or conditions.get("FailureTarget")
     if failed is not None:
         reason = str(failed.get("reason") or "")
-        said = str(failed.get("message") or reason)
+        message = str(failed.get("message") or reason)
         words = JOB_ENDS.get(reason)
-        return JobState("failed", reason, f"{words} ({said})" if words else said)
+        return JobState("failed", reason, f"{words} ({message})" if words else message)
     if (job.get("spec") or {}).get("suspend"):
         labels = (job.get("metadata") or {}).get("labels") or {}
         queue = labels.get("kueue.x-k8s.io/queue-name")

@@ -84,9 +84,9 @@ def look_manifest(
     # Unlike nodeName, this leaves the scheduler to see whether there is room.
     here = {"key": "metadata.name", "operator": "In", "values": [node.name]}
     terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}
-    asked = asked_gpus(node)
-    gpus = {resource: str(count) for resource, count in asked.items()}
-    words = (str(sum(asked.values())), "/dev/termination-log")
+    requests = asked_gpus(node)
+    gpus = {resource: str(count) for resource, count in requests.items()}
+    words = (str(sum(requests.values())), "/dev/termination-log")
     program = python_command("tarmac.checks.pod_look", *words, python=look.python)
     pod: dict[str, Any] = {
         "restartPolicy": "Never",

@@ -110,12 +110,12 @@ def cluster_role_for(missing: Iterable[Right], user: str) -> str:
     """
     name = "tarmac-missing"
     about = {"name": name}
-    given = role(tuple(missing), name, "")
+    role_object = role(tuple(missing), name, "")
     binding = role_binding(name, "", user)
     bound = {**binding["roleRef"], "kind": "ClusterRole"}
     return as_yaml(
         [
-            {**given, "kind": "ClusterRole", "metadata": about},
+            {**role_object, "kind": "ClusterRole", "metadata": about},
             {**binding, "kind": "ClusterRoleBinding", "metadata": about, "roleRef": bound},
         ]
     )

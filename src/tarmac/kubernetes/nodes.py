@@ -90,8 +90,8 @@ def read_node(
 def _trouble(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") != "True":
-            said = " ".join(str(condition.get("message") or condition.get("reason") or "").split())
-            return f"is not ready: {said}" if said else "is not ready"
+            text = " ".join(str(condition.get("message") or condition.get("reason") or "").split())
+            return f"is not ready: {text}" if text else "is not ready"
     if spec.get("unschedulable"):
         return "is cordoned: kubectl uncordon lets pods begin there again"
     for taint in spec.get("taints") or ():

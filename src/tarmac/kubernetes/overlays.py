@@ -77,17 +77,17 @@ def _faults(value: Any, kind: str, path: Place) -> Iterator[Fault]:
         return
     if kind in _PLAIN:
         yield from _plain_faults(value, kind, path)
-    elif found := _LIST.fullmatch(kind):
+    elif match := _LIST.fullmatch(kind):
         if not isinstance(value, list):
             yield Fault(path, "expected a list")
             return
         for number, item in enumerate(value):
-            yield from _item_faults(item, found[1], found[2], (*path, number))
+            yield from _item_faults(item, match[1], match[2], (*path, number))
     elif not isinstance(value, dict):
         yield Fault(path, "expected keys and their values")
-    elif found := _MAP.fullmatch(kind):
+    elif match := _MAP.fullmatch(kind):
         for key, part in value.items():
-            yield from _faults(part, found[1], (*path, key))
+            yield from _faults(part, match[1], (*path, key))
     else:
         fields = _kinds()[kind]
         for key, part in value.items():
@@ -121,9 +121,9 @@ def _unknown(key: str, kind: str, fields: Mapping[str, str]) -> str:
 
 
 def _merged(base: Any, overlay: Any, kind: str) -> Any:
-    found = _LIST.fullmatch(kind)
-    if found and found[2] and isinstance(base, list):
-        return _merged_list(base, overlay, found[1], found[2])
+    match = _LIST.fullmatch(kind)
+    if match and match[2] and isinstance(base, list):
+        return _merged_list(base, overlay, match[1], match[2])
     if isinstance(base, dict) and isinstance(overlay, dict):
         is_map = _MAP.fullmatch(kind)
         result = {**base}

@@ -188,8 +188,8 @@ def _held_up(reason: str, message: str) -> PodState:
 def _best_message(reason: str, message: str, events: tuple[Object, ...]) -> str:
     """Return the registry's words: a status that backs off has them only from 1.31 on."""
     if reason == "ImagePullBackOff" and "rror" not in message:
-        said = [str(it.get("message") or "") for it in events if it.get("reason") == "Failed"]
-        return next((text for text in reversed(said) if "pull image" in text), message)
+        messages = [str(it.get("message") or "") for it in events if it.get("reason") == "Failed"]
+        return next((text for text in reversed(messages) if "pull image" in text), message)
     return message
 
 
@@ -211,11 +211,11 @@ def _ended_by_cluster(status: Mapping[str, Any]) -> PodState | None:
         reason = str(disrupted.get("reason") or "")
         row = DISRUPTIONS.get(reason, DISRUPTIONS["EvictionByEvictionAPI"])
         return _over(row, reason, str(disrupted.get("message") or ""))
-    reason, said = str(status.get("reason") or ""), str(status.get("message") or "")
-    if reason == "Evicted" and "memory" in said.lower():
-        return _over(ENDS["OOMKilled"], reason, said)
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    if reason == "Evicted" and "memory" in message.lower():
+        return _over(ENDS["OOMKilled"], reason, message)
     row = ENDS.get(reason, ENDS["OutOfcpu"])
-    return _over(row, reason, said) if reason in ENDS or reason.startswith("OutOf") else None
+    return _over(row, reason, message) if reason in ENDS or reason.startswith("OutOf") else None
 
 
 def _ended_before(
@@ -246,7 +246,7 @@ def _ended_itself(last: Mapping[str, Any], said: str) -> PodState:
 
 
 def _unprepared(name: str, ended: Mapping[str, Any], preflight: str) -> PodState:
-    said = str(ended.get("message") or "").strip()
+    message = str(ended.get("message") or "").strip()
     code = ended.get("exitCode")
     is_unfit = name == preflight and code == UNFIT
     if is_unfit:
@@ -255,8 +255,8 @@ def _unprepared(name: str, ended: Mapping[str, Any], preflight: str) -> PodState
         row = End("memory", f"its preparation ({name}) used more memory than its limit")
     else:
         row = End("start", f"its preparation ({name}) ended with exit code {code}")
-    over = _over(row, str(ended.get("reason") or ""), said)
-    return dataclasses.replace(over, message=said, is_unfit=is_unfit)
+    over = _over(row, str(ended.get("reason") or ""), message)
+    return dataclasses.replace(over, message=message, is_unfit=is_unfit)
 
 
 def _over(row: End, reason: str, said: str) -> PodState:

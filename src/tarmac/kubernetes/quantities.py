@@ -32,10 +32,10 @@ def quantity(written: object) -> float:
         >>> quantity("1500m"), quantity("2Ki")
         (1.5, 2048.0)
     """
-    found = _QUANTITY.match(str(written))
-    if found is None:
+    match = _QUANTITY.match(str(written))
+    if match is None:
         return 0.0
-    value, exponent, suffix = found.groups()
+    value, exponent, suffix = match.groups()
     return float(value) * (10.0 ** int(exponent) if exponent else _SUFFIXES.get(suffix, 1))
 
 

@@ -107,8 +107,8 @@ def explain_refusal(refused: Refused, namespace: str) -> Explained:
     """
     words = explain_quota(refused.message) or " ".join(refused.message.split())
     if right := lacking_right(refused):
-        found = _FORBIDDEN.search(refused.message)
-        user = found["user"] if found else "you"
+        match = _FORBIDDEN.search(refused.message)
+        user = match["user"] if match else "you"
         if "at the cluster scope" in refused.message:
             return Explained(
                 f"{user} may not {right.verb} {right.resource}, which are in no namespace",
@@ -126,5 +126,5 @@ def explain_refusal(refused: Refused, namespace: str) -> Explained:
 
 def lacking_right(refused: Refused) -> Right | None:
     """Return the right that lacks, where that is what was refused."""
-    found = _FORBIDDEN.search(refused.message) if refused.status == 403 else None
-    return Right(found["verb"], found["resource"], found["group"]) if found else None
+    match = _FORBIDDEN.search(refused.message) if refused.status == 403 else None
+    return Right(match["verb"], match["resource"], match["group"]) if match else None

@@ -87,7 +87,7 @@ def survey_cluster(
         for node, *_ in groups:
             survey.submit(node)
         pods = survey.wait()
-        found = [
+        findings = [
             dataclasses.replace(
                 survey.findings(node, pods), alike=tuple(other.name for other in others)
             )
@@ -95,7 +95,7 @@ def survey_cluster(
         ]
     finally:
         survey.clear()
-    return found + [
+    return findings + [
         ClusterFindings(name=node.name, node=node, state="apart", words=(node.apart,))
         for node in nodes
         if node.apart
@@ -216,8 +216,8 @@ class _Survey:
             return f"its Job {state.words}" if state.phase == "held" else state.words
         fields = f"involvedObject.kind=Job,involvedObject.name={job}"
         events = self._cluster.list("Event", fields=fields)
-        told = "" if isinstance(events, (Refused, Silence)) else explain_creation(events.items)
-        return f"its Job makes no pod: {told}" if told else "its Job has made no pod yet"
+        reason = "" if isinstance(events, (Refused, Silence)) else explain_creation(events.items)
+        return f"its Job makes no pod: {reason}" if reason else "its Job has made no pod yet"
 
     def clear(self) -> None:
         """Delete the Jobs, and so their pods; what stays is the cluster's to remove, soon."""
@@ -253,16 +253,16 @@ def read_answer(node: ClusterNode, message: str) -> ClusterFindings:
 
 
 def _not_looked_at(node: ClusterNode) -> list[str]:
-    asked = asked_gpus(node)
+    requests = asked_gpus(node)
     lines = [
         f"{count} {resource} not looked at: only NVIDIA's GPUs are checked"
         for resource, count in node.gpus.items()
-        if resource not in asked
+        if resource not in requests
     ]
     return lines + [
-        f"pods take turns on its GPUs: {asked[resource]} of {count} {resource} looked at"
+        f"pods take turns on its GPUs: {requests[resource]} of {count} {resource} looked at"
         for resource, count in node.gpus.items()
-        if resource in asked and asked[resource] < count
+        if resource in requests and requests[resource] < count
     ]
 
 

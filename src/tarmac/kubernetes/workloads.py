@@ -33,10 +33,10 @@ def explain_workload(workload: Object) -> str:
         'ClusterQueue gpus is inactive'
     """
     status: Mapping[str, Any] = workload.get("status") or {}
-    said = {
+    messages = {
         (it.get("type"), it.get("status")): " ".join(str(it.get("message") or "").split())
         for it in status.get("conditions") or ()
     }
-    if ("Admitted", "True") in said:
+    if ("Admitted", "True") in messages:
         return ""
-    return next((said[each] for each in _CONDITIONS if said.get(each)), "")
+    return next((messages[each] for each in _CONDITIONS if messages.get(each)), "")

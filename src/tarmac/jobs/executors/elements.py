@@ -274,7 +274,7 @@ def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, s
         task: Task whose inputs, outputs and environment are staged.
         environment: Variables to choose from, usually ``os.environ``.
     """
-    places = [*(given.source for given in task.inputs), *(output.to for output in task.outputs)]
+    places = [*(entry.source for entry in task.inputs), *(output.to for output in task.outputs)]
     locations = [Location.parse(place) for place in places]
     is_remote = any(location.is_url or location.is_object for location in locations)
     wanted: tuple[str, ...] = ()
@@ -296,27 +296,27 @@ def store_settings(task: Task, environment: Mapping[str, str]) -> dict[str, str]
     Raises:
         RequestError: One holds a password.
     """
-    found = {
+    settings = {
         name: value
         for name, value in staging_variables(task, environment).items()
         if name in _PLAIN and name not in task.secrets
     }
-    for name, value in found.items():
+    for name, value in settings.items():
         if "@" in value:
             raise RequestError(
                 f"task {task.name!r}: {name} holds a password, and nodes read it where others may",
                 hint=f"Make it a secret of the task: secrets: {{{name}: {{env: {name}}}}}",
             )
-    return found
+    return settings
 
 
 def _client_settings(task: Task, spool: Spool) -> Path | None:
     """Put the variables down that staging a task reads; None where it reads none."""
-    found = staging_variables(task, os.environ)
-    if not found:
+    variables = staging_variables(task, os.environ)
+    if not variables:
         return None
     name = "installers.json" if isinstance(task.environment, BuiltEnvironment) else "clients.json"
-    return spool.put(name, json.dumps(found, sort_keys=True).encode())
+    return spool.put(name, json.dumps(variables, sort_keys=True).encode())
 
 
 def _retried_on(attempt: Attempt) -> tuple[int, ...] | None:

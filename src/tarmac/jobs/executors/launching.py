@@ -177,7 +177,7 @@ def _give(work: Path, user: str | None) -> None:
     Only root can, and a name is one of the image's users.
     """
     ids = (user or "").split(":")
-    if os.geteuid() != 0 or not all(one.isdecimal() for one in ids):
+    if os.geteuid() != 0 or not all(part.isdecimal() for part in ids):
         return
     owner, group = int(ids[0]), int(ids[-1]) if len(ids) > 1 else -1
     for path in (work, *work.rglob("*")):

@@ -218,22 +218,22 @@ class NodeRequest:
         if self.clients is None:
             return {name: value for name, value in self.settings.items() if name not in os.environ}
         try:
-            found: dict[str, str] = parse_json(self.clients.read_bytes())
+            variables: dict[str, str] = parse_json(self.clients.read_bytes())
         except (OSError, ValueError) as error:
             raise TarmacError(
                 f"{self.clients}: the settings for stores and installers cannot be read here: "
                 f"{error}",
                 hint="Name a directory that the nodes see: TARMAC_SPOOL=DIRECTORY",
             ) from error
-        return found
+        return variables
 
     def _engine_name(self, container: Container) -> str | None:
         # What the task itself says comes before the job's options.
         return container.engine or self.engine
 
     def _in_container(self, container: Container, engine: ClusterEngine, work: Path) -> NodeAnswer:
-        given = "" if self.is_pretending else os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        gpus = tuple(uuid for uuid in given.split(",") if uuid)
+        devices = "" if self.is_pretending else os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        gpus = tuple(uuid for uuid in devices.split(",") if uuid)
         needs = self.resources
         run = ContainerRun(
             container=container,

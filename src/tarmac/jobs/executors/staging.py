@@ -72,8 +72,8 @@ class StageIn:
         if not self.keeps_work:
             _empty(self.work, self.kept)
         inputs = [
-            given.model_copy(update={"source": within_run(given.source, self.shared)})
-            for given in self.inputs
+            entry.model_copy(update={"source": within_run(entry.source, self.shared)})
+            for entry in self.inputs
         ]
         fetch_inputs(inputs, self.base, self.work)
         environment = self.environment

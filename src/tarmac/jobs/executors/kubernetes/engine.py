@@ -144,12 +144,12 @@ class KubernetesEngine:
             key = demand.gpu_type, demand.gpu_resource
             if key not in self._gpus:
                 self._gpus[key] = with_gpus(demand, self._cluster)
-            found = self._gpus[key]
+            resolved = self._gpus[key]
             demand = dataclasses.replace(
                 demand,
-                gpu_resource=found.gpu_resource,
-                gpu_labels=found.gpu_labels,
-                gpu_type=found.gpu_type,
+                gpu_resource=resolved.gpu_resource,
+                gpu_labels=resolved.gpu_labels,
+                gpu_type=resolved.gpu_type,
             )
         return dataclasses.asdict(demand)
 
@@ -204,9 +204,9 @@ class KubernetesEngine:
                 continue
             for index in range(chunk.num_units):
                 unit = UnitName(chunk.number, index)
-                found = self._show(chunk, unit, job, newest.get((chunk.name, index)))
-                if found is not None:
-                    shown[unit] = self._explained(chunk, job, found)
+                state = self._show(chunk, unit, job, newest.get((chunk.name, index)))
+                if state is not None:
+                    shown[unit] = self._explained(chunk, job, state)
         return shown
 
     def _explained(self, chunk: ChunkRecord, job: SeenJob | None, shown: Shown) -> Shown:
@@ -221,7 +221,7 @@ class KubernetesEngine:
         jobs = self._look_at_jobs()
         if isinstance(jobs, Silence):
             return silent(jobs)
-        found: dict[UnitName, Ending] = {}
+        endings: dict[UnitName, Ending] = {}
         for chunk, number in units:
             unit = UnitName(chunk.number, number)
             known = self._reason(chunk, jobs.get(chunk.name), self._endings.get(unit))
@@ -229,8 +229,8 @@ class KubernetesEngine:
                 # The pod is gone; a pod that is seen to fail has its own reason.
                 known = self._disruptions.last(unit) or known
             if known is not None:
-                found[unit] = known
-        return found
+                endings[unit] = known
+        return endings
 
     def _reason(
         self, chunk: ChunkRecord, job: SeenJob | None, ending: Ending | None
@@ -326,9 +326,9 @@ class KubernetesEngine:
         place = f"{chunk.name}_{unit.unit}"
         if pod is not None:
             pod = self._disruptions.note(chunk, unit, job, pod)
-            found = self._show_pod(chunk, unit, pod, place)
-            if found is not None:
-                return found
+            shown = self._show_pod(chunk, unit, pod, place)
+            if shown is not None:
+                return shown
         elif self._take_vanished(chunk, unit, job):
             return Shown("over", place, ending=self._endings.get(unit))
         return None if job is None else self._show_podless(chunk, unit, job, place)

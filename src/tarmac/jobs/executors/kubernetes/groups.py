@@ -71,8 +71,8 @@ class Group:
     @property
     def reason(self) -> str:
         """Why they wait, in words; empty where nobody says."""
-        told = [(rank, pod) for rank, pod in self.waiting if pod.reason]
-        return f"node {told[0][0]}: {told[0][1].reason}" if told else ""
+        pods = [(rank, pod) for rank, pod in self.waiting if pod.reason]
+        return f"node {pods[0][0]}: {pods[0][1].reason}" if pods else ""
 
     @property
     def host(self) -> str:

@@ -253,9 +253,9 @@ def _refuse_shape(
             hint="Where the cluster grows by itself: --set options.kubernetes.autoscaling=true",
         )
     for name, key in demand.secrets.values():
-        found = cluster.get("Secret", name)
-        if found is None or (isinstance(found, dict) and key not in (found.get("data") or {})):
-            what = f"no Secret {name}" if found is None else f"no key {key} in the Secret {name}"
+        secret = cluster.get("Secret", name)
+        if secret is None or (isinstance(secret, dict) and key not in (secret.get("data") or {})):
+            what = f"no Secret {name}" if secret is None else f"no key {key} in the Secret {name}"
             raise RequestError(
                 f"task {task.name!r}: there is {what} in the namespace {cluster.namespace}",
                 hint=f"kubectl create secret generic {name} --from-file={key}=FILE",

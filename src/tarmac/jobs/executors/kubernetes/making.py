@@ -175,14 +175,14 @@ class JobMaker:
 
         A Job that was not let start is none: it is submitted again, and adopted then.
         """
-        found = self._cluster.get(demand_in(chunk).kind, chunk.name)
-        if isinstance(found, Silence):
-            return silent(found)
-        if isinstance(found, Denied):
-            return Silent(f"{self._cluster.title}: {found.message}")
-        if found is None:
+        answer = self._cluster.get(demand_in(chunk).kind, chunk.name)
+        if isinstance(answer, Silence):
+            return silent(answer)
+        if isinstance(answer, Denied):
+            return Silent(f"{self._cluster.title}: {answer.message}")
+        if answer is None:
             return None
-        job = keep_job(found)
+        job = keep_job(answer)
         if job.nonce != chunk.nonce or (job.is_suspended and not demand_in(chunk).queue):
             return None
         return Accepted(chunk.name)
@@ -224,16 +224,16 @@ class JobMaker:
 
     def _adopt(self, chunk: ChunkRecord) -> Any:
         kind = demand_in(chunk).kind
-        found = self._cluster.get(kind, chunk.name)
-        if found is None:
+        answer = self._cluster.get(kind, chunk.name)
+        if answer is None:
             return Denied(409, "AlreadyExists", f"{chunk.name} was there, and is gone")
-        if isinstance(found, (Denied, Silence)):
-            return found
-        if (found["metadata"].get("annotations") or {}).get(NONCE) != chunk.nonce:
+        if isinstance(answer, (Denied, Silence)):
+            return answer
+        if (answer["metadata"].get("annotations") or {}).get(NONCE) != chunk.nonce:
             return Denied(
                 409, "AlreadyExists", f"a {kind} {chunk.name} of somebody else's is there"
             )
-        return found
+        return answer
 
 
 def _too_large(chunk: ChunkRecord, size: int) -> TooLarge | Refused:

@@ -94,11 +94,11 @@ def write_began(directory: Path, number: int, record: AttemptRecord) -> bool:
         StorageError: It cannot be written.
     """
     with storage_errors(directory):
-        found = read_attempt(directory, number)
-    if found is not None and found.nonce == record.nonce:
-        if found.state == "fenced":
+        existing = read_attempt(directory, number)
+    if existing is not None and existing.nonce == record.nonce:
+        if existing.state == "fenced":
             return False
-        if found.state == "ended" or found.restart >= record.restart:
+        if existing.state == "ended" or existing.restart >= record.restart:
             return True
     write_bytes(attempt_file(directory, number), record.to_bytes())
     return True
@@ -116,12 +116,12 @@ def write_ended(directory: Path, number: int, record: AttemptRecord) -> None:
         StorageError: It cannot be written.
     """
     with storage_errors(directory):
-        found = read_attempt(directory, number)
-    if found is None or found.nonce != record.nonce:
+        existing = read_attempt(directory, number)
+    if existing is None or existing.nonce != record.nonce:
         write_bytes(attempt_file(directory, number), record.to_bytes())
-    elif found.state not in ("ended", "fenced"):
+    elif existing.state not in ("ended", "fenced"):
         # A pod does not know how many there were before it.
-        record = record._replace(restart=max(found.restart, record.restart))
+        record = record._replace(restart=max(existing.restart, record.restart))
         write_bytes(attempt_file(directory, number), record.to_bytes())
 
 

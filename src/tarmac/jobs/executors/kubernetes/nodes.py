@@ -88,16 +88,16 @@ def _labels_of(cluster: Cluster, gpu_type: str) -> dict[str, tuple[str, ...]]:
     products = {
         label: {node.labels[label] for node in nodes if label in node.labels} for label in _PRODUCTS
     }
-    names = {name for found in products.values() for name in found}
+    names = {name for values in products.values() for name in values}
     fitting = {*fitting_names(names, gpu_type)}
-    labels = {label: tuple(sorted(found & fitting)) for label, found in products.items()}
+    labels = {label: tuple(sorted(values & fitting)) for label, values in products.items()}
     if not fitting:
         seen = f"they have {', '.join(sorted(names))}" if names else "no label says which they have"
         raise RequestError(
             f"no node of {cluster.title} has GPUs of type {gpu_type!r}: {seen}",
             hint="Say the number alone, and the nodes' label by options.kubernetes.node_selector",
         )
-    return {label: found for label, found in labels.items() if found}
+    return {label: values for label, values in labels.items() if values}
 
 
 def gpu_resource(cluster: Cluster) -> str:
@@ -123,16 +123,16 @@ def why_never(demand: Demand, nodes: Sequence[KnownNode]) -> str:
 
     Empty where they can, or no node is known.
     """
-    asked = {"cpu": demand.cpus, "memory": float(demand.memory or 0)}
+    requests = {"cpu": demand.cpus, "memory": float(demand.memory or 0)}
     if demand.gpus:
-        asked[demand.gpu_resource] = float(demand.gpus)
+        requests[demand.gpu_resource] = float(demand.gpus)
     fitting = [
         node.amounts
         for node in nodes
         if not demand.gpu_labels
         or any(node.labels.get(label) in names for label, names in demand.gpu_labels.items())
     ]
-    for name, amount in asked.items():
+    for name, amount in requests.items():
         most = max((amounts.get(name, 0.0) for amounts in fitting), default=amount)
         if most < amount:
             which = (
@@ -141,7 +141,7 @@ def why_never(demand: Demand, nodes: Sequence[KnownNode]) -> str:
                 else "the largest node"
             )
             return f"it needs {amount:g} of {name}, and {which} has {most:g}"
-    able = [it for it in fitting if all(it.get(name, 0.0) >= asked[name] for name in asked)]
+    able = [it for it in fitting if all(it.get(name, 0.0) >= requests[name] for name in requests)]
     if nodes and demand.nodes > len(able):
         return f"it needs {demand.nodes} such nodes, and {len(able)} have enough"
     return ""

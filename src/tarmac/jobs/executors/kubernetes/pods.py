@@ -154,8 +154,8 @@ def _disruption(pod: Mapping[str, Any], host: str) -> Ending | None:
             row = DISRUPTIONS.get(
                 str(condition.get("reason")), DISRUPTIONS["EvictionByEvictionAPI"]
             )
-            said = str(condition.get("message") or "")
-            words = _short(f"{_told(row.words)}: {said}" if said else _told(row.words))
+            message = str(condition.get("message") or "")
+            words = _short(f"{_told(row.words)}: {message}" if message else _told(row.words))
             return Ending(row.cause, words, host, when=str(pod["metadata"]["name"]))
     return None
 
@@ -185,11 +185,11 @@ def _told(words: str) -> str:
 
 
 def _indexes(text: str) -> frozenset[int]:
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        indexes.update(range(int(first), int(last or first) + 1))
+    return frozenset(indexes)
 
 
 def _short(words: str) -> str:

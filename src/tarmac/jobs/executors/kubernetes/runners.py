@@ -167,16 +167,17 @@ def _insist(cluster: Cluster, manifest: Manifest) -> Object:
         answer = cluster.create(manifest)
     if isinstance(answer, Refused) and answer.is_conflict:
         # No other runner of the run has this name: it is what came before the silence.
-        found = cluster.get(manifest["kind"], manifest["metadata"]["name"])
-        answer = answer if found is None else found
+        existing = cluster.get(manifest["kind"], manifest["metadata"]["name"])
+        answer = answer if existing is None else existing
     if isinstance(answer, Silence):
         raise TarmacError(
             f"Kubernetes does not say whether it has the runner: {answer.words}", hint=_HERE
         )
     if isinstance(answer, Refused):
-        told = explain_refusal(answer, cluster.namespace)
+        refusal = explain_refusal(answer, cluster.namespace)
         raise TarmacError(
-            f"Kubernetes refuses the runner: {told.words}", hint=f"{told.hint}\n{_HERE}".strip()
+            f"Kubernetes refuses the runner: {refusal.words}",
+            hint=f"{refusal.hint}\n{_HERE}".strip(),
         )
     return answer
 

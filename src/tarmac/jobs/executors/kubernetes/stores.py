@@ -57,15 +57,15 @@ def refuse_unreachable_files(task: Task) -> None:
     Raises:
         RequestError: There is one, or a setting of stores holds a password.
     """
-    for number, given in enumerate(task.inputs):
-        location, shown = Location.parse(given.source), without_password(given.source)
+    for number, entry in enumerate(task.inputs):
+        location, shown = Location.parse(entry.source), without_password(entry.source)
         if not (location.is_url or location.is_object):
             hint = (
                 "Put it into a store: from: s3://BUCKET/..., for which the image needs Tarmac "
                 "(options.kubernetes.python)"
             )
             raise _unfit(task, "inputs", number, f"the input {shown} {_NO_WAY}", hint)
-        if location.is_url and _holds_secret(given.source):
+        if location.is_url and _holds_secret(entry.source):
             hint = (
                 "Put the file into a store: from: s3://BUCKET/...; or have the program itself "
                 "fetch it, with the URL in one of the task's secrets"
@@ -111,7 +111,7 @@ def store_keys(task: Task) -> dict[str, tuple[str, str]]:
     Those that the task's own secrets say go before.
     """
     name = options_of(task).store_secret
-    places = [*(given.source for given in task.inputs), *(output.to for output in task.outputs)]
+    places = [*(entry.source for entry in task.inputs), *(output.to for output in task.outputs)]
     if not name or not any(Location.parse(place).scheme == "s3" for place in places):
         return {}
     return {key: (name, key) for key in _KEYS if key not in task.secrets}

@@ -57,11 +57,11 @@ class Cancellations:
 
     def catch_up(self, chunk: HeldChunk) -> None:
         """End what was asked to end while its chunk was on its way to the engine."""
-        asked = [flight for flight in chunk.flights.values() if flight.evidence.asked]
-        if len(asked) == len(chunk.flights):
+        requested = [flight for flight in chunk.flights.values() if flight.evidence.asked]
+        if len(requested) == len(chunk.flights):
             self.end_chunk(chunk)
             return
-        for flight in asked:
+        for flight in requested:
             self.end(chunk, flight)
 
     def call(self, now: float) -> Call[Any] | None:

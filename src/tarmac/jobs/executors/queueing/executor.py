@@ -137,11 +137,11 @@ class QueueingExecutor:
         """
         left = self._ledger.files.left()
         self._refuse_other_cluster(left)
-        found: list[Queued | Began] = []
+        events: list[Queued | Began] = []
         for record in left:
-            found += self._take_up(record, make)
+            events += self._take_up(record, make)
         self._watch.hurry()
-        return found
+        return events
 
     @property
     def cluster(self) -> ClusterId | None:

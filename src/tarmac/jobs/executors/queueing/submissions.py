@@ -274,9 +274,9 @@ class Submissions:
     def _hold(self, made: _Made) -> None:
         for index, flight in enumerate(made.flights):
             flight.index = index
-            asked = flight.evidence.asked
+            reason = flight.evidence.asked
             flight.evidence = evidence_of(made.record, index)
-            flight.evidence.asked = asked
+            flight.evidence.asked = reason
         chunk = HeldChunk(made.record, dict(enumerate(made.flights)), most_at_once=made.at_once)
         self._ledger.chunks[chunk.record.number] = chunk
         if chunk.is_submitted:
@@ -284,8 +284,8 @@ class Submissions:
         self._cancellations.catch_up(chunk)
 
     def _take_back(self, flights: Sequence[Flight], words: str) -> None:
-        asked = [flight for flight in flights if flight.evidence.asked]
-        for flight in asked:
+        interrupted = [flight for flight in flights if flight.evidence.asked]
+        for flight in interrupted:
             self._ledger.interrupt(flight, flight.evidence.asked)
         wanted = [flight for flight in flights if not flight.evidence.asked]
         self.backlog.put_back(wanted)

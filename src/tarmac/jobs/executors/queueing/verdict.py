@@ -137,8 +137,8 @@ class Evidence:
     @property
     def host(self) -> str:
         """Where it ran, as far as that is known."""
-        told = self.ending.host if self.ending is not None else ""
-        return (self.record.host if self.record is not None else "") or told
+        host = self.ending.host if self.ending is not None else ""
+        return (self.record.host if self.record is not None else "") or host
 
     def see(self, shown: Shown, now: float) -> None:
         """Note that the engine shows its unit."""

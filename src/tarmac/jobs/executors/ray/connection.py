@@ -127,13 +127,13 @@ def connect(address: str = "") -> Connection:
             raise RequestError(
                 f"this process works with the Ray cluster at {_connected.address}, not {wanted}"
             )
-        found = _resolved(address)
-        if found is None:
+        cluster_address = _resolved(address)
+        if cluster_address is None:
             raise RequestError("no Ray cluster was found on this machine", hint=_WHERE)
-        _refuse_silent(found)
-        _refuse_other_version(ray, found)
-        _start_driver(ray, found)
-        _connected = Connection(ray, found)
+        _refuse_silent(cluster_address)
+        _refuse_other_version(ray, cluster_address)
+        _start_driver(ray, cluster_address)
+        _connected = Connection(ray, cluster_address)
         return _connected
 
 
@@ -161,8 +161,8 @@ def _resolved(address: str) -> str | None:
     if named != "auto":
         return named
     utils = importlib.import_module("ray._private.utils")
-    found: str | None = utils.read_ray_address(None)
-    return found
+    cluster_address: str | None = utils.read_ray_address(None)
+    return cluster_address
 
 
 def _refuse_silent(address: str) -> None:
@@ -201,8 +201,8 @@ def _strangeness_of(address: str) -> str | None:
         with grpc.insecure_channel(address, options=options) as channel:
             channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_ANSWERS_WITHIN_S)
     except grpc.RpcError as error:
-        said = error.details() or error.code().name
-        return f"what answers there is no head of Ray's: {said}"
+        reason = error.details() or error.code().name
+        return f"what answers there is no head of Ray's: {reason}"
     return None
 
 
@@ -259,10 +259,10 @@ def _start_driver(ray: Any, address: str) -> None:
                 namespace="tarmac",
             )
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            said = str(error).strip().splitlines()
+            lines = str(error).strip().splitlines()
             raise RequestError(
                 f"the Ray cluster at {address} does not take this process: "
-                f"{said[0] if said else type(error).__name__}",
+                f"{lines[0] if lines else type(error).__name__}",
                 hint="The runner needs a machine of the cluster: ray start --address=HOST:PORT",
             ) from error
 
@@ -295,10 +295,10 @@ def _named(nodes: Sequence[Mapping[str, Any]]) -> list[RayNode]:
     """Give nodes names of their own: their hosts', or what they were started as where two share."""
     hosts = [node["NodeManagerHostname"] for node in nodes]
     names = [node.get("NodeName") or node["NodeManagerAddress"] for node in nodes]
-    found = []
+    ray_nodes = []
     for node, host, name in zip(nodes, hosts, names, strict=True):
         own = host if hosts.count(host) == 1 else name
         if hosts.count(host) > 1 and names.count(name) > 1:
             own = f"{host}-{node['NodeID'][:6]}"
-        found.append(RayNode(node["NodeID"], own, node["Resources"], node.get("Labels") or {}))
-    return found
+        ray_nodes.append(RayNode(node["NodeID"], own, node["Resources"], node.get("Labels") or {}))
+    return ray_nodes

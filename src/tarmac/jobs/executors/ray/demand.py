@@ -162,8 +162,8 @@ def why_never(demand: Demand, nodes: Sequence[RayNode]) -> str:
         for name, amount in demand.amounts().items()
         if all(node.total.get(name, 0.0) + _GRAIN / 2 < amount for node in labelled)
     ]
-    found = ", ".join(short) or "no node has all of that at once"
-    return f"it needs {where} with {_words(demand)}; {found}"
+    shortage = ", ".join(short) or "no node has all of that at once"
+    return f"it needs {where} with {_words(demand)}; {shortage}"
 
 
 def why_waiting(

@@ -130,11 +130,11 @@ class RayEngine:
         self._units.forget(self._units.known_chunks() - {chunk.name for chunk in chunks})
         shown = {}
         for chunk in chunks:
-            found = {unit.number: unit for unit in self._units.of(chunk.name)}
+            units = {unit.number: unit for unit in self._units.of(chunk.name)}
             words = ""
             for number in range(chunk.num_units):
                 name = UnitName(chunk.number, number)
-                unit = found.get(number)
+                unit = units.get(number)
                 place = f"{chunk.name}_{number}"
                 if unit is None:
                     shown[name] = Shown("over", place, ending=RUNNER_GONE)

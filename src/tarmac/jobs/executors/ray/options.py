@@ -92,5 +92,5 @@ def options_of(task: Task) -> RayOptions:
         # Files are checked as they are read, with line and column; this is a job made in Python.
         first = error.errors()[0]
         place = ".".join(map(str, ("options", "ray", *first["loc"])))
-        said = first["msg"].removeprefix("Value error, ")
-        raise RequestError(f"task {task.name!r}: {place}: {said}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise RequestError(f"task {task.name!r}: {place}: {message}") from error

@@ -108,13 +108,13 @@ class RayRunners:
             jobs = RayJobs(address, read_token(os.environ), timeout_s=_ANSWERS_WITHIN_S)
         except RequestError as error:
             return RunnerState("unknown", f"job cannot be asked for: {error.message}")
-        found = jobs.look(name)
-        if isinstance(found, RayJob):
+        answer = jobs.look(name)
+        if isinstance(answer, RayJob):
             waits_s = (datetime.now(UTC) - since).total_seconds()
-            return _waiting(jobs, found, waits_s) if found.state == "pending" else _begun(found)
-        if found is not None:
+            return _waiting(jobs, answer, waits_s) if answer.state == "pending" else _begun(answer)
+        if answer is not None:
             # Without the job's name: it is said of other runs' too, for which Ray is not asked.
-            return RunnerState("unknown", f"job cannot be asked for: {found.words}")
+            return RunnerState("unknown", f"job cannot be asked for: {answer.words}")
         return RunnerState("ended", f"job {name} is not known to Ray any more: its head began anew")
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
@@ -128,9 +128,9 @@ class RayRunners:
             name, _, address = place.partition(" at ")
             with contextlib.suppress(RequestError):
                 jobs = RayJobs(address, read_token(os.environ))
-                found = jobs.look(name)
+                answer = jobs.look(name)
                 # Ray would kill a runner that works after 3 seconds: it ends by itself, as asked.
-                if isinstance(found, RayJob) and found.state == "pending":
+                if isinstance(answer, RayJob) and answer.state == "pending":
                     jobs.stop(name)
 
 

@@ -52,11 +52,11 @@ def ending_of(error: BaseException, host: str = "", *, is_first_time: bool = Tru
     if not name:
         return Ending("lost", f"Ray says {kinds[0]}: {_said(error)}", host)
     cause, words = _BY_NAME[name]
-    said = _said(error)
+    message = _said(error)
     if name in ("TaskCancelledError", "WorkerCrashedError"):
         # Their own words say the same in three lines.
         return Ending(cause, words, host)
-    return Ending(cause, f"{words}: {said}" if said else words, host)
+    return Ending(cause, f"{words}: {message}" if message else words, host)
 
 
 def returned_ending(exit_code: int, said: str, host: str) -> Ending:
@@ -75,8 +75,8 @@ def returned_ending(exit_code: int, said: str, host: str) -> Ending:
 
 
 def _full_ending(said: str, host: str, *, is_first_time: bool) -> Ending:
-    found = _FULL.search(said)
-    room = f" ({found[1]} of {found[2]})" if found else ""
+    match = _FULL.search(said)
+    room = f" ({match[1]} of {match[2]})" if match else ""
     words = f"its node's memory was full{room}, and Ray ended"
     if is_first_time:
         return Ending("evicted", f"{words} the newest task there", host)

@@ -85,12 +85,12 @@ def perform(
     if blind and mirror is None:
         return {"host": host, "unseen": blind[0]}
     if not is_seen and element["stage"] is not None:
-        said = (
+        message = (
             f"it has inputs, outputs, a container or a virtual environment, and {host} does not "
             "see the run's directory; make the run where all nodes see it: --output DIRECTORY"
         )
-        _refuse(mirror, element, host, said)
-        return {"host": host, "exit": 1, "said": said}
+        _refuse(mirror, element, host, message)
+        return {"host": host, "exit": 1, "said": message}
     scratch = Path(tempfile.mkdtemp(prefix="tarmac-"))  # noqa: TID251 - nothing of Tarmac is here
     secrets = contextlib.ExitStack()
     copy = None
@@ -104,8 +104,8 @@ def perform(
         variables = _variables(work, host, part)
         parts = None
         if is_first:
-            given = agent, mirror
-            parts = _Parts(work, given, archive=archive, spec=spec, scratch=scratch)
+            handles = agent, mirror
+            parts = _Parts(work, handles, archive=archive, spec=spec, scratch=scratch)
         if parts is not None:
             variables["TARMAC_STARTER"] = str(parts.starter)
         words = [str(spec), "0"] if part is None else ["--part", str(spec), "0"]
@@ -114,8 +114,8 @@ def perform(
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()
         # Whole: only the runner knows the secrets that it has to mask before a cut.
-        said = (parts.said if parts is not None else "") or (lines[-1] if lines else "")
-        return {"host": host, "exit": code, "said": said}
+        message = (parts.said if parts is not None else "") or (lines[-1] if lines else "")
+        return {"host": host, "exit": code, "said": message}
     finally:
         if copy is not None:
             copy.carry()
@@ -154,8 +154,8 @@ class Mirror:
         """Write an attempt's record whole; return why its program is to end, empty where not."""
         path = Path(directory, f"attempt-{number}.json")
         with contextlib.suppress(FileNotFoundError):
-            found = json.loads(path.read_bytes())
-            if found["nonce"] != nonce or found["state"] == "fenced":
+            record = json.loads(path.read_bytes())
+            if record["nonce"] != nonce or record["state"] == "fenced":
                 return "its runner gave it up"
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
@@ -303,8 +303,8 @@ def _on_node(function: Any, work: dict[str, Any], rank: int) -> Any:
     )
 
     strategy = PlacementGroupSchedulingStrategy(work["group"], placement_group_bundle_index=rank)
-    given = {} if function is see else work["options"]
-    options = {"num_cpus": 0, "max_retries": 0, **given, "scheduling_strategy": strategy}
+    work_options = {} if function is see else work["options"]
+    options = {"num_cpus": 0, "max_retries": 0, **work_options, "scheduling_strategy": strategy}
     return ray.remote(function).options(**options)
 
 
@@ -313,8 +313,8 @@ def _look_on_others(work: dict[str, Any]) -> list[str]:
     import ray  # noqa: PLC0415 - only workers have it for sure
 
     ranks = range(1, work["element"]["nodes"])
-    found = ray.get([_on_node(see, work, rank).remote(work) for rank in ranks])
-    return [host for host, is_seen in found if not is_seen]
+    results = ray.get([_on_node(see, work, rank).remote(work) for rank in ranks])
+    return [host for host, is_seen in results if not is_seen]
 
 
 def _hear_interrupts() -> None:

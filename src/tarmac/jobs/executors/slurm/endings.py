@@ -82,20 +82,20 @@ def accounted_ending(
 
 def printed_ending(printed: str) -> Ending | None:
     """Return what slurmstepd has printed of a job's end; None where it has not ended it."""
-    found = None
+    match = None
     for line in _CANCELLED.finditer(printed):
-        found = line
-    host = found["host"] if found else ""
+        match = line
+    host = match["host"] if match else ""
     memory = _memory_words(printed)
     if memory:
         return Ending("memory", memory, host)
-    if found is None:
+    if match is None:
         return None
-    why = (found["why"] or "").upper()
+    why = (match["why"] or "").upper()
     for words, cause, reason in _BY_WORDS:
         if words in why:
-            return Ending(cause, reason, host, found["when"])
-    return Ending("cancelled", "cancelled with scancel", host, found["when"])
+            return Ending(cause, reason, host, match["when"])
+    return Ending("cancelled", "cancelled with scancel", host, match["when"])
 
 
 def _words(accounted: Accounted, printed: str, *, run: Path, asked_for_time: bool) -> str:
@@ -151,13 +151,13 @@ def _time_words_if_near(accounted: Accounted, asked_for_time: bool) -> str | Non
 
 def _memory_words(printed: str) -> str:
     """Return how a job took too much memory, by what slurmstepd has printed; else nothing."""
-    found = _OVER_MEMORY.search(printed)
-    if found is None:
+    match = _OVER_MEMORY.search(printed)
+    if match is None:
         killed = _KILLED_FOR_MEMORY.search(printed)
         return "it took more memory than its job had in Slurm" if killed else ""
-    if found["had"] is None:
+    if match["had"] is None:
         return "it took more memory than its job had in Slurm"
-    had, limit = int(found["had"]), int(found["limit"])
+    had, limit = int(match["had"]), int(match["limit"])
     return f"it took {_mib(had)} of memory, and its job had {_mib(limit)} in Slurm"
 
 

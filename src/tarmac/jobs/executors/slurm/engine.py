@@ -208,10 +208,10 @@ class SlurmEngine:
         """
         shape = dataclasses.replace(_shape(chunk), exclude=tuple(sorted(excluded)))
         if shape.gpus and self._knows_site and self._nodes is None:
-            found = self._slurm.nodes()
-            if isinstance(found, Silence):
-                return found
-            self._nodes = found
+            nodes = self._slurm.nodes()
+            if isinstance(nodes, Silence):
+                return nodes
+            self._nodes = nodes
         is_array = chunk.num_units > 1
         agent = shlex.join(["sh", str(self._agent), str(self._files.spec(chunk))])
         per_unit = f" {chunk.per_unit}" if chunk.per_unit > 1 else ""
@@ -229,10 +229,10 @@ class SlurmEngine:
 
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
         """Return what Slurm has under a chunk's name; see `Engine`."""
-        found = self._slurm.find(chunk.name, chunk.made_at)
-        if isinstance(found, Silence):
-            return _silent(found)
-        return None if found is None else Accepted(str(found.job))
+        answer = self._slurm.find(chunk.name, chunk.made_at)
+        if isinstance(answer, Silence):
+            return _silent(answer)
+        return None if answer is None else Accepted(str(answer.job))
 
     def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
         """Return the units that squeue shows; see `Engine`."""
@@ -265,23 +265,23 @@ class SlurmEngine:
         self, units: Iterable[tuple[ChunkRecord, int]]
     ) -> Mapping[UnitName, Ending] | Silent:
         """Return how units ended, by sacct or scontrol; see `Engine`."""
-        asked = {_unit(chunk, number): (chunk, number) for chunk, number in units if chunk.job}
-        if not asked:
+        by_unit = {_unit(chunk, number): (chunk, number) for chunk, number in units if chunk.job}
+        if not by_unit:
             return {}
-        since = min(chunk.made_at for chunk, _ in asked.values())
-        answer = self._slurm.ended([*asked], since)
+        since = min(chunk.made_at for chunk, _ in by_unit.values())
+        answer = self._slurm.ended([*by_unit], since)
         if isinstance(answer, Silence):
             return _silent(answer)
         endings = {}
         for accounted in answer:
-            chunk, number = asked[accounted.unit]
+            chunk, number = by_unit[accounted.unit]
             ending = self._ending(chunk, accounted)
             if ending is not None:
                 endings[UnitName(chunk.number, number)] = ending
-        told = {accounted.unit for accounted in answer}
-        for unit, (chunk, number) in asked.items():
+        known_units = {accounted.unit for accounted in answer}
+        for unit, (chunk, number) in by_unit.items():
             # Without accounts, Slurm soon forgets what has ended; what it printed is still there.
-            printed = None if unit in told else printed_ending(self._printed(chunk, unit))
+            printed = None if unit in known_units else printed_ending(self._printed(chunk, unit))
             if printed is not None:
                 endings[UnitName(chunk.number, number)] = printed
         return endings
@@ -295,8 +295,8 @@ class SlurmEngine:
     ) -> Silent | None:
         """Cancel units, or all of some chunks; see `Engine`."""
         known = [_unit(chunk, number) for chunk, number in units if chunk.job]
-        said = self._slurm.cancel(known, names=[chunk.name for chunk in chunks])
-        return _silent(said) if said is not None else None
+        silence = self._slurm.cancel(known, names=[chunk.name for chunk in chunks])
+        return _silent(silence) if silence is not None else None
 
     def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> Silent | None:
         """Let what waits of a chunk not run on hosts, unless no others would do; see `Engine`."""
@@ -312,13 +312,13 @@ class SlurmEngine:
             return _silent(refused)
         if refused is not None:
             return None
-        said = self._slurm.avoid(int(chunk.job), sorted(hosts))
-        return _silent(said) if said is not None else None
+        silence = self._slurm.avoid(int(chunk.job), sorted(hosts))
+        return _silent(silence) if silence is not None else None
 
     def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
         """Let at most so many elements of an array run at once; see `Engine`."""
-        said = self._slurm.throttle(int(chunk.job), most_at_once)
-        return _silent(said) if said is not None else None
+        silence = self._slurm.throttle(int(chunk.job), most_at_once)
+        return _silent(silence) if silence is not None else None
 
     def _ending(self, chunk: ChunkRecord, accounted: Accounted) -> Ending | None:
         has_ended_well = accounted.state == "completed"

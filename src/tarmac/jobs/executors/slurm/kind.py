@@ -135,11 +135,11 @@ def _refuse_shape(
     answer = slurm.test(script)
     # Silence is no refusal.
     if isinstance(answer, str):
-        said, _, advice = explain_refusal(answer).partition("\n")
+        reason, _, advice = explain_refusal(answer).partition("\n")
         # A site may send jobs with GPUs to a partition of its own, so this is known only now.
         if shape.gpus and not shape.partition:
             advice = " ".join(filter(None, (advice, partitions_with_gpus(nodes))))
-        raise RequestError(f"task {task.name!r}: Slurm refuses it: {said}", hint=advice or None)
+        raise RequestError(f"task {task.name!r}: Slurm refuses it: {reason}", hint=advice or None)
 
 
 def _limits(slurm: SlurmCommands) -> Limits:

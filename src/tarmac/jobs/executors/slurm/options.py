@@ -80,13 +80,13 @@ class JobOptions(BaseModel):
     @classmethod
     def _only_others(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for line in value:
-            found = re.match(r"--([a-z][a-z-]*)(?:[= ]|$)", line)
-            if found is None:
+            match = re.match(r"--([a-z][a-z-]*)(?:[= ]|$)", line)
+            if match is None:
                 raise ValueError(f"{line!r} is no long option of sbatch, as --licenses=matlab is")
-            if found[1] in _OURS:
-                instead = _INSTEAD.get(found[1])
+            if match[1] in _OURS:
+                instead = _INSTEAD.get(match[1])
                 hint = f"; say it by {instead}" if instead else ""
-                raise ValueError(f"--{found[1]} is set by Tarmac itself{hint}")
+                raise ValueError(f"--{match[1]} is set by Tarmac itself{hint}")
         return value
 
 
@@ -144,12 +144,12 @@ def options_of(task: Task) -> SlurmOptions:
     Raises:
         RequestError: They are not of this form.
     """
-    given = task.options.get("slurm", {})
+    options = task.options.get("slurm", {})
     try:
-        return SlurmOptions.model_validate(given)
+        return SlurmOptions.model_validate(options)
     except ValidationError as error:
         # Files are checked as they are read, with line and column; this is a job made in Python.
         first = error.errors()[0]
         place = ".".join(map(str, ("options", "slurm", *first["loc"])))
-        said = first["msg"].removeprefix("Value error, ")
-        raise RequestError(f"task {task.name!r}: {place}: {said}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise RequestError(f"task {task.name!r}: {place}: {message}") from error

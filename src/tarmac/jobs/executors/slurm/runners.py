@@ -86,9 +86,9 @@ class SlurmRunners:
             if not isinstance(answer, Silence):
                 break
             time.sleep(pause_s)
-            found = slurm.find(script.name, since)
-            if not isinstance(found, Silence):
-                answer = found or slurm.submit(script, variables)
+            existing = slurm.find(script.name, since)
+            if not isinstance(existing, Silence):
+                answer = existing or slurm.submit(script, variables)
         if isinstance(answer, Submitted):
             return str(answer.job)
         if isinstance(answer, Silence):
@@ -148,8 +148,8 @@ def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
 
 def _unknown(silence: Silence) -> RunnerState:
     # Without the job's number: it is said of other runs' too, which Slurm is not asked for then.
-    said = f"{silence.command}: {silence.words}"
-    return RunnerState("unknown", f"job cannot be asked for, Slurm does not answer: {said}")
+    message = f"{silence.command}: {silence.words}"
+    return RunnerState("unknown", f"job cannot be asked for, Slurm does not answer: {message}")
 
 
 def _said_of(job: Accounted) -> str:
