@@ -99,13 +99,13 @@ def find_chip(
     if not name:
         return None
     bare = _MAKERS.sub("", name)
-    found = [chip for chip in read_chips() if bare in chip.names]
-    if len(found) > 1:
-        off = {chip.name: _memory_off(chip, memory_bytes) for chip in found}
-        near = [chip for chip in found if off[chip.name] <= _MEMORY_TOLERANCE]
-        found = sorted(near, key=lambda chip: off[chip.name])
-    is_whole = bool(found) and found[0].multiprocessors in (None, multiprocessors)
-    return found[0] if is_whole else None
+    chips = [chip for chip in read_chips() if bare in chip.names]
+    if len(chips) > 1:
+        off = {chip.name: _memory_off(chip, memory_bytes) for chip in chips}
+        near = [chip for chip in chips if off[chip.name] <= _MEMORY_TOLERANCE]
+        chips = sorted(near, key=lambda chip: off[chip.name])
+    is_whole = bool(chips) and chips[0].multiprocessors in (None, multiprocessors)
+    return chips[0] if is_whole else None
 
 
 def _memory_off(chip: Chip, num_bytes: int | None) -> float:

@@ -74,8 +74,8 @@ def look_at_gpus(*, shared: bool = False) -> tuple[Sequence[CudaGpu], Obstacle |
     if not count:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return (), why_none_is_seen(build, gpus, driver=driver, problem=problem, visible=visible)
-    found = [_describe(index, gpus, build, driver, shared=shared) for index in range(count)]
-    return found, None
+    cuda_gpus = [_describe(index, gpus, build, driver, shared=shared) for index in range(count)]
+    return cuda_gpus, None
 
 
 def read_build() -> CudaBuild:

@@ -104,16 +104,16 @@ def find_devices(request: str = "auto", *, shared: bool = False) -> tuple[Device
     kind, separator, rest = request.partition(":")
     if kind == "cpu":
         return _cpu_replicas(request, rest if separator else "1")
-    asked = _cuda_request(request)
+    selection = _cuda_request(request)
     gpus, why_none = look_at_gpus(shared=shared)
-    if isinstance(asked, tuple):
-        return tuple(_cuda(gpu) for gpu in _named(gpus, asked, request, why_none))
+    if isinstance(selection, tuple):
+        return tuple(_cuda(gpu) for gpu in _named(gpus, selection, request, why_none))
     usable = [gpu for gpu in gpus if gpu.obstacle is None]
-    if not usable and asked in (None, 1):
+    if not usable and selection in (None, 1):
         return (_cpu(),)
-    if asked is not None and asked > len(usable):
+    if selection is not None and selection > len(usable):
         raise _too_few(request, gpus, why_none)
-    return tuple(_cuda(gpu) for gpu in usable[:asked])
+    return tuple(_cuda(gpu) for gpu in usable[:selection])
 
 
 def why_on_cpu() -> str:

@@ -41,8 +41,8 @@ def wake_driver(*, with_context: bool) -> bool:
         return False
     if cuda.cuDeviceGet(ctypes.byref(device), 0) != _SUCCESS:
         return False
-    asked = cuda.cuDeviceGetAttribute(ctypes.byref(mode), _COMPUTE_MODE, device)
-    if asked != _SUCCESS or mode.value != _DEFAULT_MODE:
+    status = cuda.cuDeviceGetAttribute(ctypes.byref(mode), _COMPUTE_MODE, device)
+    if status != _SUCCESS or mode.value != _DEFAULT_MODE:
         return False
     # It is held until the process ends.
     context = ctypes.c_void_p()

@@ -59,12 +59,12 @@ def cpu_quotas(root: Path = _ROOT) -> dict[Path, float]:
     Args:
         root: Where ``proc`` and ``sys`` are.
     """
-    found = {}
+    quotas = {}
     for group in own_groups("cpu", root):
         quota, period = _quota(group, unified=is_unified(root))
         if quota is not None and period:
-            found[group] = quota / period
-    return found
+            quotas[group] = quota / period
+    return quotas
 
 
 def memory_limits(root: Path = _ROOT) -> dict[Path, int]:

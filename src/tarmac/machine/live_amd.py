@@ -48,10 +48,10 @@ class AmdReader:
         self._clock = clock
         self._slow_at = float("-inf")
         # This file is that of no other driver.
-        found = sorted((root / "sys/bus/pci/devices").glob("*/mem_info_vram_total"))
+        paths = sorted((root / "sys/bus/pci/devices").glob("*/mem_info_vram_total"))
         self._cards = [
             _Card(path.parent, _identify(index, path.parent), {})
-            for index, path in enumerate(found)
+            for index, path in enumerate(paths)
         ]
         self._processes = AmdProcessReader(root, clock)
 

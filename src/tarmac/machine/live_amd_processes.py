@@ -61,13 +61,13 @@ class AmdProcessReader:
         seen, last = self._look_at_files(), self._used_ns
         self._read_at = now
         self._used_ns = {key: sum(use.engine_ns.values()) for key, use in seen.items()}
-        found: dict[str, dict[int, LiveProcess]] = {}
+        processes: dict[str, dict[int, LiveProcess]] = {}
         for (address, pid), use in seen.items():
             share = None
             if passed_s and use.engine_ns and (address, pid) in last:
                 used_s = (self._used_ns[address, pid] - last[address, pid]) / 1e9
                 share = min(1.0, max(0.0, used_s / passed_s))
-            found.setdefault(address, {})[pid] = LiveProcess(
+            processes.setdefault(address, {})[pid] = LiveProcess(
                 pid=pid,
                 driver_pid=pid,
                 kind=_kind(use),
@@ -75,7 +75,7 @@ class AmdProcessReader:
                 sm_ratio=share,
             )
         for address, pid, memory_bytes in self._look_at_kfd():
-            rows = found.setdefault(address, {})
+            rows = processes.setdefault(address, {})
             if self._sees_all and pid in rows:
                 continue
             # Numbers of the machine's cannot be told to be those of rows with this namespace's.
@@ -84,7 +84,7 @@ class AmdProcessReader:
                     pid=pid if self._sees_all else None, driver_pid=pid, memory_bytes=memory_bytes
                 )
         return {
-            address: tuple(rows[pid] for pid in sorted(rows)) for address, rows in found.items()
+            address: tuple(rows[pid] for pid in sorted(rows)) for address, rows in processes.items()
         }
 
     def _look_at_kfd(self) -> Iterator[tuple[str, int, int]]:
@@ -97,7 +97,7 @@ class AmdProcessReader:
 
     def _look_at_files(self) -> dict[tuple[str, int], _Use]:
         """Return what each process uses, by card and number."""
-        found: dict[tuple[str, int], _Use] = {}
+        uses: dict[tuple[str, int], _Use] = {}
         clients = set()
         for process in (self._root / "proc").glob("[0-9]*"):
             for number in _card_files(process):
@@ -108,8 +108,8 @@ class AmdProcessReader:
                 if facts.get("drm-driver") != "amdgpu" or address is None or client in clients:
                     continue
                 clients.add(client)
-                _add(found.setdefault((address, pid), _Use()), facts)
-        return found
+                _add(uses.setdefault((address, pid), _Use()), facts)
+        return uses
 
 
 def _card_files(process: Path) -> Iterator[str]:

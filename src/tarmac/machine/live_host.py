@@ -78,7 +78,7 @@ class HostReader:
     def _count(
         self, quotas: dict[Path, float], cores: frozenset[int], cpu_count: float
     ) -> _Counted:
-        periods = {group: found for group in quotas if (found := _periods(group)) is not None}
+        periods = {group: counters for group in quotas if (counters := _periods(group)) is not None}
         if quotas and cpu_count < len(cores):
             tightest = min(quotas, key=lambda group: quotas[group])
             used_s = self._group_seconds(tightest)

@@ -269,7 +269,7 @@ class NvmlCard:
         if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
             return ()
         kept = {part.gpu.uuid: part for part in self._slices}
-        found = []
+        slices = []
         for number in range(self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
             # Not every number has a slice, and a container may not see each.
             try:
@@ -280,7 +280,7 @@ class NvmlCard:
             except pynvml.NVMLError:
                 continue
             whole = self._identity.gpu
-            found.append(
+            slices.append(
                 kept.get(uuid)
                 or _Slice(
                     handle,
@@ -294,7 +294,7 @@ class NvmlCard:
                     ProcessReader(handle, sees_all=self._sees_all, clock=self._clock),
                 )
             )
-        return tuple(found)
+        return tuple(slices)
 
     def _read_slice(self, part: _Slice) -> LiveGpu:
         # How busy a slice is, NVML does not say.

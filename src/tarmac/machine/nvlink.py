@@ -59,15 +59,15 @@ def _are_joined(first: Any, second: Any) -> bool:
 
 def _remotes(handle: Any) -> list[str]:
     """Return where the links of a GPU lead that are up."""
-    found = []
+    buses = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         state = _ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
         if state is None:
             break
         bus = _bus(_ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) if state else None
         if bus is not None:
-            found.append(bus)
-    return found
+            buses.append(bus)
+    return buses
 
 
 def _bus(pci: Any) -> str | None:

@@ -82,8 +82,8 @@ def pci_address(pci: Any) -> str | None:
 
 def ask_reasons(handle: Any) -> int | None:
     """Return the bits of the reasons for a GPU's clocks of now."""
-    found = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    return None if found is None else int(found)
+    reasons = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    return None if reasons is None else int(reasons)
 
 
 def watts(milliwatts: float | None) -> float | None:

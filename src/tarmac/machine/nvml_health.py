@@ -132,10 +132,10 @@ def _keys_of_links(name: str, num_links: int) -> list[tuple[int, int]]:
 def _link_errors(fields: dict[Any, Any], num_links: int) -> dict[str, int]:
     errors = {}
     for name, totals in _LINK_TOTALS.items():
-        found = [fields[key] for key in _keys_of_links(name, num_links) if key in fields]
-        found = found or [fields[key] for key in totals if key in fields]
-        if found:
-            errors[name] = int(sum(found))
+        values = [fields[key] for key in _keys_of_links(name, num_links) if key in fields]
+        values = values or [fields[key] for key in totals if key in fields]
+        if values:
+            errors[name] = int(sum(values))
     return errors
 
 
@@ -182,20 +182,20 @@ def _read_limits(handle: Any) -> dict[str, int]:
         "slowdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
         "shutdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
     }
-    found = {
+    limits = {
         name: ask(pynvml.nvmlDeviceGetTemperatureThreshold, handle, kind)
         for name, kind in kinds.items()
     }
     # Cards that have no such threshold answer 0.
-    return {name: degrees for name, degrees in found.items() if degrees}
+    return {name: degrees for name, degrees in limits.items() if degrees}
 
 
 def _read_application_clocks(handle: Any) -> dict[str, int]:
-    found = {
+    clocks = {
         "now": ask(pynvml.nvmlDeviceGetApplicationsClock, handle, pynvml.NVML_CLOCK_SM),
         "default": ask(pynvml.nvmlDeviceGetDefaultApplicationsClock, handle, pynvml.NVML_CLOCK_SM),
     }
-    return {name: clock for name, clock in found.items() if clock}
+    return {name: clock for name, clock in clocks.items() if clock}
 
 
 def _read_board(handle: Any) -> str | None:
@@ -204,10 +204,10 @@ def _read_board(handle: Any) -> str | None:
 
 
 def _read_licence(handle: Any) -> bool | None:
-    found = ask(pynvml.nvmlDeviceGetGridLicensableFeatures_v4, handle)
-    if found is None or not found.isGridLicenseSupported:
+    licence = ask(pynvml.nvmlDeviceGetGridLicensableFeatures_v4, handle)
+    if licence is None or not licence.isGridLicenseSupported:
         return None
-    features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+    features = licence.gridLicensableFeatures[: licence.licensableFeaturesCount]
     return any(bool(feature.featureState) for feature in features) if features else None
 
 

@@ -72,7 +72,7 @@ def survey_exit_code(found: Sequence[NodeFindings]) -> int:
 
     Nodes that stand apart are no part of that; that there is no other is no success.
     """
-    if any(one.is_unfit for one in found):
+    if any(node.is_unfit for node in found):
         return 1
-    counted = [one for one in found if one.state != "apart"]
-    return 0 if counted and all(one.is_fit for one in counted) else 3
+    counted = [node for node in found if node.state != "apart"]
+    return 0 if counted and all(node.is_fit for node in counted) else 3

@@ -58,13 +58,13 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
     """
     variables = os.environ if environment is None else environment
     gpus = read_gpus_in_time()
-    found = visible_gpus(
+    infos = visible_gpus(
         gpus,
         variables.get("CUDA_VISIBLE_DEVICES"),
         is_by_bus=variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
     )
     prohibited = {gpu.uuid for gpu in gpus if gpu.compute_mode == "prohibited"}
-    return tuple(info for info in found if info.uuid not in prohibited)
+    return tuple(info for info in infos if info.uuid not in prohibited)
 
 
 def read_gpus_in_time() -> tuple[Gpu, ...]:

@@ -229,15 +229,15 @@ def _digest(text: bytes, key: bytes) -> bytes:
 
 def _escaped_spans(content: bytes, num_layers: int) -> list[tuple[int, int]]:
     """Return where a text has secrets with some or all of their characters escaped."""
-    found: list[tuple[int, int]] = []
+    escaped_spans: list[tuple[int, int]] = []
     for plain, units in (unescaped(content), on_terminal(content)):
         if not units:
             continue
         spans = [*_known_spans(plain), *_learned_spans(plain, _near(units, longest_known()))]
         if num_layers > 1:
             spans += _escaped_spans(plain, num_layers - 1)
-        found += [source_span(units, *span) for span in spans]
-    return found
+        escaped_spans += [source_span(units, *span) for span in spans]
+    return escaped_spans
 
 
 def _known_spans(content: bytes) -> Iterator[tuple[int, int]]:

@@ -68,9 +68,9 @@ class Alerts:
     def take(self, snapshot: Snapshot) -> str:
         """Begin the commands of what is new; return what failed of those that have ended."""
         for event in self._watch.new(snapshot):
-            told = _told(event, snapshot)
+            message = _told(event, snapshot)
             self._waiting.extend(
-                (name, command, told) for name, command in self._rules if name == event.event
+                (name, command, message) for name, command in self._rules if name == event.event
             )
         return "; ".join((*self._reap(), *self._begin()))
 
@@ -96,12 +96,12 @@ class Alerts:
     def _begin(self) -> list[str]:
         problems = []
         while self._waiting and len(self._calls) < _MOST_AT_ONCE:
-            event, command, told = self._waiting.popleft()
+            event, command, message = self._waiting.popleft()
             try:
-                with tempfile.TemporaryFile() as given:
-                    given.write(told.encode())
-                    given.seek(0)
-                    child = _start(command, given)
+                with tempfile.TemporaryFile() as file:
+                    file.write(message.encode())
+                    file.seek(0)
+                    child = _start(command, file)
             except (OSError, ValueError) as error:
                 problems.append(f"--on {event}: its command cannot be started: {error}")
                 continue
@@ -139,7 +139,7 @@ def _start(command: str, given: IO[bytes]) -> Child:
 def _ending(code: int) -> str:
     if code < 0:
         # Those of real time have no names but for the first and the last.
-        names = {one.value: one.name for one in signal.Signals}
+        names = {member.value: member.name for member in signal.Signals}
         return f"was ended by {names.get(-code, f'signal {-code}')}"
     return f"ended with {code}"
 

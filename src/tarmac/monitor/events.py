@@ -67,11 +67,11 @@ class EventWatch:
 
     def new(self, snapshot: Snapshot) -> tuple[Event, ...]:
         """Return what has come to be since the last snapshot; of a host that is gone, nothing."""
-        found: list[Event] = []
+        events: list[Event] = []
         for host in snapshot.hosts:
             if not host.problem:
-                found += self._of_host(host)
-        return tuple(found)
+                events += self._of_host(host)
+        return tuple(events)
 
     def _of_host(self, host: HostSnapshot) -> Iterator[Event]:
         name = host.host.name
@@ -85,10 +85,10 @@ class EventWatch:
         before = self._under_way.get(name, {})
         here = {work.id: work for work in host.work}
         self._under_way[name] = {work.id: work for work in host.work if _is_under_way(work)}
-        for one, work in before.items():
-            waits = one in here and here[one].status in _UNDER_WAY
-            if one not in self._under_way[name] and not waits:
-                yield _finished(name, here.get(one, work), is_seen=one in here)
+        for work_id, work in before.items():
+            waits = work_id in here and here[work_id].status in _UNDER_WAY
+            if work_id not in self._under_way[name] and not waits:
+                yield _finished(name, here.get(work_id, work), is_seen=work_id in here)
 
 
 def _is_under_way(work: Work) -> bool:
@@ -97,17 +97,17 @@ def _is_under_way(work: Work) -> bool:
 
 
 def _idle(host: HostSnapshot, idle_after_s: float) -> Iterator[Event]:
-    told: set[str] = set()
+    uuids: set[str] = set()
     for work in host.work:
         if work.state == "idle":
-            told.update(work.gpu_uuids)
+            uuids.update(work.gpu_uuids)
             for_s = "" if work.idle_s is None else f" for {work.idle_s:.0f} s"
             text = f"{work.kind} {work.id} holds {_count(work.gpu_uuids)} and does nothing{for_s}"
             yield _of_work("idle", host.host.name, work, text)
     for gpu in host.gpus:
         idle_s = host.gpu_idle_s.get(gpu.uuid)
         is_held = host.gpu_states.get(gpu.uuid) == "held"
-        if is_held and gpu.uuid not in told and idle_s is not None and idle_s >= idle_after_s:
+        if is_held and gpu.uuid not in uuids and idle_s is not None and idle_s >= idle_after_s:
             users = sorted(
                 {row.user for row in host.processes if row.gpu_uuid == gpu.uuid and row.user}
             )

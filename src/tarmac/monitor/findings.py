@@ -34,7 +34,7 @@ def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding,
         gpus: Those of this machine.
     """
     uuids = {gpu.index: gpu.uuid for gpu in gpus if gpu.parent_uuid is None}
-    found = []
+    findings = []
     for finding in report.inners("findings"):
         code, level = finding.text("code"), finding.text("level")
         if code is None or level not in ("failure", "warning"):
@@ -42,7 +42,7 @@ def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding,
         text = finding.text("title") or code
         evidence = finding.text("evidence")
         fix = finding.values.get("fix")
-        found.append(
+        findings.append(
             Finding(
                 code=code,
                 level=level,
@@ -52,7 +52,7 @@ def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding,
                 at=report.moment("checked_at"),
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def findings_of_news(news: Sequence[KernelNews], gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
@@ -72,29 +72,29 @@ def findings_of_news(news: Sequence[KernelNews], gpus: Sequence[LiveGpu]) -> tup
         for gpu in gpus
         if gpu.pci_address is not None and gpu.parent_uuid is None
     }
-    found = []
-    for one in news:
-        uuid = one.gpu_uuid
-        if uuid is None and one.address is not None:
-            uuid = cards.get(one.address)
-        if one.number is None and uuid is None:
+    findings = []
+    for item in news:
+        uuid = item.gpu_uuid
+        if uuid is None and item.address is not None:
+            uuid = cards.get(item.address)
+        if item.number is None and uuid is None:
             # Of a program that had no GPU, or of another card.
             continue
-        failure = find_failure(one.code)
+        failure = find_failure(item.code)
         where = f"{names[uuid]}: " if uuid in names else ""
-        action = f" ({one.action})" if one.action else ""
-        whom = f", pid {one.pid} {one.process or ''}".rstrip() if one.pid is not None else ""
-        found.append(
+        action = f" ({item.action})" if item.action else ""
+        whom = f", pid {item.pid} {item.process or ''}".rstrip() if item.pid is not None else ""
+        findings.append(
             Finding(
-                code="xid" if one.words.startswith("Xid ") else one.code,
+                code="xid" if item.words.startswith("Xid ") else item.code,
                 level=failure.level,
-                text=f"{where}{one.words}{whom}{action}",
+                text=f"{where}{item.words}{whom}{action}",
                 command=failure.fix[0] if failure.fix else "",
                 gpu_uuid=uuid,
-                at=one.at,
+                at=item.at,
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,31 +125,31 @@ class Watchlist:
             xids: What the driver has told of since the look before, as `findings_of_news` has it.
             now: Time of this look, UTC.
         """
-        found = [*self.findings, *xids]
+        findings = [*self.findings, *xids]
         counted = dict(self.counted)
         for gpu in gpus:
             before = counted.get(gpu.uuid)
             if before is not None:
-                found += _grown(gpu, before, now)
+                findings += _grown(gpu, before, now)
             known = before or _Counted(None, None)
             counted[gpu.uuid] = _Counted(
                 _latest(gpu.uncorrected_errors, known.uncorrected),
                 _latest(gpu.row_remaps, known.remaps),
             )
-        return Watchlist(tuple(found[-_MOST:]), counted)
+        return Watchlist(tuple(findings[-_MOST:]), counted)
 
 
 def _grown(gpu: LiveGpu, before: _Counted, now: datetime) -> list[Finding]:
     name = f"GPU {gpu.index}"
     reset = f"sudo nvidia-smi -r -i {gpu.index}"
-    found = []
+    findings = []
     if (more := _growth(before.uncorrected, gpu.uncorrected_errors)) > 0:
         text = f"{name}: {more} memory errors that ECC could not correct"
-        found.append(Finding("ecc", "failure", text, reset, gpu.uuid, now))
+        findings.append(Finding("ecc", "failure", text, reset, gpu.uuid, now))
     if (more := _growth(before.remaps, gpu.row_remaps)) > 0:
         text = f"{name}: {more} memory rows replaced; it takes effect when the GPU is reset"
-        found.append(Finding("row-remap", "warning", text, reset, gpu.uuid, now))
-    return found
+        findings.append(Finding("row-remap", "warning", text, reset, gpu.uuid, now))
+    return findings
 
 
 def _growth(before: int | None, now: int | None) -> int:
@@ -164,6 +164,6 @@ def _latest(now: int | None, before: int | None) -> int | None:
 def _gpu_of(finding: Fields, uuids: Mapping[int, str]) -> str | None:
     """Return the GPU that a check's finding is about, where it is about one."""
     where = finding.values.get("where")
-    labels = [_GPU_LABEL.match(str(one)) for one in where] if isinstance(where, list) else []
+    labels = [_GPU_LABEL.match(str(place)) for place in where] if isinstance(where, list) else []
     numbers = [int(label[1]) for label in labels if label is not None]
     return uuids.get(numbers[0]) if len(numbers) == 1 else None

@@ -207,20 +207,20 @@ class _Link(threading.Thread):
         has_answered = False
         while line := lines.readline(_MOST_BYTES):
             try:
-                told = from_json(json.loads(line))
+                snapshot = from_json(json.loads(line))
             except RecordingError as error:
                 return has_answered, error.message
             except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
                     # The end of it was cut off, as the connection was.
                     break
-                said = line[:_MOST_SAID].decode(errors="replace").strip()
-                return has_answered, f"says what is no snapshot: {said}"
-            if not told.hosts:
+                text = line[:_MOST_SAID].decode(errors="replace").strip()
+                return has_answered, f"says what is no snapshot: {text}"
+            if not snapshot.hosts:
                 continue
-            here = dataclasses.replace(told.hosts[0].host, name=self._host)
+            here = dataclasses.replace(snapshot.hosts[0].host, name=self._host)
             with self._changed:
-                self._last = dataclasses.replace(told.hosts[0], host=here)
+                self._last = dataclasses.replace(snapshot.hosts[0], host=here)
                 self._heard_at = time.monotonic()
                 self._problem = ""
                 self._changed.notify_all()

@@ -144,9 +144,9 @@ def idle_of_work(gpu_uuids: Sequence[str], idle_s: Mapping[str, float]) -> float
         gpu_uuids: UUIDs of the GPUs that the work uses.
         idle_s: By UUID, seconds that each held GPU has been idle. Other GPUs are absent.
     """
-    found = [idle_s.get(uuid) for uuid in gpu_uuids]
-    known = [value for value in found if value is not None]
-    return min(known) if known and len(known) == len(found) else None
+    values = [idle_s.get(uuid) for uuid in gpu_uuids]
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
 
 
 def unused_of(gpu_uuids: Sequence[str], used: Collection[str]) -> tuple[str, ...]:

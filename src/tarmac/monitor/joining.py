@@ -97,7 +97,7 @@ def candidates_of(
         locks: By run name, the files that the run's processes have locked.
         children: By number of a job runner's process, the numbers of its child processes.
     """
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for glance in glances:
         roots = roots_of(glance, processes, holders, locks.get(glance.name, ()))
         started = [
@@ -115,12 +115,12 @@ def candidates_of(
         marks = frozenset(
             child.variables["TARMAC_RUN"] for child in started if "TARMAC_RUN" in child.variables
         )
-        found.append(Candidate(glance.name, glance, None, roots, marks))
+        candidates.append(Candidate(glance.name, glance, None, roots, marks))
         for part in glance.parts:
             own = roots_of(part, processes, holders, locks.get(part.name, ()))
             own |= {child.pid for child in started if _has_variables(child, part)}
-            found.append(Candidate(part.name, part, glance.name, frozenset(own), marks))
-    return tuple(found)
+            candidates.append(Candidate(part.name, part, glance.name, frozenset(own), marks))
+    return tuple(candidates)
 
 
 def _is_rank_of(
@@ -177,35 +177,35 @@ def join(
         candidates: Runs and parts that the processes may belong to.
         names: By container ID, the container's name. Default: none.
     """
-    by_id = {one.id: one for one in candidates}
+    by_id = {candidate.id: candidate for candidate in candidates}
     order = {gpu.uuid: number for number, gpu in enumerate(gpus)}
     work_of: dict[tuple[str, int], str] = {}
     signs: dict[str, set[str]] = {}
     used: dict[str, set[str]] = {}
-    pids: dict[str, set[int]] = {one.id: set(one.roots) for one in candidates}
+    pids: dict[str, set[int]] = {candidate.id: set(candidate.roots) for candidate in candidates}
     for gpu in gpus:
         for row in gpu.processes:
             process = processes.get(row.pid) if row.pid is not None else None
             if process is None:
                 continue
-            told = _work_of(process, processes, candidates, names or {})
-            if told is None:
+            match = _work_of(process, processes, candidates, names or {})
+            if match is None:
                 continue
-            work, sign = told
+            work, sign = match
             work_of[gpu.uuid, row.driver_pid] = work
             signs.setdefault(work, set()).add(sign)
             used.setdefault(work, set()).add(gpu.uuid)
             pids[work].add(process.pid)
-    given = {one.id: _given(one, processes, gpus) for one in candidates}
-    for one in candidates:
-        if given[one.id]:
-            signs.setdefault(one.id, set()).add("given")
-            used.setdefault(one.id, set()).update(given[one.id])
-        reported = [uuid for uuid in one.glance.uuids if uuid in order]
-        is_here = one.glance.status == "running" and not one.glance.host
-        if one.id not in used and reported and is_here:
-            signs.setdefault(one.id, set()).add("report")
-            used.setdefault(one.id, set()).update(reported)
+    assignments = {candidate.id: _given(candidate, processes, gpus) for candidate in candidates}
+    for candidate in candidates:
+        if assignments[candidate.id]:
+            signs.setdefault(candidate.id, set()).add("given")
+            used.setdefault(candidate.id, set()).update(assignments[candidate.id])
+        reported = [uuid for uuid in candidate.glance.uuids if uuid in order]
+        is_here = candidate.glance.status == "running" and not candidate.glance.host
+        if candidate.id not in used and reported and is_here:
+            signs.setdefault(candidate.id, set()).add("report")
+            used.setdefault(candidate.id, set()).update(reported)
     work_of |= _reported_processes(gpus, processes, candidates, used)
     parent_of = _parents(candidates, processes)
     for child in candidates:
@@ -216,10 +216,12 @@ def join(
             parent = parent_of.get(parent)
     return Join(
         work_of=work_of,
-        pids_of={work: tuple(sorted(found)) for work, found in pids.items()},
-        gpus_of={w: tuple(sorted(found, key=order.__getitem__)) for w, found in used.items()},
-        given_of=given,
-        joined_by={w: next(s for s in _SURENESS if s in told) for w, told in signs.items() if told},
+        pids_of={work: tuple(sorted(members)) for work, members in pids.items()},
+        gpus_of={w: tuple(sorted(members, key=order.__getitem__)) for w, members in used.items()},
+        given_of=assignments,
+        joined_by={
+            w: next(s for s in _SURENESS if s in kinds) for w, kinds in signs.items() if kinds
+        },
         parent_of=parent_of,
     )
 
@@ -240,20 +242,20 @@ def _work_of(
     line = [*_line(process, processes)]
     for ancestor in line:
         if (
-            found := _most_particular(c for c in candidates if ancestor.pid in c.roots)
+            candidate := _most_particular(c for c in candidates if ancestor.pid in c.roots)
         ) is not None:
-            return found.id, "processes"
+            return candidate.id, "processes"
     for ancestor in line:
         fitting = (c for c in candidates if _is_started_for(ancestor, c, processes))
-        if (found := _most_particular(fitting)) is not None:
-            return found.id, "processes"
+        if (candidate := _most_particular(fitting)) is not None:
+            return candidate.id, "processes"
     grouped = (c for c in candidates if _shares_group(process, c, processes, names))
-    if (found := _most_particular(grouped)) is not None:
-        return found.id, "cgroup"
+    if (candidate := _most_particular(grouped)) is not None:
+        return candidate.id, "cgroup"
     jobs = {slurm_job_of(process), process.variables.get("SLURM_JOB_ID")} - {None}
     same = (c for c in candidates if c.glance.slurm_job and c.glance.slurm_job in jobs)
-    if (found := _most_particular(same)) is not None:
-        return found.id, "slurm"
+    if (candidate := _most_particular(same)) is not None:
+        return candidate.id, "slurm"
     return None
 
 
@@ -320,8 +322,8 @@ def _launch_of(process: Process) -> str:
 def _meeting_of(process: Process) -> tuple[str, ...] | None:
     """Return where processes that train together meet; None of one that trains alone."""
     names = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
-    found = tuple(process.variables.get(name, "") for name in names)
-    return found if all(found) and "RANK" in process.variables else None
+    values = tuple(process.variables.get(name, "") for name in names)
+    return values if all(values) and "RANK" in process.variables else None
 
 
 def _shares_group(
@@ -336,11 +338,11 @@ def _shares_group(
         return True
     if candidate.glance.kind == "task":
         for text in (name, process.group.rpartition("/")[2].removesuffix(".scope")):
-            told = _ATTEMPT_NAME.search(text)
-            if told is not None and told["mark"] in candidate.marks:
+            match = _ATTEMPT_NAME.search(text)
+            if match is not None and match["mark"] in candidate.marks:
                 variables = candidate.glance.variables
-                asked = variables.get("TARMAC_TASK_INDEX"), variables.get("TARMAC_ATTEMPT")
-                return (told["index"], told["number"]) == asked
+                attempt = variables.get("TARMAC_TASK_INDEX"), variables.get("TARMAC_ATTEMPT")
+                return (match["index"], match["number"]) == attempt
     group = _particular_group(process)
     return group is not None and any(
         _particular_group(processes[root]) == group for root in candidate.roots if root in processes
@@ -348,8 +350,8 @@ def _shares_group(
 
 
 def _particular_group(process: Process) -> str | None:
-    found = _PARTICULAR_GROUP.match(process.group)
-    return None if found is None else found.group()
+    match = _PARTICULAR_GROUP.match(process.group)
+    return None if match is None else match.group()
 
 
 def _given(
@@ -365,8 +367,8 @@ def _given(
         return tuple(gpu.uuid for gpu in gpus if _is_named(gpu, candidate.glance.gpus))
     names: list[str] = []
     for pid in sorted(candidate.roots):
-        told = processes[pid].variables.get("CUDA_VISIBLE_DEVICES", "") if pid in processes else ""
-        names += [] if names else [name.strip() for name in told.split(",") if name.strip()]
+        value = processes[pid].variables.get("CUDA_VISIBLE_DEVICES", "") if pid in processes else ""
+        names += [] if names else [name.strip() for name in value.split(",") if name.strip()]
     return tuple(gpu.uuid for gpu in gpus if _is_named(gpu, names))
 
 
@@ -384,30 +386,30 @@ def _reported_processes(
     used: Mapping[str, Collection[str]],
 ) -> dict[tuple[str, int], str]:
     """Return the works of processes that have no number here: of a GPU that one work alone has."""
-    found: dict[tuple[str, int], str] = {}
+    works: dict[tuple[str, int], str] = {}
     for gpu in gpus:
         there = [c for c in candidates if gpu.uuid in used.get(c.id, ())]
         trainings = [c for c in there if c.glance.kind == "training"] or there
         unknown = [row for row in gpu.processes if row.pid is None or row.pid not in processes]
         if len(trainings) == 1 and len(unknown) == 1:
-            found[gpu.uuid, unknown[0].driver_pid] = trainings[0].id
-    return found
+            works[gpu.uuid, unknown[0].driver_pid] = trainings[0].id
+    return works
 
 
 def _parents(candidates: Sequence[Candidate], processes: Mapping[int, Process]) -> dict[str, str]:
     """Return what each candidate is a part of: as it says, or as what started its processes is."""
-    found = {one.id: one.parent for one in candidates if one.parent is not None}
-    for one in candidates:
-        if one.parent is not None or one.glance.kind not in ("training", "search"):
+    parents = {child.id: child.parent for child in candidates if child.parent is not None}
+    for child in candidates:
+        if child.parent is not None or child.glance.kind not in ("training", "search"):
             continue
-        others = [c for c in candidates if c.id != one.id and _is_larger(c, one)]
-        for root in sorted(one.roots):
+        others = [c for c in candidates if c.id != child.id and _is_larger(c, child)]
+        for root in sorted(child.roots):
             process = processes.get(root)
-            told = None if process is None else _work_of(process, processes, others, {})
-            if told is not None:
-                found[one.id] = told[0]
+            match = None if process is None else _work_of(process, processes, others, {})
+            if match is not None:
+                parents[child.id] = match[0]
                 break
-    return found
+    return parents
 
 
 def _is_larger(candidate: Candidate, than: Candidate) -> bool:

@@ -200,12 +200,12 @@ class Watcher:
             if file not in self._elsewhere:
                 directories = self._table.locked_directories(pid, ".lock")
                 # A task's training may lie anywhere below its job.
-                asked = [
+                paths = [
                     path
                     for path in directories
                     if self._options.output is None or path.is_relative_to(self._output)
                 ]
-                self._elsewhere[file] = tuple(asked)
+                self._elsewhere[file] = tuple(paths)
             # Who begins a run locks its directory before there is anything else in it.
             yield from runs_among(self._elsewhere[file])
 
@@ -214,14 +214,14 @@ class Watcher:
     ) -> tuple[dict[int, Process], tuple[Candidate, ...]]:
         """Return all processes that matter, and the runs with those that are their own."""
         locks = {
-            one.name: [file for lock in one.locks if (file := FileId.of(lock)) is not None]
+            part.name: [file for lock in part.locks if (file := FileId.of(lock)) is not None]
             for glance in glances
-            for one in (glance, *glance.parts)
+            for part in (glance, *glance.parts)
         }
         roots = {
-            one.name: {*one.pids, *(holders[f] for f in locks[one.name] if f in holders)}
+            part.name: {*part.pids, *(holders[f] for f in locks[part.name] if f in holders)}
             for glance in glances
-            for one in (glance, *glance.parts)
+            for part in (glance, *glance.parts)
         }
         on_gpus = {row.pid for gpu in gpus for row in gpu.processes if row.pid is not None}
         processes = self._table.look({os.getpid(), *on_gpus, *itertools.chain(*roots.values())})
@@ -253,14 +253,14 @@ class Watcher:
     def _throttled(self, gpus: Sequence[LiveGpu]) -> dict[str, dict[str, float]]:
         """Return in which share of the last minute each GPU's clocks were lowered, by why."""
         at_s = time.monotonic()
-        found = {}
+        shares = {}
         for gpu in gpus:
             past = self._past.setdefault(gpu.uuid, deque())
             while len(past) > 1 and past[1].at_s <= at_s - _PAST_S:
                 past.popleft()
-            found[gpu.uuid] = throttled_shares(gpu, past[0] if past else None, at_s)
+            shares[gpu.uuid] = throttled_shares(gpu, past[0] if past else None, at_s)
             past.append(GpuPast(at_s, gpu.throttled_s))
-        return found
+        return shares
 
     def _ended_since(self, works: Sequence[Work], now: datetime) -> tuple[Work, ...]:
         """Return work that was seen before and is over, as it ended."""
@@ -298,15 +298,15 @@ class Watcher:
             self._ended[gone] = _Ended(ended, now)
         self._works = current
         known = {
-            name: one
-            for name, one in self._ended.items()
-            if name not in current and now - one.since < _ENDED_FOR
+            name: entry
+            for name, entry in self._ended.items()
+            if name not in current and now - entry.since < _ENDED_FOR
         }
-        parts = [name for name, one in known.items() if one.work.parent is not None]
+        parts = [name for name, entry in known.items() if entry.work.parent is not None]
         for name in parts[:-_MOST_ENDED_PARTS]:
             del known[name]
         self._ended = known
-        return tuple(one.work for one in self._ended.values())
+        return tuple(entry.work for entry in self._ended.values())
 
 
 def _standings(
@@ -317,34 +317,34 @@ def _standings(
     now: datetime,
 ) -> dict[str, Standing]:
     """Return how each GPU stands."""
-    bad = {one.gpu_uuid for one in findings if one.level == "failure"}
+    bad = {finding.gpu_uuid for finding in findings if finding.level == "failure"}
     holders: dict[str, list[Glance]] = {}
     for candidate in candidates:
         for uuid in joined.gpus_of.get(candidate.id, ()):
             holders.setdefault(uuid, []).append(candidate.glance)
     cut_up = {gpu.parent_uuid for gpu in gpus}
-    found = {}
+    standings = {}
     for gpu in gpus:
         # A job is as far as its tasks are, and a task with a training in it as that.
         trainings = [g for g in holders.get(gpu.uuid, ()) if g.kind == "training"]
-        found[gpu.uuid] = standing_of(
+        standings[gpu.uuid] = standing_of(
             # What is taken of a card in slices is theirs.
             dataclasses.replace(gpu, memory_used_bytes=None) if gpu.uuid in cut_up else gpu,
             is_given=gpu.uuid in holders,
             is_warming=bool(trainings) and all(is_warming(g, now) for g in trainings),
             is_bad=gpu.uuid in bad,
         )
-    return found
+    return standings
 
 
 def _last_activity(glances: Sequence[Glance]) -> dict[str, datetime]:
     """Return when each GPU last did anything, as far as runs have sampled it."""
-    found: dict[str, datetime] = {}
+    times: dict[str, datetime] = {}
     for glance in glances:
-        for one in (glance, *glance.parts):
-            for uuid, at in one.gpus_active_at.items():
-                found[uuid] = max(at, found.get(uuid, at))
-    return found
+        for part in (glance, *glance.parts):
+            for uuid, at in part.gpus_active_at.items():
+                times[uuid] = max(at, times.get(uuid, at))
+    return times
 
 
 def _rows(gpus: Sequence[LiveGpu], facts: Facts, names: Mapping[str, str]) -> Iterator[ProcessRow]:

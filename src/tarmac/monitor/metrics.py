@@ -99,9 +99,9 @@ class XidCounts:
         for host in snapshot.hosts:
             for finding in host.findings:
                 number = _xid_of(finding)
-                one = (host.host.name, finding.gpu_uuid, finding.at, finding.text)
-                if number is not None and one not in self._seen:
-                    self._seen.add(one)
+                identity = (host.host.name, finding.gpu_uuid, finding.at, finding.text)
+                if number is not None and identity not in self._seen:
+                    self._seen.add(identity)
                     key = (host.host.name, finding.gpu_uuid or "", number)
                     self._counts[key] = self._counts.get(key, 0) + 1
                     self.last[key[:2]] = number
@@ -189,7 +189,7 @@ def _of_gpus(hosts: Iterable[HostSnapshot]) -> Iterator[Metric]:
 
 
 def _of_findings(hosts: Iterable[HostSnapshot]) -> Iterator[Metric]:
-    found = GaugeMetricFamily(
+    family = GaugeMetricFamily(
         "tarmac_findings",
         "What is wrong, of the last check or seen since, by the code of docs/failures.md.",
         labels=("host", "code", "level"),
@@ -200,8 +200,8 @@ def _of_findings(hosts: Iterable[HostSnapshot]) -> Iterator[Metric]:
             key = (host.host.name, finding.code, finding.level)
             counts[key] = counts.get(key, 0) + 1
     for labels, count in counts.items():
-        found.add_metric(labels, count)
-    yield found
+        family.add_metric(labels, count)
+    yield family
 
 
 def _of_runs(hosts: Iterable[HostSnapshot]) -> Iterator[Metric]:
@@ -281,8 +281,8 @@ def _xid_family(xids: Mapping[tuple[str, str, str], int]) -> Metric:
 
 def _xid_of(finding: Finding) -> str | None:
     # A check's finding may name one too, of before this watch began.
-    found = _XID.search(finding.text) if finding.code == "xid" else None
-    return found[1] if found else None
+    match = _XID.search(finding.text) if finding.code == "xid" else None
+    return match[1] if match else None
 
 
 def _labels(host: HostSnapshot, gpu: LiveGpu) -> tuple[str, str, str]:

@@ -136,10 +136,10 @@ class _Page:
     def show(self, snapshot: Snapshot) -> None:
         """Let this be what scrapes get from now on, in all forms that any has asked for."""
         counts = self._xids.take(snapshot)
-        told = list(self._families_of(snapshot, counts))
+        metrics = list(self._families_of(snapshot, counts))
         if self._with_dcgm_names:
-            told += self._dcgm_families(snapshot, self._xids.last)
-        families = _Families(tuple(told))
+            metrics += self._dcgm_families(snapshot, self._xids.last)
+        families = _Families(tuple(metrics))
         encoded = {kind: encode(families) for kind, encode in tuple(self._encoders.items())}
         self._shown = (families, encoded)
 

@@ -138,12 +138,12 @@ def _read(kind: Any, value: object, place: str) -> object:
     if origin in (typing.Union, types.UnionType):
         if value is None and types.NoneType in inner:
             return None
-        kind = next(one for one in inner if one is not types.NoneType)
+        kind = next(item for item in inner if item is not types.NoneType)
         return _read(kind, value, place)
     if origin is tuple and isinstance(value, list):
-        return tuple(_read(inner[0], one, f"{place}[{i}]") for i, one in enumerate(value))
+        return tuple(_read(inner[0], item, f"{place}[{i}]") for i, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
-        return {str(key): _read(inner[1], one, f"{place}.{key}") for key, one in value.items()}
+        return {str(key): _read(inner[1], item, f"{place}.{key}") for key, item in value.items()}
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
         return _read_fields(kind, value, place)
     return _read_simple(kind, value, place)
@@ -170,18 +170,18 @@ def _read_simple(kind: Any, value: object, place: str) -> object:
 
 def _read_fields(kind: type, value: dict[str, Any], place: str) -> object:
     hints = _hints(kind)
-    given = {
+    arguments = {
         name: _read(hints[name], value[name], f"{place}.{name}".lstrip("."))
         for name in _names(kind)
         if name in value
     }
     try:
-        return kind(**given)
+        return kind(**arguments)
     except TypeError:
         missing = [
             field.name
             for field in dataclasses.fields(kind)
-            if field.name not in given
+            if field.name not in arguments
             and field.default is dataclasses.MISSING
             and field.default_factory is dataclasses.MISSING
         ]
@@ -198,7 +198,7 @@ def _wrong(place: str, value: object) -> RecordingError:
 def _schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_schema_of(one, definitions) for one in inner]}
+        return {"anyOf": [_schema_of(member, definitions) for member in inner]}
     if origin is tuple:
         return {"type": "array", "items": _schema_of(inner[0], definitions)}
     if origin is dict:
@@ -216,12 +216,12 @@ def _schema_of_fields(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """Describe a dataclass. All of its keys are always there."""
     summary, *rest = _ATTRIBUTES.split(inspect.getdoc(kind) or "", maxsplit=1)
     _, *words = _ATTRIBUTE.split(rest[0]) if rest else ("",)
-    said = dict(zip(words[::2], words[1::2], strict=True))
+    descriptions = dict(zip(words[::2], words[1::2], strict=True))
     properties = {}
     for name, hint in _hints(kind).items():
         properties[name] = _schema_of(hint, definitions)
-        if name in said:
-            properties[name]["description"] = " ".join(said[name].split())
+        if name in descriptions:
+            properties[name]["description"] = " ".join(descriptions[name].split())
     return {
         "description": " ".join(summary.split()),
         "type": "object",

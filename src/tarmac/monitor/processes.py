@@ -73,10 +73,10 @@ class FileId(NamedTuple):
     def of(cls, path: Path) -> FileId | None:
         """Return that of a path; None where there is none."""
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return None
-        return cls(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
+        return cls(os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,20 +149,20 @@ class ProcessTable:
 
     def look(self, pids: Iterable[int]) -> dict[int, Process]:
         """Return processes and all those above them; those that have ended are left out."""
-        found: dict[int, Process] = {}
+        processes: dict[int, Process] = {}
         for pid in pids:
             at = pid
             for _ in range(_MOST_ANCESTORS):
-                if at <= 0 or at in found or (process := self._read(at)) is None:
+                if at <= 0 or at in processes or (process := self._read(at)) is None:
                     break
-                found[at] = process
+                processes[at] = process
                 at = process.parent
         forgotten = self._clock() - _FORGOTTEN_S
         for gone in [pid for pid, known in self._known.items() if known.read_at < forgotten]:
             del self._known[gone]
         for gone in [pid for pid, (at, _) in self._children.items() if at < forgotten]:
             del self._children[gone]
-        return found
+        return processes
 
     def children(self, pid: int) -> tuple[int, ...]:
         """Return the processes that a process has started and that still run."""
@@ -170,12 +170,12 @@ class ProcessTable:
         read_at, known = self._children.get(pid, (now - _READ_AGAIN_S, ()))
         if now - read_at < _READ_AGAIN_S:
             return known
-        found: list[int] = []
+        pids: list[int] = []
         with contextlib.suppress(OSError):
             for task in (self._proc / str(pid) / "task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-        self._children[pid] = now, tuple(found)
-        return tuple(found)
+                pids += map(int, (task / "children").read_text().split())
+        self._children[pid] = now, tuple(pids)
+        return tuple(pids)
 
     def lock_holders(self) -> Mapping[FileId, int]:
         """Return which process has locked which file, of those whose numbers are known here."""
@@ -205,15 +205,15 @@ class ProcessTable:
 
         A path of another mount namespace is given as it can be reached from here.
         """
-        found: list[Path] = []
+        directories: list[Path] = []
         with contextlib.suppress(OSError):
             for descriptor in (self._proc / str(pid) / "fd").iterdir():
                 with contextlib.suppress(OSError):
                     path = descriptor.readlink()
                     if path.name == name and path.is_absolute():
                         inside = self._proc / str(pid) / "root" / path.relative_to("/")
-                        found.append((path if path.exists() else inside).parent)
-        return tuple(found)
+                        directories.append((path if path.exists() else inside).parent)
+        return tuple(directories)
 
     def _read(self, pid: int) -> Process | None:
         now = self._clock()
@@ -330,13 +330,13 @@ def _catches(status: bytes, number: signal.Signals) -> bool:
 
 
 def _variables(environment: bytes) -> dict[str, str]:
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for entry in environment.split(b"\0"):
         name, separator, value = entry.partition(b"=")
         text = name.decode(errors="replace")
         if separator and text in _VARIABLES:
-            found[text] = value.decode(errors="replace")
-    return found
+            variables[text] = value.decode(errors="replace")
+    return variables
 
 
 def _group(content: bytes) -> str:

@@ -16,18 +16,18 @@ def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
 
     Ranks of other hosts get the host's name as ``host``; see `merged_ranks`.
     """
-    told: dict[tuple[str, str], list[list[Mapping[str, object]]]] = {}
+    ranks_by_work: dict[tuple[str, str], list[list[Mapping[str, object]]]] = {}
     for host in hosts:
         for work in host.work:
             if work.ranks:
                 ranks = [_placed(rank, host.host.name) for rank in work.ranks]
-                told.setdefault((work.id, work.path), []).append(ranks)
+                ranks_by_work.setdefault((work.id, work.path), []).append(ranks)
     return tuple(
         dataclasses.replace(
             host,
             work=tuple(
-                dataclasses.replace(work, ranks=merged_ranks(told[key]))
-                if work.ranks and len(told[key := (work.id, work.path)]) > 1
+                dataclasses.replace(work, ranks=merged_ranks(ranks_by_work[key]))
+                if work.ranks and len(ranks_by_work[key := (work.id, work.path)]) > 1
                 else work
                 for work in host.work
             ),
@@ -47,13 +47,13 @@ def merged_ranks(
     Args:
         told: The ranks that each host tells of.
     """
-    found: dict[object, dict[str, object]] = {}
+    rank_by_key: dict[object, dict[str, object]] = {}
     for ranks in told:
         for number, rank in enumerate(ranks):
             key = rank.get("rank", (rank.get("host"), number))
-            before = found.get(key, {})
-            found[key] = _over(before, rank) if "pid" in rank else _over(rank, before)
-    return tuple(sorted(found.values(), key=_speed))
+            before = rank_by_key.get(key, {})
+            rank_by_key[key] = _over(before, rank) if "pid" in rank else _over(rank, before)
+    return tuple(sorted(rank_by_key.values(), key=_speed))
 
 
 def _placed(rank: Mapping[str, object], host: str) -> Mapping[str, object]:
@@ -68,5 +68,5 @@ def _over(less: Mapping[str, object], more: Mapping[str, object]) -> dict[str, o
 
 
 def _speed(rank: Mapping[str, object]) -> float:
-    told = rank.get("samples_per_s")
-    return float(told) if isinstance(told, (int, float)) else float("inf")
+    speed = rank.get("samples_per_s")
+    return float(speed) if isinstance(speed, (int, float)) else float("inf")

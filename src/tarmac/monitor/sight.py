@@ -150,14 +150,14 @@ class RunsInSight:
         asks_all = self._asked_at is None or now - self._asked_at >= _ASK_AGAIN_S
         if asks_all:
             self._asked_at = now
-        found: list[Glance] = []
+        glances: list[Glance] = []
         for seen in self._seen.values():
             if seen.is_at_work or seen.stamp is None or asks_all:
                 glance = self._glance(seen)
                 if glance is not None:
-                    found.append(glance)
-        found.sort(key=lambda glance: (glance.path.parent != self._output, glance.name))
-        return _with_names_apart(found)
+                    glances.append(glance)
+        glances.sort(key=lambda glance: (glance.path.parent != self._output, glance.name))
+        return _with_names_apart(glances)
 
     def last_of(self, path: Path) -> Glance | None:
         """Return how a run stands that was at work before; None where it is gone."""
@@ -220,13 +220,13 @@ class RunsInSight:
 
 def _with_names_apart(glances: Iterable[Glance]) -> tuple[Glance, ...]:
     """Return glances, of which those of another directory with a name that is taken are paths."""
-    found: dict[str, Glance] = {}
+    by_name: dict[str, Glance] = {}
     for glance in glances:
-        if glance.name in found:
-            found[str(glance.path)] = dataclasses.replace(glance, name=str(glance.path))
+        if glance.name in by_name:
+            by_name[str(glance.path)] = dataclasses.replace(glance, name=str(glance.path))
         else:
-            found[glance.name] = glance
-    return tuple(found.values())
+            by_name[glance.name] = glance
+    return tuple(by_name.values())
 
 
 def _kind_of(path: Path) -> _Kind | None:

@@ -118,32 +118,32 @@ def reasons_of(
         slowest_rank: For which rank the others wait, in words; empty where that is not known.
         xids: Errors of its GPUs since it began, in words.
     """
-    found = [*_waiting(waits, slowest_rank)]
+    causes = [*_waiting(waits, slowest_rank)]
     held_back: dict[str, list[Reason]] = {}
     for gpu in gpus:
         shares = (throttled or {}).get(gpu.uuid, {})
         for kind, reason in (*_held_back(gpu, shares), *_link(gpu)):
             held_back.setdefault(kind, []).append(reason)
-    found += [_in_one_line(reasons) for reasons in held_back.values()]
+    causes += [_in_one_line(reasons) for reasons in held_back.values()]
     if quota_ratio is not None and quota_ratio >= WORTH_A_LINE:
         text = f"its quota of CPU ran out in {quota_ratio:.0%} of the last periods"
-        found.append(Reason(quota_ratio, text))
-    for one in neighbours:
-        if one.sm_ratio >= WORTH_A_LINE:
-            text = f"{one.name} takes {one.sm_ratio:.0%} of GPU {one.gpu_index}"
-            found.append(Reason(one.sm_ratio, text))
-    found += [Reason(1.0, f"{text} since it began", "tarmac check") for text in xids]
-    return tuple(sorted(found, key=lambda reason: -reason.share))
+        causes.append(Reason(quota_ratio, text))
+    for neighbour in neighbours:
+        if neighbour.sm_ratio >= WORTH_A_LINE:
+            text = f"{neighbour.name} takes {neighbour.sm_ratio:.0%} of GPU {neighbour.gpu_index}"
+            causes.append(Reason(neighbour.sm_ratio, text))
+    causes += [Reason(1.0, f"{text} since it began", "tarmac check") for text in xids]
+    return tuple(sorted(causes, key=lambda reason: -reason.share))
 
 
 def _waiting(waits: Mapping[str, float], slowest_rank: str) -> list[Reason]:
-    found = []
+    reasons = []
     if (share := waits.get("data", 0.0)) >= WORTH_A_LINE:
-        found.append(Reason(share, f"waits for data {share:.0%} of the time"))
+        reasons.append(Reason(share, f"waits for data {share:.0%} of the time"))
     if (share := waits.get("ranks", 0.0)) >= WORTH_A_LINE:
         whom = slowest_rank or "other ranks"
-        found.append(Reason(share, f"waits for {whom} {share:.0%} of the time"))
-    return found
+        reasons.append(Reason(share, f"waits for {whom} {share:.0%} of the time"))
+    return reasons
 
 
 def _in_one_line(reasons: Sequence[Reason]) -> Reason:
@@ -159,32 +159,32 @@ def _in_one_line(reasons: Sequence[Reason]) -> Reason:
 def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[tuple[str, Reason]]:
     """Return what lowers a GPU's clocks."""
     name = f"GPU {gpu.index}"
-    found: list[tuple[str, Reason]] = []
+    reasons: list[tuple[str, Reason]] = []
     heat = shares.get("thermal", 0.0)
     if heat >= WORTH_A_LINE or any(reason in _HEAT for reason in gpu.throttle_reasons):
         degrees = "" if gpu.temperature_c is None else f" ({gpu.temperature_c:.0f} °C)"
         when = f"{heat:.0%} of the time" if heat >= WORTH_A_LINE else "now"
-        found.append(
+        reasons.append(
             ("heat", Reason(max(heat, WORTH_A_LINE), f"{name} is slowed by heat {when}{degrees}"))
         )
     if any(reason in _BRAKE for reason in gpu.throttle_reasons):
-        found.append(("brake", Reason(MUCH, f"{name} is slowed by the machine's power brake")))
+        reasons.append(("brake", Reason(MUCH, f"{name} is slowed by the machine's power brake")))
     power = shares.get("power", 0.0)
     # At its limit a card does what it can: that is how most of them run under full load.
     if power >= MUCH:
         limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f} W"
         text = f"{name} is at its power limit{limit} {power:.0%} of the time"
-        found.append(
+        reasons.append(
             ("power", Reason(WORTH_A_LINE, text, f"nvidia-smi -i {gpu.index} -q -d POWER"))
         )
     clock, most = gpu.sm_clock_mhz, gpu.max_sm_clock_mhz
     is_busy = (gpu.utilization_ratio or 0.0) >= _BUSY_RATIO
-    if not found and is_busy and clock and most and clock < _LOW_CLOCK * most:
+    if not reasons and is_busy and clock and most and clock < _LOW_CLOCK * most:
         text = f"{name} runs at {clock} of {most} MHz"
-        found.append(
+        reasons.append(
             ("clock", Reason(1 - clock / most, text, f"nvidia-smi -i {gpu.index} -q -d CLOCK"))
         )
-    return found
+    return reasons
 
 
 def _link(gpu: LiveGpu) -> list[tuple[str, Reason]]:
@@ -192,18 +192,18 @@ def _link(gpu: LiveGpu) -> list[tuple[str, Reason]]:
     name, width, most = f"GPU {gpu.index}", gpu.pcie_width, gpu.max_pcie_width
     if (gpu.utilization_ratio or 0.0) < _BUSY_RATIO:
         return []
-    found: list[tuple[str, Reason]] = []
+    reasons: list[tuple[str, Reason]] = []
     if width and most and width < most:
         text = f"{name} is linked by {width} of {most} PCIe lanes"
-        found.append(("lanes", Reason(1 - width / most, text, "tarmac check")))
+        reasons.append(("lanes", Reason(1 - width / most, text, "tarmac check")))
     generation, newest = gpu.pcie_generation, gpu.max_pcie_generation
     if generation and newest and generation < newest:
         text = f"{name} is linked by PCIe generation {generation} of {newest}"
-        found.append(("generation", Reason(WORTH_A_LINE, text, "tarmac check")))
+        reasons.append(("generation", Reason(WORTH_A_LINE, text, "tarmac check")))
     lane = _LANE_BYTES_PER_S.get(generation or 0)
     carried = max(gpu.pcie_sent_bytes_per_s or 0.0, gpu.pcie_received_bytes_per_s or 0.0)
     if lane and width and carried >= _BUSY_LINK * lane * width:
         share = carried / (lane * width)
         text = f"{name} copies {carried / 1e9:.0f} GB/s, {share:.0%} of what its link carries"
-        found.append(("copies", Reason(WORTH_A_LINE, text)))
-    return found
+        reasons.append(("copies", Reason(WORTH_A_LINE, text)))
+    return reasons

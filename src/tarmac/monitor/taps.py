@@ -68,9 +68,11 @@ class TappedFeed:
                 self._told.add(problem)
                 self._tell(problem)
         first, *others = snapshot.hosts
-        said = tuple(Finding(OUTLET, "warning", problem, at=snapshot.at) for problem in problems)
-        told = dataclasses.replace(first, findings=(*first.findings, *said))
-        return dataclasses.replace(snapshot, hosts=(told, *others))
+        findings = tuple(
+            Finding(OUTLET, "warning", problem, at=snapshot.at) for problem in problems
+        )
+        host = dataclasses.replace(first, findings=(*first.findings, *findings))
+        return dataclasses.replace(snapshot, hosts=(host, *others))
 
     def close(self) -> None:
         """Close the taps and the feed, all of them whatever one says."""

@@ -48,6 +48,6 @@ def ray_hosts() -> tuple[str, ...]:
     except subprocess.TimeoutExpired:
         problem = f"did not answer within {_RAY_TIMEOUT_S:.0f} s"
     except (ValueError, KeyError, TypeError, AttributeError):
-        said = done.stderr.strip().splitlines() or ["nothing that can be read"]
-        problem = f"says: {said[-1]}"
+        lines = done.stderr.strip().splitlines() or ["nothing that can be read"]
+        problem = f"says: {lines[-1]}"
     raise TarmacError(f"ray list nodes {problem}", hint=hint)

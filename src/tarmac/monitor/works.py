@@ -157,7 +157,7 @@ def _slowness(row: Mapping[str, object]) -> tuple[float, float]:
 
 
 def _ranks_here(candidate: Candidate, facts: Facts) -> tuple[Rank, ...]:
-    found = []
+    ranks = []
     gpu_of = {
         row.pid: gpu
         for gpu in facts.gpus.values()
@@ -170,7 +170,7 @@ def _ranks_here(candidate: Candidate, facts: Facts) -> tuple[Rank, ...]:
         if process is None:
             continue
         number = process.variables.get("RANK", "")
-        found.append(
+        ranks.append(
             Rank(
                 pid=pid,
                 rank=int(number) if number.isdecimal() else None,
@@ -180,7 +180,7 @@ def _ranks_here(candidate: Candidate, facts: Facts) -> tuple[Rank, ...]:
                 tells_stack=process.tells_stack,
             )
         )
-    return tuple(found)
+    return tuple(ranks)
 
 
 def _reasons(
@@ -226,7 +226,7 @@ def _neighbours(
     candidate: Candidate, gpu_uuids: Sequence[str], facts: Facts
 ) -> tuple[Neighbour, ...]:
     family = _family(candidate.id, facts.joined.parent_of)
-    found = []
+    neighbours = []
     for uuid in gpu_uuids:
         gpu = facts.gpus.get(uuid)
         for row in () if gpu is None else gpu.processes:
@@ -238,8 +238,8 @@ def _neighbours(
             if work is None and process is not None:
                 program = process.command.partition(" ")[0].rpartition("/")[2]
                 name = f"{process.user}'s {program} ({process.pid})"
-            found.append(Neighbour(gpu.index, row.sm_ratio, name))
-    return tuple(found)
+            neighbours.append(Neighbour(gpu.index, row.sm_ratio, name))
+    return tuple(neighbours)
 
 
 def _family(work: str, parent_of: Mapping[str, str]) -> Collection[str]:

@@ -110,15 +110,15 @@ def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
 
 
 def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -> Ending:
-    given = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-    notes = _look_at_gpus(element, gpus, given, here)
+    gpu_variables = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+    notes = _look_at_gpus(element, gpus, gpu_variables, here)
     if here.inbox.asked is not None:
         return Ending("interrupted", here.inbox.asked.cause, here.inbox.asked.reason)
     staged = None
     if element.stage is not None:
         shares = here.rank > 0 and element.work == "shared"
         words = ("environment" if shares else "in", str(work))
-        staged = _ask(element, words, given, here)
+        staged = _ask(element, words, gpu_variables, here)
         if staged.done_before:
             note = f"an earlier attempt of it has succeeded: {staged.done_before} says so"
             return Ending("succeeded", exit_code=0, notes=(note,))
@@ -128,7 +128,7 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
     variables = {
         **here.environment,
         **(staged.variables if staged else {}),
-        **given,
+        **gpu_variables,
         **element.variables,
         **own_variables(element, restart=here.engine.restart, rank=here.rank),
         **met,
@@ -145,7 +145,7 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
         unused = watch.close(here.engine.host)
         if ending.outcome == "succeeded":
             notes += unused
-    ending = _keep(ending, work, element, given, here)
+    ending = _keep(ending, work, element, gpu_variables, here)
     for path in (program.stdout, program.stderr):
         _remove_if_empty(path)
     return ending._replace(notes=tuple(notes))

@@ -128,10 +128,10 @@ class Claim:
 
     def _lost_to(self) -> str:
         """Return who has taken it over, in words; empty where nobody has."""
-        found = read_attempt(self._directory, self._number)
-        if found is not None and not _is_same(found, self._record):
+        holder = read_attempt(self._directory, self._number)
+        if holder is not None and not _is_same(holder, self._record):
             self.is_lost = True
-            return f"it was begun again on {found.host}"
+            return f"it was begun again on {holder.host}"
         return ""
 
     def _write(self, record: AttemptRecord, *, is_lasting: bool = True) -> None:
@@ -163,18 +163,18 @@ def take_claim(
         raise NotOurs("its runner gave it up")
     path = attempt_file(directory, number)
     while not create_file(path, record.to_bytes()):
-        found = read_attempt(directory, number)
-        if found is None and not path.exists():
+        holder = read_attempt(directory, number)
+        if holder is None and not path.exists():
             continue
-        settle_s = _right_to(found, record, beat_s)
+        settle_s = _right_to(holder, record, beat_s)
         if settle_s is None:
             if not _stays(path, _DEAD_AFTER_BEATS * beat_s, inbox):
-                _refuse_beating(found, read_attempt(directory, number))
+                _refuse_beating(holder, read_attempt(directory, number))
                 continue
             settle_s = _SEEN_AFTER_BEATS * beat_s
         with _alone(path, beat_s, inbox):
             # Another newcomer may have been faster.
-            if read_attempt(directory, number) != found:
+            if read_attempt(directory, number) != holder:
                 continue
             if settle_s > 0:
                 record = record._replace(state="claimed")

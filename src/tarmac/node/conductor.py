@@ -349,14 +349,14 @@ class _Conductor:
 
     def _heed(self, node: Node, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
-            said = message.pop("do")
-            if said == "reached":
+            kind = message.pop("do")
+            if kind == "reached":
                 node.reached, node.problem = message["addresses"], message["problem"]
-            elif said == "ready":
+            elif kind == "ready":
                 node.is_ready = True
-            elif said == "freed":
+            elif kind == "freed":
                 node.has_freed = True
-            elif said == "ended":
+            elif kind == "ended":
                 self._note_ending(node, message.pop("tail"), Ending(**message))
 
     def _note_ending(self, node: Node, tail: str, ending: Ending) -> None:

@@ -64,7 +64,7 @@ class Gate:
             return [f"check: {element.check} looked at nothing: no driver shows GPUs on {host}"]
         unseen: list[str] = []
         if self._checked != [*gpus]:
-            answer, code, said = ask_module(
+            answer, code, error_line = ask_module(
                 element,
                 [_MODULE, *gpus],
                 "",
@@ -77,7 +77,7 @@ class Gate:
             )
             if inbox.asked is not None:
                 return []
-            self._failures, unseen = _understand(answer, code, said)
+            self._failures, unseen = _understand(answer, code, error_line)
             self._checked = [*gpus]
         if self._failures:
             raise UnfitGpus(

@@ -122,21 +122,21 @@ def _named(name: str, present: Sequence[Gpu], memory_bytes: int | None, words: s
     if name.startswith("MIG-"):
         return name
     if name.isdigit():
-        found = present[int(name)] if int(name) < len(present) else None
+        match = present[int(name)] if int(name) < len(present) else None
     else:
         # CUDA takes the beginning of a UUID for all of it.
-        found = next((gpu for gpu in present if gpu.uuid.startswith(name)), None)
+        match = next((gpu for gpu in present if gpu.uuid.startswith(name)), None)
     lost = [gpu.problem for gpu in present if gpu.problem]
-    if found is not None and found.problem:
-        raise BrokenGpu(f"{words}, which does not answer: {found.problem}")
-    if found is None and lost and not name.isdigit():
+    if match is not None and match.problem:
+        raise BrokenGpu(f"{words}, which does not answer: {match.problem}")
+    if match is None and lost and not name.isdigit():
         raise BrokenGpu(f"{words}, and one there does not answer: {lost[0]}")
-    if found is None:
+    if match is None:
         raise GpuError(f"{words}, but its driver shows {_gpus(len(present))}, not that")
-    if memory_bytes is not None and found.memory_bytes < memory_bytes:
-        have, need = found.memory_bytes / 2**30, memory_bytes / 2**30
+    if memory_bytes is not None and match.memory_bytes < memory_bytes:
+        have, need = match.memory_bytes / 2**30, memory_bytes / 2**30
         raise GpuError(f"{words}, which has {have:.1f} GiB of memory; {need:.1f} GiB were asked")
-    return found.uuid
+    return match.uuid
 
 
 def _gpus(count: int) -> str:

@@ -55,15 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Arguments ``SPEC UNIT [PER_JOB]``. Default: this process's command line.
     """
-    given = sys.argv[1:] if arguments is None else [*arguments]
-    if given[:1] == [PART]:
-        return _run_part(Path(given[1]), int(given[2]))
-    if given[:1] == [_FRAMED]:
+    argv = sys.argv[1:] if arguments is None else [*arguments]
+    if argv[:1] == [PART]:
+        return _run_part(Path(argv[1]), int(argv[2]))
+    if argv[:1] == [_FRAMED]:
         from tarmac.node.pod import run_framed  # noqa: PLC0415 - costs the start of others
 
-        return run_framed(given[1:])
+        return run_framed(argv[1:])
     try:
-        spec, unit, per_job = given[0], int(given[1]), int(given[2]) if len(given) > 2 else 1
+        spec, unit, per_job = argv[0], int(argv[1]), int(argv[2]) if len(argv) > 2 else 1
     except (IndexError, ValueError):
         _say("expected SPEC UNIT [PER_JOB]")
         return _WRONG_USE

@@ -138,10 +138,10 @@ def _settings(element: Element) -> str:
         **element.variables,
         **own_variables(element, restart=0, rank=0),
     }
-    given = [f"{name}={value}" for name, value in variables.items()]
+    assignments = [f"{name}={value}" for name, value in variables.items()]
     # The number of its process is what its end is asked of by.
     inner = 'echo $$ > "$0/.pid"; exec env "$@"'
-    command = shlex.join([*given, *element.command])
+    command = shlex.join([*assignments, *element.command])
     lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
     program = f'program() {{ $session sh -c {shlex.quote(inner)} "$directory" {command}; }}'
     return "\n".join([*lines, program, ""])

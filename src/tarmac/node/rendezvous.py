@@ -219,16 +219,16 @@ def _is_loopback(address: str) -> bool:
 
 
 def _interface_addresses() -> list[str]:
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    addresses = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             # An interface that has none refuses to say.
             with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(
-                    asked.fileno(), _SIOCGIFADDR, struct.pack("256s", os.fsencode(name)[:15])
+                    sock.fileno(), _SIOCGIFADDR, struct.pack("256s", os.fsencode(name)[:15])
                 )
-                found.append(socket.inet_ntoa(answer[20:24]))
-    return found
+                addresses.append(socket.inet_ntoa(answer[20:24]))
+    return addresses
 
 
 def hosts_of(nodes: str) -> list[str]:

@@ -78,7 +78,7 @@ def ask_tarmac(
         StageError: It was not done.
     """
     assert element.stage is not None
-    answer, code, said = ask_module(
+    answer, code, error_line = ask_module(
         element,
         [_MODULE, *words],
         element.stage,
@@ -90,7 +90,7 @@ def ask_tarmac(
     )
     if inbox.asked is not None and code:
         return Staged(stopped_for=inbox.asked.reason)
-    return _understand(answer, code, said)
+    return _understand(answer, code, error_line)
 
 
 def ask_module(
@@ -145,10 +145,10 @@ def ask_module(
         code, _ = supervise(process, inbox, timeout_s=timeout_s, grace_s=element.grace_s)
         if process.stopped_for:
             return _read(answer), code, process.stopped_for
-        said = last_line(_read(errors).decode(errors="replace"))
-        if code and _LACKS_TARMAC in said and _is_pod(environment):
+        error_line = last_line(_read(errors).decode(errors="replace"))
+        if code and _LACKS_TARMAC in error_line and _is_pod(environment):
             raise StageError(_without_tarmac(element, what, "has no Tarmac", environment))
-        return _read(answer), code, said
+        return _read(answer), code, error_line
 
 
 def _interpreter(named: str) -> str | None:

@@ -132,9 +132,9 @@ class Nodes:
             tail: The last lines that its program has printed.
             was_asked: Whether all had been told to end before.
         """
-        said = _said_last(tail) if exit_code in _OF_OTHERS else ""
-        if said:
-            words += f": {said}"
+        reason = _said_last(tail) if exit_code in _OF_OTHERS else ""
+        if reason:
+            words += f": {reason}"
         self._failures.append(_Failure(rank, cause, words, exit_code, tail, was_asked))
 
     def judge(self, asked: Asked | None) -> Ending:
@@ -175,5 +175,5 @@ class Nodes:
 
 def _said_last(tail: str) -> str:
     """Return what a program has said last of an error; empty where it has not."""
-    said = [line for line in tail.splitlines() if line.startswith(_ERROR)]
-    return said[-1].removeprefix(_ERROR) if said else ""
+    lines = [line for line in tail.splitlines() if line.startswith(_ERROR)]
+    return lines[-1].removeprefix(_ERROR) if lines else ""

@@ -87,23 +87,23 @@ def all_work(hosts: Sequence[HostSnapshot]) -> list[OwnedWork]:
     What runs on several hosts under one name is one: the host that knows its epoch tells of it, and
     the ranks of all are together, the slowest first.
     """
-    found: dict[str, OwnedWork] = {}
+    works: dict[str, OwnedWork] = {}
     for host in hosts:
         for work in host.work:
-            before = found.get(work.id)
+            before = works.get(work.id)
             if before is None:
-                found[work.id] = OwnedWork(work, (host,))
+                works[work.id] = OwnedWork(work, (host,))
             else:
                 leading, other = before.work, work
                 if leading.epoch is None and other.epoch is not None:
                     leading, other = other, leading
                 ranks = merged_ranks((leading.ranks, other.ranks))
-                found[work.id] = OwnedWork(
+                works[work.id] = OwnedWork(
                     dataclasses.replace(leading, ranks=ranks), (*before.hosts, host)
                 )
     parts: dict[str | None, list[OwnedWork]] = {}
-    for owned in found.values():
-        parent = owned.work.parent if owned.work.parent in found else None
+    for owned in works.values():
+        parent = owned.work.parent if owned.work.parent in works else None
         parts.setdefault(parent, []).append(owned)
     return [*_below(None, parts, 0)]
 

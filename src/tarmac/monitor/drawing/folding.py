@@ -59,17 +59,17 @@ def folded(works: Sequence[Work], most: int = MOST_PARTS) -> list[Work | Rest]:
             ranked = sorted(those, key=_concern)
             kept[whole] = {work.id for work in ranked[:most]}
             rests[whole] = _rest(ranked[most:])
-    found: list[Work | Rest] = []
+    entries: list[Work | Rest] = []
     left = {whole: len(ids) for whole, ids in kept.items()}
     for work in works:
         if work.parent not in kept:
-            found.append(work)
+            entries.append(work)
         elif work.id in kept[work.parent]:
-            found.append(work)
+            entries.append(work)
             left[work.parent] -= 1
             if not left[work.parent]:
-                found.append(rests[work.parent])
-    return found
+                entries.append(rests[work.parent])
+    return entries
 
 
 def _concern(work: Work) -> int:
@@ -78,5 +78,5 @@ def _concern(work: Work) -> int:
 
 def _rest(works: Sequence[Work]) -> Rest:
     counts = collections.Counter(_WORDS.get(work.state, work.state) for work in works)
-    told = ", ".join(f"{number} {word}" for word, number in counts.items())
-    return Rest(f"{len(works)} more: {told}")
+    text = ", ".join(f"{number} {word}" for word, number in counts.items())
+    return Rest(f"{len(works)} more: {text}")

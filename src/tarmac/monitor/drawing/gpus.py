@@ -60,8 +60,8 @@ def gpus_view(snapshot: Snapshot, look: Look) -> View:
         for gpu in host.gpus:
             rows += _rows_of(gpu, facts, columns, look)
         if host.no_gpu_reason:
-            said = textwrap.wrap(f"no GPU: {look.clean(host.no_gpu_reason)}", look.width)
-            rows += [Row((), (Span(line),)) for line in said]
+            lines = textwrap.wrap(f"no GPU: {look.clean(host.no_gpu_reason)}", look.width)
+            rows += [Row((), (Span(line),)) for line in lines]
         rows += _rows_elsewhere(facts, look)
     has_gpus = any(host.gpus for host in snapshot.hosts)
     return View(heading(columns) if has_gpus else (), tuple(rows))
@@ -142,15 +142,15 @@ def _rows_of_works(
     parts: dict[str | None, list[Work]] | None = None,
 ) -> Iterator[Row]:
     """Yield works, each with its parts below it where `parts` has them by what they are of."""
-    for one in folded(works) if look.folds else works:
-        if isinstance(one, Rest):
-            line = (Span("  " * depth), Span(look.clean(one.text), "dim"))
+    for entry in folded(works) if look.folds else works:
+        if isinstance(entry, Rest):
+            line = (Span("  " * depth), Span(look.clean(entry.text), "dim"))
             yield Row((), fitted(line, look.width, ascii_only=look.ascii_only), depth)
             continue
-        yield work_row(facts.host, one, look, depth)
-        yield from warning_rows(one, look, depth)
+        yield work_row(facts.host, entry, look, depth)
+        yield from warning_rows(entry, look, depth)
         # What is taken out is not met again, so that work that is its own part ends.
-        below = parts.pop(one.id, ()) if parts else ()
+        below = parts.pop(entry.id, ()) if parts else ()
         yield from _rows_of_works(below, facts, look, depth + 1, parts)
 
 
@@ -209,8 +209,8 @@ def _who(gpu: LiveGpu, facts: HostFacts, look: Look) -> Span:
 def _other(process: ProcessRow, look: Look) -> str:
     words = (process.command or "").split()
     program = words[0].rpartition("/")[2] if words else ""
-    told = [part for part in (process.user, program) if part]
-    return look.clean(":".join(told) or process.container or "not known whose")
+    parts = [part for part in (process.user, program) if part]
+    return look.clean(":".join(parts) or process.container or "not known whose")
 
 
 def _short_name(name: str) -> str:

@@ -60,8 +60,8 @@ def hosts_view(snapshot: Snapshot, look: Look) -> View:
         line = table_line(columns, cells, ascii_only=look.ascii_only)
         rows.append(Row(("host", host.host.name, ""), line))
         if not any(column.key == "note" for column in columns) and host.problem:
-            said = (Span(f"  {_problem(host, look)}", "bad"),)
-            rows.append(Row((), fitted(said, look.width, ascii_only=look.ascii_only), 1))
+            spans = (Span(f"  {_problem(host, look)}", "bad"),)
+            rows.append(Row((), fitted(spans, look.width, ascii_only=look.ascii_only), 1))
     return View(heading(columns), tuple(rows))
 
 
@@ -102,12 +102,12 @@ def _counted(snapshot: Snapshot) -> list[Line]:
 
 def finding_lines(snapshot: Snapshot, look: Look) -> list[Line]:
     """Return what checks and drivers have found: failures first, each with what to type."""
-    found = [(host, finding) for host in snapshot.hosts for finding in host.findings]
-    found.sort(key=lambda pair: list(_TONES).index(pair[1].level) if pair[1].level in _TONES else 9)
+    pairs = [(host, finding) for host in snapshot.hosts for finding in host.findings]
+    pairs.sort(key=lambda pair: list(_TONES).index(pair[1].level) if pair[1].level in _TONES else 9)
     has_hosts = len(snapshot.hosts) > 1
     return [
         line
-        for host, finding in found
+        for host, finding in pairs
         for line in _lines_of_finding(host, finding, look, has_host=has_hosts)
     ]
 
@@ -129,15 +129,15 @@ def trouble_lines(snapshot: Snapshot, look: Look) -> list[Line]:
                 names = [look.clean(work.id) for work in facts.work_on(gpu.uuid)] or [
                     *dict.fromkeys(look.clean(p.user) for p in facts.processes_on(gpu.uuid))
                 ]
-                told = [*names, duration(host.gpu_idle_s.get(gpu.uuid))]
-                labels.append(f"{gpu_label(gpu, host.gpus)} ({', '.join(told)})")
+                words = [*names, duration(host.gpu_idle_s.get(gpu.uuid))]
+                labels.append(f"{gpu_label(gpu, host.gpus)} ({', '.join(words)})")
             noun = "GPU" if len(held) == 1 else "GPUs"
             lines.append((Span(f"I {noun} held idle: {', '.join(labels)}", "held"),))
         for work in host.work:
             if work.state == "hung":
                 silent = "" if work.quiet_s is None else f", silent for {duration(work.quiet_s)}"
-                said = f": {look.clean(work.note)}" if work.note else ""
-                lines.append((Span(f"H {look.clean(work.id)} hangs{silent}{said}", "bad"),))
+                note = f": {look.clean(work.note)}" if work.note else ""
+                lines.append((Span(f"H {look.clean(work.id)} hangs{silent}{note}", "bad"),))
     return [fitted(line, look.width, ascii_only=look.ascii_only) for line in lines]
 
 

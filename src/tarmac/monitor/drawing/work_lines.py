@@ -45,8 +45,8 @@ def work_row(host: HostSnapshot, work: Work, look: Look, depth: int = 1) -> Row:
     parts = [part for part in _told(work, look) if part]
     needed = sum(len(span.text) for part in parts[:2] for span in part) + 4
     name = cut(look.clean(work.id), max(10, room - needed), ascii_only=look.ascii_only)
-    told = joined([(Span(name, "strong"),), *parts], room)
-    line = (Span(indent), letter, Span(" "), *told)
+    spans = joined([(Span(name, "strong"),), *parts], room)
+    line = (Span(indent), letter, Span(" "), *spans)
     return Row(
         ("work", host.host.name, work.id),
         fitted(line, look.width, ascii_only=look.ascii_only),
@@ -60,8 +60,8 @@ def warning_rows(work: Work, look: Look, depth: int = 1) -> list[Row]:
     rows: list[Row] = []
     for number, why in enumerate(work.slow):
         advice = work.advice[number] if number < len(work.advice) else ""
-        said = (Span(f"{indent}! {look.clean(why)}", "warn"),)
-        lines = with_command(said, look.clean(advice), look, f"{indent}  ")
+        spans = (Span(f"{indent}! {look.clean(why)}", "warn"),)
+        lines = with_command(spans, look.clean(advice), look, f"{indent}  ")
         rows += [Row((), line, depth + 1) for line in lines]
     return rows
 
@@ -74,7 +74,7 @@ def process_row(host: HostSnapshot, process: ProcessRow, look: Look, depth: int 
         (f"slurm {look.clean(process.slurm_job)}" if process.slurm_job else ""),
         (f"in {look.clean(process.container)}" if process.container else ""),
     )
-    told = "  ".join(fact for fact in (*facts, *where) if fact and not fact.startswith(UNKNOWN))
+    text = "  ".join(fact for fact in (*facts, *where) if fact and not fact.startswith(UNKNOWN))
     who = "" if process.user is None else look.clean(process.user)
     pid = "" if process.pid is None else str(process.pid)
     named = " ".join(part for part in (pid, who) if part) or "a process of nobody known here"
@@ -82,7 +82,7 @@ def process_row(host: HostSnapshot, process: ProcessRow, look: Look, depth: int 
     line = (
         Span(f"{indent}- ", "dim"),
         Span(named, "strong" if who else ""),
-        Span(f"  {told}" if told else ""),
+        Span(f"  {text}" if text else ""),
         Span(command, "dim"),
     )
     key = ("process", host.host.name, pid or "-", process.gpu_uuid)

@@ -308,7 +308,7 @@ class TopApp(App[None]):
     @property
     def _page(self) -> Page | None:
         """The page in front, below a question where one is asked; None where a view is."""
-        return next((one for one in reversed(self.screen_stack) if isinstance(one, Page)), None)
+        return next((page for page in reversed(self.screen_stack) if isinstance(page, Page)), None)
 
     def _open(
         self, title: str, rows_for: Callable[[int], Sequence[Row]], *, ends_last: bool = False
@@ -335,8 +335,8 @@ class TopApp(App[None]):
     def _frame(self, width: int) -> tuple[Line, Line]:
         """Return what follows a page's title, and what stands below its lines."""
         look = self._look(width)
-        said = (Span(look.clean(self._said), "warn"),) if self._said else None
-        return (state_span(self._states()),), said or keys_line(look, of_page=True)
+        line = (Span(look.clean(self._said), "warn"),) if self._said else None
+        return (state_span(self._states()),), line or keys_line(look, of_page=True)
 
     def _say(self, text: str) -> None:
         self._said = text
@@ -360,8 +360,8 @@ class TopApp(App[None]):
         look = self._look()
         words = [*self._states(), *([look.clean(f"/{self._filter}")] if self._filter else [])]
         self._tabs.show([tab_line(self._view, words, self.size.width)])
-        said = (Span(look.clean(self._said), "warn"),) if self._said else keys_line(look)
-        self._footer.show([said])
+        line = (Span(look.clean(self._said), "warn"),) if self._said else keys_line(look)
+        self._footer.show([line])
         if self._snapshot is None:
             waiting = self._problem or "reading the GPUs ..."
             self._rows.show([Row((), (Span(look.clean(waiting), "dim"),))])

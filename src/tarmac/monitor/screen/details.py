@@ -152,8 +152,8 @@ def _of_work(
         lines.append((Span(look.clean(work.note), "dim"),))
     gpus = [gpu for gpu in host.gpus if gpu.uuid in work.gpu_uuids]
     if elsewhere:
-        said = f"{elsewhere}: its files are not read here, so neither its log nor its own history"
-        lines.append((Span(said, "dim"),))
+        text = f"{elsewhere}: its files are not read here, so neither its log nor its own history"
+        lines.append((Span(text, "dim"),))
         series = [*_work_series(work, host, history), *_gpu_series(gpus, host, history)]
     else:
         sampled = sampled_series(work)
@@ -234,10 +234,10 @@ def _work_series(work: Work, host: HostSnapshot, history: History) -> Iterable[S
 
 def _findings(uuids: Iterable[str] | None, host: HostSnapshot, look: Look) -> list[Line]:
     wanted = None if uuids is None else {*uuids}
-    found = tuple(
+    findings = tuple(
         finding for finding in host.findings if wanted is None or finding.gpu_uuid in wanted
     )
-    if not found:
+    if not findings:
         return []
-    narrowed = Snapshot(host.at, (dataclasses.replace(host, findings=found),))
+    narrowed = Snapshot(host.at, (dataclasses.replace(host, findings=findings),))
     return [(), *finding_lines(narrowed, look)]

@@ -106,9 +106,9 @@ def banner_lines(snapshot: Snapshot, look: Look, height: int, problem: str) -> l
 
 def findings_rows(snapshot: Snapshot, look: Look) -> list[Row]:
     """Return all that is wrong, for a page of its own."""
-    found = [*trouble_lines(snapshot, look), *finding_lines(snapshot, look)]
+    lines = [*trouble_lines(snapshot, look), *finding_lines(snapshot, look)]
     none = (Span("nothing was found; a full check: tarmac check", "dim"),)
-    return [Row((), line) for line in found or [none]]
+    return [Row((), line) for line in lines or [none]]
 
 
 def tab_line(chosen: int, states: Sequence[str], width: int) -> Line:

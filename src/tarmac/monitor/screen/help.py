@@ -26,8 +26,8 @@ _KEYS = (
 
 def help_rows() -> list[Row]:
     """Return the page of help."""
-    rows = [Row((), (Span(f"{keys:<9}", "strong"), Span(said))) for keys, said in _KEYS]
+    rows = [Row((), (Span(f"{keys:<9}", "strong"), Span(text))) for keys, text in _KEYS]
     rows.append(Row((), ()))
     rows.append(Row((), (Span("Letters beside GPUs and work:", "dim"),)))
-    rows += [Row((), (Span(f"{letter:<9}", "strong"), Span(said))) for letter, said in LETTERS]
+    rows += [Row((), (Span(f"{letter:<9}", "strong"), Span(text))) for letter, text in LETTERS]
     return rows

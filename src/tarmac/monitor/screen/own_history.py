@@ -88,25 +88,25 @@ def _sampled(path: str, _files: tuple[tuple[str, int, int], ...]) -> Sampled:
     many = f" (mean of {len(gpus)})" if len(gpus) > 1 else ""
     memory = [gpu.memory_total_bytes for _, gpu in gpus if gpu.memory_total_bytes is not None]
     limits = [gpu.power_limit_watts for _, gpu in gpus if gpu.power_limit_watts is not None]
-    one = _Plots(begin_s=min(h.at_s[0] for h in hosts), end_s=max(h.at_s[-1] for h in hosts))
+    plots = _Plots(begin_s=min(h.at_s[0] for h in hosts), end_s=max(h.at_s[-1] for h in hosts))
     named = f" of {hosts[0].host}" if len(hosts) > 1 else ""
     of_gpus = (
-        one.plot(
+        plots.plot(
             f"GPU since it began{many}", [(s, g.utilization_ratio) for s, g in gpus], percent, 1.0
         ),
-        one.plot(
+        plots.plot(
             f"memory GiB since it began{many}",
             [(s, g.memory_used_bytes) for s, g in gpus],
             gib,
             max(memory, default=None),
         ),
-        one.plot(
+        plots.plot(
             f"watts since it began{many}",
             [(s, g.power_watts) for s, g in gpus],
             whole,
             max(limits, default=None),
         ),
-        one.plot(
+        plots.plot(
             f"temperature C since it began{many}",
             [(s, g.temperature_c) for s, g in gpus],
             whole,
@@ -114,8 +114,8 @@ def _sampled(path: str, _files: tuple[tuple[str, int, int], ...]) -> Sampled:
         ),
     )
     of_host = (
-        one.plot(f"CPU{named} since it began", [(hosts[0], hosts[0].cpu_ratio)], percent, 1.0),
-        one.plot(
+        plots.plot(f"CPU{named} since it began", [(hosts[0], hosts[0].cpu_ratio)], percent, 1.0),
+        plots.plot(
             f"host's memory GiB{named} since it began",
             [(hosts[0], hosts[0].memory_used_bytes)],
             gib,

@@ -48,15 +48,15 @@ class Series:
 def plot_lines(series: Sequence[Series], look: Look) -> list[Line]:
     """Return plots of all series that have a value."""
     shown = [
-        one
-        for one in series
-        if any(value is not None and math.isfinite(value) for value in one.values)
+        curve
+        for curve in series
+        if any(value is not None and math.isfinite(value) for value in curve.values)
     ]
     across = 2 if look.width >= _BESIDE else 1
     width = (look.width - (across - 1) * _GAP) // across
     lines: list[Line] = []
     for group in _batched(shown, across):
-        blocks = [_block(one, width, look) for one in group]
+        blocks = [_block(curve, width, look) for curve in group]
         for together in zip(*blocks, strict=True):
             spans: list[Span] = []
             for line in together:
