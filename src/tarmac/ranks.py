@@ -79,9 +79,9 @@ def find_node(environment: Mapping[str, str]) -> Node | None:
     missing = [name for name in _VARIABLES if not environment.get(name)]
     numbers = [environment.get(name, "") for name in _VARIABLES[:2]]
     if missing or not all(number.isdecimal() for number in numbers):
-        found = ", ".join(f"{name}={environment.get(name, '')}" for name in _VARIABLES)
+        text = ", ".join(f"{name}={environment.get(name, '')}" for name in _VARIABLES)
         raise RequestError(
-            f"{found}: expected numbers, and where the first node is",
+            f"{text}: expected numbers, and where the first node is",
             hint="Tarmac's agents set all of them. To train on this machine alone, unset them.",
         )
     count, rank = map(int, numbers)

@@ -183,8 +183,8 @@ def _choice(
     document: Document, path: KeyPath, value: Any, valid: Sequence[str]
 ) -> Iterator[Problem]:
     if value not in valid:
-        said = f"{value!r}: expected {' or '.join(map(repr, valid))}"
-        yield _problem(document, path, said)
+        message = f"{value!r}: expected {' or '.join(map(repr, valid))}"
+        yield _problem(document, path, message)
 
 
 def _wrong_options(document: Document, path: KeyPath, value: Any) -> Iterator[Problem]:

@@ -67,8 +67,8 @@ def _page_of_one(path: Path) -> Page:
         kept = _imported("tarmac.checks", "read_report")(path)
         checked: Page = _imported("tarmac.pages.check", "check_page")(kept)
         return checked
-    found = _find(path)
-    if found is None and _imported("tarmac.pages.task", "is_task")(path):
+    record = _find(path)
+    if record is None and _imported("tarmac.pages.task", "is_task")(path):
         module, name = "tarmac.pages.task", "task_page"
     else:
         _, _, module, name = _PAGES[_record_of(path)]

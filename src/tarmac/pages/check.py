@@ -52,9 +52,9 @@ def _verdict(report: Report) -> str:
 
 
 def _tiles(report: Report) -> Markup:
-    works = sum(one.answer in ("ok", "cpu only") for one in report.frameworks)
-    failures = sum(one.level == "failure" for one in report.findings)
-    warnings = sum(one.level == "warning" for one in report.findings)
+    works = sum(verdict.answer in ("ok", "cpu only") for verdict in report.frameworks)
+    failures = sum(finding.level == "failure" for finding in report.findings)
+    warnings = sum(finding.level == "warning" for finding in report.findings)
     return tiles(
         [
             Tile("Devices", f"{len(report.devices)}"),
@@ -74,7 +74,7 @@ def _sections(report: Report) -> Iterator[Section]:
     if report.requirements:
         yield Section("required", "Required", _requirements(report.requirements))
     if report.unseen:
-        rows = [[one.where, one.why] for one in report.unseen]
+        rows = [[place.where, place.why] for place in report.unseen]
         body = table(["where", "why"], rows, label="What could not be looked at")
         yield Section("unseen", "What could not be looked at", body)
     if report.skipped:
@@ -89,7 +89,8 @@ def _verdicts(verdicts: Sequence[Verdict], label: str) -> Markup:
     if not verdicts:
         return paragraph("None.")
     rows = [
-        [one.name, chip(one.answer, _STATES.get(one.answer, "bad")), one.text] for one in verdicts
+        [verdict.name, chip(verdict.answer, _STATES.get(verdict.answer, "bad")), verdict.text]
+        for verdict in verdicts
     ]
     return table(["what", "answer", "why"], rows, label=label)
 
@@ -97,29 +98,31 @@ def _verdicts(verdicts: Sequence[Verdict], label: str) -> Markup:
 def _requirements(requirements: Sequence[Requirement]) -> Markup:
     rows = [
         [
-            one.text,
-            chip(_MET[one.met][1], _MET[one.met][0]),
-            f"found {one.found}",
-            one.source or "-",
+            requirement.text,
+            chip(_MET[requirement.met][1], _MET[requirement.met][0]),
+            f"found {requirement.found}",
+            requirement.source or "-",
         ]
-        for one in requirements
+        for requirement in requirements
     ]
     return table(["asked", "answer", "found", "asked by"], rows, label="What was required")
 
 
 def _findings(findings: Sequence[Finding], key: str = "finding") -> Markup:
     body = Markup("")
-    for number, one in enumerate(findings):
-        where = ", ".join(one.where)
-        head = Markup("<strong>{}</strong> ({}) <code>{}</code>").format(one.title, where, one.code)
-        body += message(_LEVELS.get(one.level, "plain"), head, commands=one.fix)
-        source = one.source
+    for number, finding in enumerate(findings):
+        where = ", ".join(finding.where)
+        head = Markup("<strong>{}</strong> ({}) <code>{}</code>").format(
+            finding.title, where, finding.code
+        )
+        body += message(_LEVELS.get(finding.level, "plain"), head, commands=finding.fix)
+        source = finding.source
         link = (
             Markup('<p><a href="{}">source</a></p>').format(source)
             if source.startswith("https://")
             else paragraph(source)
         )
-        why = paragraph(one.cause) + paragraph(f"Seen: {one.evidence}") + link
+        why = paragraph(finding.cause) + paragraph(f"Seen: {finding.evidence}") + link
         body += details(f"{key}-{number}", "Why", why)
     return body
 
@@ -127,18 +130,18 @@ def _findings(findings: Sequence[Finding], key: str = "finding") -> Markup:
 def _load(report: Report) -> Markup:
     rows = [
         [
-            f"GPU {one.index}",
-            worded(one.sm_clock_mhz.get("median"), "MHz"),
-            worded(one.sm_clock_mhz.get("lowest"), "MHz"),
-            worded(one.temperature_c, "°C"),
-            worded(one.power_watts, "W"),
+            f"GPU {gpu.index}",
+            worded(gpu.sm_clock_mhz.get("median"), "MHz"),
+            worded(gpu.sm_clock_mhz.get("lowest"), "MHz"),
+            worded(gpu.temperature_c, "°C"),
+            worded(gpu.power_watts, "W"),
             ", ".join(
                 f"{name.replace('_', ' ')} {worded(share, 'ratio')}"
-                for name, share in one.reasons.items()
+                for name, share in gpu.reasons.items()
             )
             or UNKNOWN,
         ]
-        for one in report.under_load
+        for gpu in report.under_load
     ]
     columns = ["GPU", "clock, median", "lowest", "hottest", "most power", "held back by"]
     return table(columns, rows, label="GPUs under load", numbers=(1, 2, 3, 4))
@@ -149,9 +152,9 @@ def _evidence(report: Report) -> Markup:
     facts += [(probe.label, probe) for probe in report.probes]
     facts += [("The soak", report.soak), ("The ranks", report.ranks)]
     return Markup("").join(
-        details(f"evidence-{number}", title, _json(one))
-        for number, (title, one) in enumerate(facts)
-        if one is not None
+        details(f"evidence-{number}", title, _json(model))
+        for number, (title, model) in enumerate(facts)
+        if model is not None
     )
 
 

@@ -82,11 +82,11 @@ def _runs(
     metrics = [name for name in compared.metrics if any(compared.metrics[name])]
     best = {name: compared.best(name) for name in metrics}
     rows = []
-    for place, (name, one) in enumerate(zip(names, summaries, strict=True)):
+    for place, (name, summary) in enumerate(zip(names, summaries, strict=True)):
         cells: list[str | Markup] = [
             Markup('<i class="swatch s{}" aria-hidden="true"></i>{}').format(place % 8, name),
-            chip(one.status, STATES.get(one.status, "plain")),
-            _took(kind, one),
+            chip(summary.status, STATES.get(summary.status, "plain")),
+            _took(kind, summary),
         ]
         for metric in metrics:
             text = metric_words(metric, compared.metrics[metric][place])

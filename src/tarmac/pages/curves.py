@@ -41,7 +41,7 @@ _KINDS = {
 def time_axis(record: RunRecord, epochs: Epochs, hosts: Sequence[Samples]) -> Axis:
     """Return the axis of time of a training's page: from its creation to the last that is known."""
     ends = [record.elapsed_s, *(row.at_s for row in epochs.rows)]
-    ends += [one.at_s[-1] for one in hosts if one.at_s]
+    ends += [samples.at_s[-1] for samples in hosts if samples.at_s]
     if record.ended_at is not None:
         ends.append((record.ended_at - record.created_at).total_seconds())
     end = max(ends)
@@ -72,7 +72,7 @@ def curves(epochs: Epochs, record: RunRecord, x: Axis, marks: Sequence[Mark]) ->
         # Beside what was learnt; alone it is no curve.
         if _any_values(series) or known(record.metrics.get(f"test_{name}")) is not None:
             series += _expected(record, name, x)
-        shown = [one for one in series if _any_values([one])]
+        shown = [line for line in series if _any_values([line])]
         if shown:
             # That less loss is better is known to all.
             mark = ", smaller is better" if is_less_better and name != "loss" else ""
@@ -139,12 +139,12 @@ def share_waited(epochs: Epochs) -> list[tuple[str, float]]:
     seconds = sum(row.values.get("seconds", 0.0) for row in epochs.rows)
     if not seconds:
         return []
-    found = [
+    shares = [
         (name, sum(row.values.get(key, 0.0) for row in epochs.rows) / seconds)
         for key, name in _WAITS
         if epochs.has(key)
     ]
-    return sorted(found, key=lambda pair: -pair[1])
+    return sorted(shares, key=lambda pair: -pair[1])
 
 
 def _expected(record: RunRecord, name: str, x: Axis) -> Iterator[Series]:
@@ -157,19 +157,19 @@ def _expected(record: RunRecord, name: str, x: Axis) -> Iterator[Series]:
     for bound, word in (("at_least", "at least"), ("at_most", "at most")):
         value = known(expected.get(bound))
         if value is not None and bare_name(of) == name:
-            told = f"expected {where}: {word} {worded(value, unit)}"
-            yield Series(told, [(0.0, value), (end, value)], "dashed", 7)
+            label = f"expected {where}: {word} {worded(value, unit)}"
+            yield Series(label, [(0.0, value), (end, value)], "dashed", 7)
     test = known(record.metrics.get(key))
     if test is not None:
         yield Series(f"{name_words(key)} {worded(test, unit)}", [(end, test)], "dots", 2)
 
 
 def _any_values(series: Sequence[Series]) -> bool:
-    return any(value is not None for one in series for _, value in one.points)
+    return any(value is not None for line in series for _, value in line.points)
 
 
 def _shrinks(series: Sequence[Series]) -> bool:
-    values = [value for one in series for _, value in one.points if value is not None]
+    values = [value for line in series for _, value in line.points if value is not None]
     return bool(values) and min(values) > 0 and max(values) / min(values) > _LOG_FROM
 
 

@@ -105,7 +105,7 @@ def figure(
         Markup('<ul class="legend">{}</ul>').format(entries) if entries else "",
         body,
         Markup("").join(
-            _table(f"{key}-data{number or ''}", title, one) for number, one in enumerate(data)
+            _table(f"{key}-data{number or ''}", title, table) for number, table in enumerate(data)
         ),
     )
 

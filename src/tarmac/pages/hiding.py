@@ -20,9 +20,9 @@ def without_secrets(value: Any, name: str = "") -> Any:
         name: Its own; empty if it has none.
     """
     if isinstance(value, dict):
-        return {key: without_secrets(one, str(key)) for key, one in value.items()}
+        return {key: without_secrets(item, str(key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        if all(isinstance(one, str) for one in value):
+        if all(isinstance(item, str) for item in value):
             return masked_command(value)
-        return [without_secrets(one) for one in value]
+        return [without_secrets(item) for item in value]
     return masked_environment({name: value})[name] if isinstance(value, str) else value

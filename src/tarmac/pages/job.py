@@ -107,8 +107,8 @@ def _sections(run: Path, record: JobRecord, timeline: Timeline) -> Iterator[Sect
         yield Section("timeline", "Tasks in time", message("plain", words))
     if (retries := retries_body(timeline)) is not None:
         yield Section("retries", "Tried again", retries)
-    if asked := _asked(job):
-        yield Section("asked", "What was asked", asked)
+    if request := _asked(job):
+        yield Section("asked", "What was asked", request)
     if timeline.status.tasks:
         yield Section("tasks", "Tasks", *_task_table(timeline))
     yield Section("record", "The job as it was submitted", _record(record))
@@ -133,8 +133,8 @@ def _tiles(timeline: Timeline, until: float) -> Markup:
     traces = timeline.traces.values()
     ended = sum(task.state in ("succeeded", "failed", "skipped") for task in status.tasks)
     failed = status.count("failed")
-    attempts = sum(len(one.attempts) for one in traces)
-    retried = sum(max(0, len(one.attempts) - 1) for one in traces)
+    attempts = sum(len(trace.attempts) for trace in traces)
+    retried = sum(max(0, len(trace.attempts) - 1) for trace in traces)
     figures = [
         Tile("Tasks ended", f"{ended:,} of {status.num_tasks:,}"),
         Tile("Failed", f"{failed:,}", state="bad" if failed else "ok"),
@@ -142,7 +142,7 @@ def _tiles(timeline: Timeline, until: float) -> Markup:
     ]
     if timeline.has_times and timeline.traces:
         wall = until - timeline.began_at
-        work = sum(one.spent.work_s for one in spec_times(timeline, {}, until))
+        work = sum(time.spent.work_s for time in spec_times(timeline, {}, until))
         at_once = f"{worded(round(work / wall, 2))} at once on average" if wall > 0 else ""
         figures += [
             Tile("From start to end", worded(wall, "s")),
@@ -178,11 +178,11 @@ def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
 
 def _time(times: Sequence[SpecTime]) -> Markup:
     shown = sorted(times, key=lambda one: -one.spent.work_s)[:_MOST_BARS]
-    names = {one.name for one in shown}
+    names = {time.name for time in shown}
     bars = [
-        Bar(one.name, [one.spent.work_s, one.spent.room_s, one.spent.between_s])
-        for one in times
-        if one.name in names
+        Bar(time.name, [time.spent.work_s, time.spent.room_s, time.spent.between_s])
+        for time in times
+        if time.name in names
     ]
     parts = ["at work", "waited for room", "between attempts"]
     picture = stacked_bars(
@@ -196,17 +196,17 @@ def _time(times: Sequence[SpecTime]) -> Markup:
     )
     rows = [
         [
-            one.name,
-            f"{one.count:,}",
-            f"{one.attempts:,}",
-            worded(one.spent.work_s, "s"),
-            worded(one.longest_s, "s"),
-            worded(one.others_s, "s"),
-            worded(one.spent.room_s, "s"),
-            worded(one.longest_room_s, "s"),
-            worded(one.spent.between_s, "s"),
+            time.name,
+            f"{time.count:,}",
+            f"{time.attempts:,}",
+            worded(time.spent.work_s, "s"),
+            worded(time.longest_s, "s"),
+            worded(time.others_s, "s"),
+            worded(time.spent.room_s, "s"),
+            worded(time.longest_room_s, "s"),
+            worded(time.spent.between_s, "s"),
         ]
-        for one in times[:_MOST_TASKS]
+        for time in times[:_MOST_TASKS]
     ]
     columns = ["task", "begun", "attempts", "at work", "longest", "until it could begin"]
     columns += ["for room", "longest of it", "between attempts"]

@@ -53,18 +53,18 @@ def failed_groups(timeline: Timeline) -> list[Failures]:
             attempts = timeline.trace_of(task).attempts
             cause = attempts[-1].cause if attempts else ""
             groups.setdefault((spec_of(task.name), task.state, task.reason, cause), []).append(task)
-    found = [Failures(*key, tasks=tasks) for key, tasks in groups.items()]
-    return sorted(found, key=lambda one: (one.state != "failed", -len(one.tasks)))
+    failures = [Failures(*key, tasks=tasks) for key, tasks in groups.items()]
+    return sorted(failures, key=lambda one: (one.state != "failed", -len(one.tasks)))
 
 
 def failures_body(run: Path, timeline: Timeline, groups: Sequence[Failures]) -> Markup:
     """Return each kind of failure: how many tasks, why, what to type, the end of a log."""
     body = Markup("").join(
-        _group(run, f"failure-{number}", one, timeline)
-        for number, one in enumerate(groups[:_MOST_GROUPS])
+        _group(run, f"failure-{number}", group, timeline)
+        for number, group in enumerate(groups[:_MOST_GROUPS])
     )
     if left := groups[_MOST_GROUPS:]:
-        count = sum(len(one.tasks) for one in left)
+        count = sum(len(group.tasks) for group in left)
         body += Markup("<p>{:,} more tasks in {:,} other ways.</p>").format(count, len(left))
     return body
 
@@ -97,9 +97,9 @@ def retries_body(timeline: Timeline) -> Markup | None:
 
 
 def _followed(timeline: Timeline) -> Iterator[tuple[str, AttemptSpan]]:
-    for one in timeline.traces.values():
-        for attempt in one.attempts[:-1]:
-            yield one.name, attempt
+    for trace in timeline.traces.values():
+        for attempt in trace.attempts[:-1]:
+            yield trace.name, attempt
 
 
 def _group(run: Path, key: str, group: Failures, timeline: Timeline) -> Markup:

@@ -132,7 +132,7 @@ def one_task_lanes(
 
 def load_plot(key: str, timeline: Timeline, until: float) -> Markup:
     """Draw how many tasks were at work, and how many in a queue, over time."""
-    attempts = [span for one in timeline.traces.values() for span in one.attempts]
+    attempts = [span for trace in timeline.traces.values() for span in trace.attempts]
     series = [Series("at work", at_work(attempts, timeline.began_at, until), "step")]
     if any(span.queued_at is not None for span in attempts):
         queued = at_work(attempts, timeline.began_at, until, waiting=True)
@@ -159,9 +159,9 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
     """
     gpus: dict[tuple[str, str], list[Span]] = {}
     hosts: dict[str, list[AttemptSpan]] = {}
-    for one in timeline.traces.values():
-        for attempt in one.attempts:
-            span = _work_span(one.name, attempt, timeline.began_at, until)
+    for trace in timeline.traces.values():
+        for attempt in trace.attempts:
+            span = _work_span(trace.name, attempt, timeline.began_at, until)
             if attempt.began_at is None or span is None:
                 continue
             hosts.setdefault(attempt.host, []).append(attempt)
@@ -198,14 +198,14 @@ def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:
         return spans
     ordered = sorted(spans, key=lambda span: span.start)
     width = (max(span.end for span in ordered) - ordered[0].start) / most
-    found: list[Span] = []
+    blocks: list[Span] = []
     part: list[Span] = []
     for span in ordered:
         if part and span.start >= part[0].start + width:
-            found.append(_one_of(part))
+            blocks.append(_one_of(part))
             part = []
         part.append(span)
-    return [*found, _one_of(part)]
+    return [*blocks, _one_of(part)]
 
 
 def _one_of(spans: Sequence[Span]) -> Span:
@@ -233,7 +233,7 @@ def _fold_lane(fold: Fold, timeline: Timeline, until: float) -> Lane:
 def _spans(
     task: TaskStatus, timeline: Timeline, ready_at: float | None, until: float
 ) -> list[Span]:
-    found: list[Span] = []
+    spans: list[Span] = []
     free_at = ready_at
     attempts = timeline.trace_of(task).attempts
     for attempt in attempts:
@@ -244,7 +244,7 @@ def _spans(
         if since is not None and begun is not None and begun > since:
             why = masked_text(attempt.reason) if attempt.outcome == "queued" else ""
             text = f"{task.name} waited {worded(begun - since, 's')}"
-            found.append(
+            spans.append(
                 Span(
                     since - timeline.began_at,
                     begun - timeline.began_at,
@@ -255,9 +255,9 @@ def _spans(
         span = _work_span(task.name, attempt, timeline.began_at, until)
         if span is not None:
             label = str(attempt.number) if len(attempts) > 1 else ""
-            found.append(dataclasses.replace(span, label=label))
+            spans.append(dataclasses.replace(span, label=label))
         free_at = attempt.ended_at
-    return found
+    return spans
 
 
 def _work_span(name: str, attempt: AttemptSpan, origin: float, until: float) -> Span | None:

@@ -72,10 +72,10 @@ def spec_of(name: str) -> str:
 def ends_of(timeline: Timeline) -> dict[str, float]:
     """Return when the last task of each name ended."""
     ends: dict[str, float] = {}
-    for one in timeline.traces.values():
-        if one.last_event == "ended" and one.last_at is not None:
-            name = spec_of(one.name)
-            ends[name] = max(ends.get(name, one.last_at), one.last_at)
+    for trace in timeline.traces.values():
+        if trace.last_event == "ended" and trace.last_at is not None:
+            name = spec_of(trace.name)
+            ends[name] = max(ends.get(name, trace.last_at), trace.last_at)
     return ends
 
 
@@ -111,9 +111,9 @@ def _node_needs(pipeline: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     for node in nodes if isinstance(nodes, list) else ():
         name = node.get("nodeName") if isinstance(node, dict) else None
         text = json.dumps(node.get("input", [])) if name is not None else ""
-        found = _REFERENCE.findall(text)
-        if name is not None and not any("*" in marks for marks, _ in found):
-            needs[str(name)] = [other for _, other in found if other != "flowInput"]
+        references = _REFERENCE.findall(text)
+        if name is not None and not any("*" in marks for marks, _ in references):
+            needs[str(name)] = [other for _, other in references if other != "flowInput"]
     return needs
 
 
@@ -128,20 +128,30 @@ def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: flo
     work, room, between = 0.0, 0.0, 0.0
     is_known = True
     free_at = ready_at
-    for number, one in enumerate(attempts):
-        asked_at = one.queued_at
-        if number and free_at is not None and (asked_at or one.began_at) is not None:
-            between += max(0.0, (asked_at or one.began_at or free_at) - free_at)
-        since = asked_at if asked_at is not None else free_at if not number else one.began_at
-        begun = one.began_at if one.began_at is not None else (until if one.is_open else None)
+    for number, attempt in enumerate(attempts):
+        asked_at = attempt.queued_at
+        if number and free_at is not None and (asked_at or attempt.began_at) is not None:
+            between += max(0.0, (asked_at or attempt.began_at or free_at) - free_at)
+        since = asked_at if asked_at is not None else free_at if not number else attempt.began_at
+        begun = (
+            attempt.began_at
+            if attempt.began_at is not None
+            else (until if attempt.is_open else None)
+        )
         if since is None or begun is None:
             is_known = False
         else:
             room += max(0.0, begun - since)
-        if one.began_at is not None:
-            end = one.ended_at if one.ended_at is not None else until if one.is_open else None
-            work += max(0.0, end - one.began_at) if end is not None else 0.0
-        free_at = one.ended_at
+        if attempt.began_at is not None:
+            end = (
+                attempt.ended_at
+                if attempt.ended_at is not None
+                else until
+                if attempt.is_open
+                else None
+            )
+            work += max(0.0, end - attempt.began_at) if end is not None else 0.0
+        free_at = attempt.ended_at
     return Spent(work, room if is_known else None, between)
 
 
@@ -160,21 +170,21 @@ def _spec_time(
     ready: Mapping[str, float],
     until: float,
 ) -> SpecTime:
-    begun = [one for one in map(timeline.trace_of, tasks) if one.attempts]
-    each = [spent(one.attempts, ready.get(name), until=until) for one in begun]
-    rooms = [one.room_s for one in each if one.room_s is not None]
+    begun = [trace for trace in map(timeline.trace_of, tasks) if trace.attempts]
+    each = [spent(trace.attempts, ready.get(name), until=until) for trace in begun]
+    rooms = [time.room_s for time in each if time.room_s is not None]
     is_known = len(rooms) == len(each)
     could_begin = any(task.state != "skipped" for task in tasks)
     return SpecTime(
         name=name,
         count=len(begun),
-        attempts=sum(len(one.attempts) for one in begun),
+        attempts=sum(len(trace.attempts) for trace in begun),
         spent=Spent(
-            sum(one.work_s for one in each),
+            sum(time.work_s for time in each),
             sum(rooms) if is_known else None,
-            sum(one.between_s for one in each),
+            sum(time.between_s for time in each),
         ),
-        longest_s=max((one.work_s for one in each), default=0.0),
+        longest_s=max((time.work_s for time in each), default=0.0),
         longest_room_s=max(rooms, default=0.0) if is_known else None,
         others_s=ready[name] - timeline.began_at if name in ready and could_begin else None,
     )
@@ -198,14 +208,14 @@ def at_work(
         size: What each counts for: one, or what it was given.
     """
     changes: dict[float, float] = {}
-    for one in attempts:
-        start = one.queued_at if waiting else one.began_at
-        end = one.began_at if waiting else one.ended_at
-        if start is None or (end is None and not one.is_open):
+    for attempt in attempts:
+        start = attempt.queued_at if waiting else attempt.began_at
+        end = attempt.began_at if waiting else attempt.ended_at
+        if start is None or (end is None and not attempt.is_open):
             continue
-        changes[start] = changes.get(start, 0.0) + size(one)
+        changes[start] = changes.get(start, 0.0) + size(attempt)
         if end is not None:
-            changes[end] = changes.get(end, 0.0) - size(one)
+            changes[end] = changes.get(end, 0.0) - size(attempt)
     line: list[tuple[float, float | None]] = [(0.0, 0.0)]
     count = 0.0
     for at in sorted(changes):

@@ -62,14 +62,14 @@ def known_failures(key: str, directory: Path, run: Path) -> Markup:
         directory: Directory of the task, with ``stderr`` and ``stdout``.
         run: Directory of the run. Files outside of it are not read.
     """
-    found = read_tails((directory / name for name in ("stderr", "stdout")), within=run)
+    failures = read_tails((directory / name for name in ("stderr", "stdout")), within=run)
     return Markup("").join(
         message(
-            "bad" if one.level == "failure" else "warn",
-            f"{masked_text(one.title)} [{one.code}]",
+            "bad" if failure.level == "failure" else "warn",
+            f"{masked_text(failure.title)} [{failure.code}]",
         )
-        + details(f"{key}-{number}", "Why, and what to type", _advice(one.cause, one.fix))
-        for number, one in enumerate(found)
+        + details(f"{key}-{number}", "Why, and what to type", _advice(failure.cause, failure.fix))
+        for number, failure in enumerate(failures)
     )
 
 

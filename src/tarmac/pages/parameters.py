@@ -118,8 +118,8 @@ def parallel(
         dimensions: Parameters to draw, an axis for each.
         value: Metric that the networks are judged by, drawn as the first axis.
     """
-    scales = [_scale(value, [one.value for one in networks])]
-    scales += [_scale(one, _values(networks, one.name)) for one in dimensions]
+    scales = [_scale(value, [network.value for network in networks])]
+    scales += [_scale(dimension, _values(networks, dimension.name)) for dimension in dimensions]
     lasts = max(1, len(scales) - 1)
     words: list[list[str]] = [[] for _ in _STRENGTHS]
     for number, network in enumerate(networks):
@@ -136,7 +136,10 @@ def parallel(
     content = alt(key, title, _told(networks, value)) + _stretched(drawn)
     # Over the lines, which would cross its texts out.
     content += _upright([value, *dimensions], scales)
-    names = [Tick(number / lasts, one.name) for number, one in enumerate([value, *dimensions])]
+    names = [
+        Tick(number / lasts, dimension.name)
+        for number, dimension in enumerate([value, *dimensions])
+    ]
     content += _names(names)
     picture = Markup(
         '<div class="scroll" role="group" tabindex="0" aria-label="{}">'
@@ -147,15 +150,21 @@ def parallel(
         area(key, content, height=320),
     )
     rows = [
-        [str(one.number), worded(one.value), *(_worded(one.params.get(d.name)) for d in dimensions)]
-        for one in reversed(networks)
+        [
+            str(network.number),
+            worded(network.value),
+            *(_worded(network.params.get(d.name)) for d in dimensions),
+        ]
+        for network in reversed(networks)
     ]
     return figure(
         key,
         title,
         picture,
         legend=[Key("the best", "s1"), Key("the stronger, the better", "s0")],
-        data=[DataTable(["network", value.name, *(one.name for one in dimensions)], rows)],
+        data=[
+            DataTable(["network", value.name, *(dimension.name for dimension in dimensions)], rows)
+        ],
     )
 
 
@@ -171,10 +180,11 @@ def slice_plot(
         value: Metric that the networks are judged by, drawn along the y axis.
     """
     using = sorted(
-        (one for one in networks if dimension.name in one.params), key=lambda one: one.number
+        (network for network in networks if dimension.name in network.params),
+        key=lambda one: one.number,
     )
     along = _scale(dimension, _values(using, dimension.name))
-    up = scale_of(Axis(value.name), [one.value for one in using])
+    up = scale_of(Axis(value.name), [network.value for network in using])
     words: list[list[str]] = [[] for _ in _STRENGTHS]
     for number, network in enumerate(using):
         x, y = _place(dimension, along, network.params[dimension.name]), up.place(network.value)
@@ -195,7 +205,8 @@ def slice_plot(
         scale_data(up, "y") if dimension.choices else scale_data(along, "x") + scale_data(up, "y")
     )
     rows = [
-        [_worded(one.params[dimension.name]), worded(one.value), str(one.number)] for one in using
+        [_worded(network.params[dimension.name]), worded(network.value), str(network.number)]
+        for network in using
     ]
     return figure(
         key,
@@ -237,8 +248,10 @@ def _path(network: Tried, dimensions: Sequence[Dimension], scales: Sequence[Scal
     """Return a network's line, with gaps where it does not use a parameter."""
     places = [scales[0].place(network.value)]
     places += [
-        _place(one, scale, network.params[one.name]) if one.name in network.params else None
-        for one, scale in zip(dimensions, scales[1:], strict=True)
+        _place(dimension, scale, network.params[dimension.name])
+        if dimension.name in network.params
+        else None
+        for dimension, scale in zip(dimensions, scales[1:], strict=True)
     ]
     words: list[str] = []
     is_open = False
@@ -295,14 +308,14 @@ def _strength(number: int, count: int) -> int:
 
 
 def _values(networks: Sequence[Tried], name: str) -> list[object]:
-    return [one.params[name] for one in networks if name in one.params]
+    return [network.params[name] for network in networks if name in network.params]
 
 
 def _told(networks: Sequence[Tried], value: Dimension) -> str:
     if not networks:
         return "No networks."
     best = networks[-1]
-    made = ", ".join(f"{name} {_worded(one)}" for name, one in best.params.items())
+    made = ", ".join(f"{name} {_worded(setting)}" for name, setting in best.params.items())
     return (
         f"{counted(len(networks), 'network')}. The best, {value.name} {worded(best.value)}: {made}."
     )

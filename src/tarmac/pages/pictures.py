@@ -36,16 +36,20 @@ def pictures(run: Path) -> Iterator[Section]:
     if not (run / PREDICTIONS).exists():
         return
     try:
-        found = read_predictions(run)
+        predictions = read_predictions(run)
     except TarmacError as error:
         yield Section("mistakes", "Mistakes", message("warn", error.message))
         return
-    whole = "the test set" if found.num_samples == found.num_test else "the first test samples"
+    whole = (
+        "the test set"
+        if predictions.num_samples == predictions.num_test
+        else "the first test samples"
+    )
     yield Section(
         "mistakes",
         "Mistakes",
-        _confusion(found) + _gallery(found),
-        f"Of {whole}: {counted(found.num_samples, 'sample')}, asked again on the CPU.",
+        _confusion(predictions) + _gallery(predictions),
+        f"Of {whole}: {counted(predictions.num_samples, 'sample')}, asked again on the CPU.",
     )
 
 

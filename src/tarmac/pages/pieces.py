@@ -154,7 +154,7 @@ def _written(value: object) -> Markup:
     if isinstance(value, bool):
         return escape("yes" if value else "no")
     if isinstance(value, (list, tuple)):
-        return escape(", ".join(str(one) for one in value))
+        return escape(", ".join(str(item) for item in value))
     if isinstance(value, float):
         return escape(f"{value:.6g}")
     return escape(value)

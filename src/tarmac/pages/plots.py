@@ -123,13 +123,13 @@ def line_plot(
         height: Height of the drawing area in CSS pixels. Default 240.
         group: Plots and lanes of one group, which have the same x axis, show one pointer.
     """
-    along = scale_of(x, (at for one in series for at, _ in one.points))
-    up = scale_of(y, (value for one in series for _, value in one.points), room=_ROOM)
+    along = scale_of(x, (at for line in series for at, _ in line.points))
+    up = scale_of(y, (value for line in series for _, value in line.points), room=_ROOM)
     lines = Markup("").join(
-        line_path(one, along, up, colour(place, one.colour)) for place, one in enumerate(series)
+        line_path(line, along, up, colour(place, line.colour)) for place, line in enumerate(series)
     )
     content = (
-        alt(key, title, " ".join(_described(one, y) for one in series[:COLOURS]))
+        alt(key, title, " ".join(_described(line, y) for line in series[:COLOURS]))
         + axes(along.ticks(), up.ticks(5), x.label)
         + mark_lines(marks, along)
         + Markup('<svg class="stretch" viewBox="0 0 {0} {0}" {1}>{2}</svg>').format(
@@ -144,8 +144,8 @@ def line_plot(
         title,
         area(key, content, height=height, attributes=attributes),
         legend=[
-            Key(one.name, f"{colour(place, one.colour)} {one.style}")
-            for place, one in enumerate(series)
+            Key(line.name, f"{colour(place, line.colour)} {line.style}")
+            for place, line in enumerate(series)
         ]
         if len(series) > 1
         else (),
@@ -177,15 +177,19 @@ def scatter(
         weight: What the points' weights are; named in the legend.
         height: Height of the drawing area in CSS pixels. Default 300.
     """
-    across = [*(one.x for one in points), *(at for one in lines for at, _ in one.points)]
-    upward = [*(one.y for one in points), *(value for one in lines for _, value in one.points)]
+    across = [*(point.x for point in points), *(at for line in lines for at, _ in line.points)]
+    upward = [
+        *(point.y for point in points),
+        *(value for line in lines for _, value in line.points),
+    ]
     along, up = scale_of(x, across, room=_ROOM), scale_of(y, upward, room=_ROOM)
-    weights = [one.weight for one in points if known(one.weight) is not None]
+    weights = [point.weight for point in points if known(point.weight) is not None]
     strong = scale_of(weight or Axis(), weights) if weights else None
     has_texts = len(points) <= _MOST_TEXTS
-    dots = Markup("").join(_dot(one, along, up, strong, has_texts=has_texts) for one in points)
+    dots = Markup("").join(_dot(point, along, up, strong, has_texts=has_texts) for point in points)
     over = Markup("").join(
-        line_path(one, along, up, colour(place + 1, one.colour)) for place, one in enumerate(lines)
+        line_path(line, along, up, colour(place + 1, line.colour))
+        for place, line in enumerate(lines)
     )
     content = (
         alt(key, title, f"{len(points):,} points. " + " ".join(_described(s, y) for s in lines))
@@ -196,8 +200,8 @@ def scatter(
         )
     )
     legend = [
-        Key(one.name, f"{colour(place + 1, one.colour)} {one.style}")
-        for place, one in enumerate(lines)
+        Key(line.name, f"{colour(place + 1, line.colour)} {line.style}")
+        for place, line in enumerate(lines)
     ]
     if strong is not None and weight is not None:
         ends = f"{weight.label}: {worded(strong.low, weight.unit)} (pale)"
@@ -205,12 +209,12 @@ def scatter(
     columns = [x.label or "x", y.label or "y", *([weight.label] if weight else []), "what"]
     rows = [
         [
-            worded(one.x, x.unit),
-            worded(one.y, y.unit),
-            *([worded(one.weight, weight.unit)] if weight else []),
-            one.text,
+            worded(point.x, x.unit),
+            worded(point.y, y.unit),
+            *([worded(point.weight, weight.unit)] if weight else []),
+            point.text,
         ]
-        for one in points
+        for point in points
     ]
     return figure(
         key,
@@ -387,11 +391,11 @@ def _described(series: Series, axis: Axis) -> str:
 
 def _series_table(series: Sequence[Series], x: Axis, y: Axis) -> DataTable:
     values: dict[float, list[float | None]] = {}
-    for place, one in enumerate(series):
-        for at, value in one.points:
+    for place, line in enumerate(series):
+        for at, value in line.points:
             values.setdefault(at, [None] * len(series))[place] = value
     return DataTable.of(
-        [x.label or "at", *(one.name for one in series)],
+        [x.label or "at", *(line.name for line in series)],
         sorted(values.items(), key=lambda item: item[0]),
         lambda item: [worded(item[0], x.unit), *(worded(value, y.unit) for value in item[1])],
     )

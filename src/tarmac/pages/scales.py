@@ -137,7 +137,7 @@ def _step(scale: Scale, most: int) -> float:
 
 def _decimal_step(least: float, *, is_whole: bool) -> float:
     power = 10.0 ** math.floor(math.log10(least))
-    step = next(power * one for one in _STEPS if power * one >= least * (1 - 1e-9))
+    step = next(power * factor for factor in _STEPS if power * factor >= least * (1 - 1e-9))
     if is_whole:
         return float(max(1, math.ceil(step)))
     return step

@@ -112,7 +112,7 @@ def _sections(study: Study, seen: Survey) -> Iterator[Section]:
     if generations := _generations(study):
         title = "Generations" if study.has_generations else "Trials in groups"
         yield Section("generations", title, generations)
-    values = {one.number: one.values for one in seen.networks}
+    values = {network.number: network.values for network in seen.networks}
     if study.record.front:
         yield Section("front", "None beats these", *_front(study, rows, values))
     yield Section("trials", "Trials", *_trials(study, rows, values))
@@ -124,18 +124,18 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     along = "generation" if study.has_generations else "trial"
     title = "Fitness per generation" if study.has_generations else "Fitness by trial"
     yield Section("progress", title, _progress(study, seen, Axis(along, is_whole=True)))
-    if any(one.num_parameters is not None for one in seen.networks):
+    if any(network.num_parameters is not None for network in seen.networks):
         note = "The line joins the networks that none beats in both."
         yield Section("cost", "Cost against fitness", _cost(study, seen), note)
     if len(study.request.objective) > 1:
         yield Section("objectives", "Objectives against each other", _objectives(study, seen))
-    tried = [Tried(one.number, one.values[0], one.params) for one in seen.networks]
+    tried = [Tried(network.number, network.values[0], network.params) for network in seen.networks]
     shown = shown_networks(tried, maximize=maximize, dimensions=len(seen.axes))
     few = ""
     if len(shown) < len(tried):
         few = f"{len(shown):,} of {len(tried):,} networks: the best, and evenly spaced others."
     dimensions = [
-        Dimension(one.name, one.is_log, one.choices, one.low, one.high) for one in seen.axes
+        Dimension(axis.name, axis.is_log, axis.choices, axis.low, axis.high) for axis in seen.axes
     ]
     value = Dimension(name)
     yield Section(
@@ -149,8 +149,8 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     yield Section("importance", "Importance", _importance(seen), note.rstrip(".") + ".")
     ordered = sorted(dimensions, key=lambda one: -seen.importances.get(one.name, 0.0))
     slices = Markup("").join(
-        slice_plot(f"slice-{number}", one, shown, value)
-        for number, one in enumerate(ordered[:_MOST_SLICES])
+        slice_plot(f"slice-{number}", dimension, shown, value)
+        for number, dimension in enumerate(ordered[:_MOST_SLICES])
     )
     note = f"{name} over each parameter, what matters most first; the later, the stronger."
     body = Markup('<div class="side-by-side">{}</div>').format(slices)
@@ -195,12 +195,12 @@ def _winner(study: Study, winner: Winner) -> Markup:
 
 def _progress(study: Study, seen: Survey, along: Axis) -> Markup:
     points = [
-        Point(float(one.place), one.values[0], _hover(one, seen))
-        for one in _some(seen.networks, study)
+        Point(float(network.place), network.values[0], _hover(network, seen))
+        for network in _some(seen.networks, study)
     ]
-    lines = [Series("best so far", [(one.place, one.best) for one in seen.steps], "step")]
+    lines = [Series("best so far", [(step.place, step.best) for step in seen.steps], "step")]
     if study.has_generations:
-        means = [(float(one.place), one.mean) for one in seen.steps]
+        means = [(float(step.place), step.mean) for step in seen.steps]
         lines.append(Series("mean of the new", means, "dashed"))
     value = Axis(study.request.objective[0])
     return scatter("progress-plot", "", points, x=along, y=value, lines=lines)
@@ -209,11 +209,16 @@ def _progress(study: Study, seen: Survey, along: Axis) -> Markup:
 def _cost(study: Study, seen: Survey) -> Markup:
     front = [seen.networks[index] for index in seen.front]
     points = [
-        Point(float(one.num_parameters), one.values[0], _hover(one, seen), weight=one.seconds)
-        for one in _some(seen.networks, study)
-        if one.num_parameters is not None
+        Point(
+            float(network.num_parameters),
+            network.values[0],
+            _hover(network, seen),
+            weight=network.seconds,
+        )
+        for network in _some(seen.networks, study)
+        if network.num_parameters is not None
     ]
-    line = [(float(one.num_parameters or 0), one.values[0]) for one in front]
+    line = [(float(network.num_parameters or 0), network.values[0]) for network in front]
     return scatter(
         "cost-plot",
         "",
@@ -234,12 +239,12 @@ def _objectives(study: Study, seen: Survey) -> Markup:
             "",
             [
                 Point(
-                    one.values[number],
-                    one.values[0],
-                    _hover(one, seen),
-                    state="ok" if one.number in front else "plain",
+                    network.values[number],
+                    network.values[0],
+                    _hover(network, seen),
+                    state="ok" if network.number in front else "plain",
                 )
-                for one in _some(seen.networks, study)
+                for network in _some(seen.networks, study)
             ],
             x=Axis(name),
             y=Axis(first),
@@ -250,10 +255,10 @@ def _objectives(study: Study, seen: Survey) -> Markup:
 
 def _some(networks: Sequence[Network], study: Study) -> Sequence[Network]:
     """Return networks to draw: all, or the best by the first objective and evenly spaced others."""
-    by_number = {one.number: one for one in networks}
-    tried = [Tried(one.number, one.values[0], {}) for one in networks]
+    by_number = {network.number: network for network in networks}
+    tried = [Tried(network.number, network.values[0], {}) for network in networks]
     kept = shown_networks(tried, maximize=study.maximize[0])
-    return [by_number[number] for number in sorted(one.number for one in kept)]
+    return [by_number[number] for number in sorted(network.number for network in kept)]
 
 
 def _hover(network: Network, seen: Survey) -> str:
@@ -273,16 +278,16 @@ def _importance(seen: Survey) -> Markup:
 
 def _failures(rows: Sequence[dict[str, Any]]) -> Markup:
     """Return why trials failed, equal ones together."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     first: dict[str, int] = {}
     for row in rows:
         if row["state"] == "failed":
             words = masked_text(str(row.get("error") or "it says nothing of why"))
-            found[words] += 1
+            counts[words] += 1
             first.setdefault(words, row["number"])
     shown = [
         [f"{count:,}", f"{first[words]}", words]
-        for words, count in found.most_common(_MOST_FAILURES)
+        for words, count in counts.most_common(_MOST_FAILURES)
     ]
     if not shown:
         return Markup("")
@@ -297,13 +302,13 @@ def _generations(study: Study) -> Markup:
     columns = [name, "survived", "trained", "best", "mean", "worst", "stopped", "failed", "known"]
     rows = [
         [
-            one.name,
-            f"{one.survivors:,}",
-            f"{one.trained:,}",
-            *(worded(value) for value in (one.best, one.mean, one.worst)),
-            *(f"{count:,}" for count in (one.pruned, one.failed, one.reused)),
+            group.name,
+            f"{group.survivors:,}",
+            f"{group.trained:,}",
+            *(worded(value) for value in (group.best, group.mean, group.worst)),
+            *(f"{count:,}" for count in (group.pruned, group.failed, group.reused)),
         ]
-        for one in groups[-_MOST_GENERATIONS:]
+        for group in groups[-_MOST_GENERATIONS:]
     ]
     return table(columns, rows, label=name, numbers=range(1, 9)) if rows else Markup("")
 
@@ -343,7 +348,7 @@ def _rows(study: Study, rows: Sequence[dict[str, Any]], values: _Values, label: 
             worded(row.get("epochs")),
             worded(row.get("seconds"), "s"),
             f"as {row['same_as']}" if "same_as" in row else str(row.get("origin") or UNKNOWN),
-            *(_setting(row["params"].get(one)) for one in names),
+            *(_setting(row["params"].get(name)) for name in names),
         ]
         for row in rows
     ]
@@ -352,7 +357,10 @@ def _rows(study: Study, rows: Sequence[dict[str, Any]], values: _Values, label: 
 
 def _asked(study: Study) -> Markup:
     request = study.request.model_dump(mode="json", exclude={"space", "datasets", "storage"})
-    space = [[name, _range(one), _when(one)] for name, one in study.record.space.items()]
+    space = [
+        [name, _range(parameter), _when(parameter)]
+        for name, parameter in study.record.space.items()
+    ]
     command = shlex.join(masked_command(study.record.command))
     body = pre(command) if command else Markup("")
     body += table(["parameter", "values", "where"], space, label="The space")

@@ -51,15 +51,15 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
         TarmacError: Its run cannot be read.
     """
     directory = directory.resolve()
-    found = _NUMBER.match(directory.name)
-    if found is None or not is_task(directory):
+    match = _NUMBER.match(directory.name)
+    if match is None or not is_task(directory):
         raise RequestError(
             f"{directory} is no task of a job's run",
             hint="Those of a run: ls RUN/tasks",
         )
     run = directory.parent.parent
     timeline = read_timeline(run, now=now)
-    status = next((one for one in timeline.status.tasks if one.index == int(found[0])), None)
+    status = next((task for task in timeline.status.tasks if task.index == int(match[0])), None)
     if status is None:
         raise RequestError(
             f"task {directory.name} of {run.name} has not begun",
@@ -120,35 +120,35 @@ def _sections(run: Path, status: TaskStatus, timeline: Timeline) -> Iterator[Sec
 def _planned(run: Path, status: TaskStatus) -> tuple[Job | None, Task | None, str]:
     """Return the job and its task, or why they are not known."""
     try:
-        found = find_run(str(run))
+        job_run = find_run(str(run))
     except TarmacError as error:
         return None, None, error.message
-    if found.job.pipeline is not None:
-        return found.job, None, "A pipeline's tasks are made as it runs."
-    if status.index >= len(found.tasks):
-        return found.job, None, f"The job has no task {status.index}."
-    return found.job, found.tasks[status.index], ""
+    if job_run.job.pipeline is not None:
+        return job_run.job, None, "A pipeline's tasks are made as it runs."
+    if status.index >= len(job_run.tasks):
+        return job_run.job, None, f"The job has no task {status.index}."
+    return job_run.job, job_run.tasks[status.index], ""
 
 
 def _attempts(status: TaskStatus, timeline: Timeline) -> Markup:
     origin = timeline.began_at
     rows = []
-    for one in timeline.trace_of(status).attempts:
-        is_whole = one.began_at is not None and one.ended_at is not None
-        took = (one.ended_at or 0.0) - (one.began_at or 0.0) if is_whole else None
-        began = None if one.began_at is None else one.began_at - origin
+    for attempt in timeline.trace_of(status).attempts:
+        is_whole = attempt.began_at is not None and attempt.ended_at is not None
+        took = (attempt.ended_at or 0.0) - (attempt.began_at or 0.0) if is_whole else None
+        began = None if attempt.began_at is None else attempt.began_at - origin
         rows.append(
             [
-                str(one.number),
-                chip(one.outcome, STATES.get(one.outcome, "plain")),
+                str(attempt.number),
+                chip(attempt.outcome, STATES.get(attempt.outcome, "plain")),
                 worded(began, "s"),
                 worded(took, "s"),
-                one.cause or UNKNOWN,
-                masked_text(one.reason) or UNKNOWN,
-                one.host or "here",
-                f"{one.cpus:g}" if one.cpus is not None else UNKNOWN,
-                ", ".join(one.gpus) or UNKNOWN,
-                one.place or UNKNOWN,
+                attempt.cause or UNKNOWN,
+                masked_text(attempt.reason) or UNKNOWN,
+                attempt.host or "here",
+                f"{attempt.cpus:g}" if attempt.cpus is not None else UNKNOWN,
+                ", ".join(attempt.gpus) or UNKNOWN,
+                attempt.place or UNKNOWN,
             ]
         )
     columns = ["attempt", "ended", "began at", "took", "cause", "reason", "where", "CPUs", "GPUs"]
@@ -166,11 +166,14 @@ def _asked(task: Task | None, problem: str) -> Markup:
         ("Time limit", worded(task.timeout_s, "s") if task.timeout_s is not None else "none"),
         ("Retries", task.retries.count),
         ("Priority", task.priority),
-        ("Environment", [f"{name}: {masked_text(str(one))}" for name, one in environment.items()]),
+        (
+            "Environment",
+            [f"{name}: {masked_text(str(value))}" for name, value in environment.items()],
+        ),
         ("Variables", [f"{k}={v}" for k, v in masked_environment(dict(task.env)).items()]),
         ("Secrets", [*task.secrets]),
-        ("Inputs", [masked_text(one.source) for one in task.inputs]),
-        ("Outputs", [masked_text(f"{one.path} to {one.to}") for one in task.outputs]),
+        ("Inputs", [masked_text(file.source) for file in task.inputs]),
+        ("Outputs", [masked_text(f"{file.path} to {file.to}") for file in task.outputs]),
     ]
     command = shlex.join(masked_command(task.command)) or "(what the image runs)"
     return pre(command) + facts(pairs)

@@ -110,9 +110,9 @@ def _tiles(run: Run, epochs: Epochs) -> Iterator[Tile]:
         yield Tile(name_words(trained), metric(trained, last[judged.metric]), "so far")
     if "loss" in last:
         yield Tile("training loss", worded(last["loss"]), "of the last epoch")
-    asked = known(record.configuration.get("epochs"))
+    num_epochs = known(record.configuration.get("epochs"))
     done = epochs.rows[-1].number if epochs.rows else 0
-    yield Tile("epochs", f"{done:,}", "" if asked is None else f"of {asked:,.0f}")
+    yield Tile("epochs", f"{done:,}", "" if num_epochs is None else f"of {num_epochs:,.0f}")
     yield Tile("took", worded(record.elapsed_s or None, "s"), _sessions(record))
     speeds = sorted(
         row.values["samples_per_s"] for row in epochs.rows if "samples_per_s" in row.values

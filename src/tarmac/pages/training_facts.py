@@ -118,8 +118,12 @@ def _check(report: Report) -> Markup:
         table(
             ["what", "verdict", "why"],
             [
-                [one.name, chip(one.answer, _ANSWERS.get(one.answer, "bad")), one.text]
-                for one in verdicts
+                [
+                    verdict.name,
+                    chip(verdict.answer, _ANSWERS.get(verdict.answer, "bad")),
+                    verdict.text,
+                ]
+                for verdict in verdicts
             ],
             label="Devices and frameworks that were checked",
         )

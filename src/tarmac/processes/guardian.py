@@ -112,8 +112,8 @@ def end_containers(engine: str, mark: str) -> None:
     """
     listing = [engine, "ps", "--all", "--quiet", "--filter", f"label=tarmac.run={mark}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
-        names = found.stdout.split()
+        result = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=True)
+        names = result.stdout.split()
         if names:
             remove = [engine, "rm", "--force", *names]
             subprocess.run(remove, capture_output=True, timeout=30, check=False)

@@ -89,10 +89,10 @@ def descendants(pid: int) -> list[int]:
                 # The program's name, in parentheses, may hold anything; see proc_pid_stat(5).
                 stat = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
                 children.setdefault(int(stat[1]), []).append(int(entry.name))
-    found = [*children.get(pid, ())]
-    for parent in found:
-        found += children.get(parent, ())
-    return found
+    pids = [*children.get(pid, ())]
+    for parent in pids:
+        pids += children.get(parent, ())
+    return pids
 
 
 def has_ended(pid: int) -> bool:

@@ -20,11 +20,11 @@ def main() -> None:
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - pathlib starts slowly
             # As it was given: Python may have added a locale of its own.
-            given = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
+            variables = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
         with open(f"{group}/cgroup.procs", "w", encoding="ascii") as file:  # noqa: PTH123 - as above
             # The process that writes.
             file.write("0")
-        os.execvpe(command[0], command, {key: value for key, _, value in given})  # noqa: S606 - the task's own program
+        os.execvpe(command[0], command, {key: value for key, _, value in variables})  # noqa: S606 - the task's own program
     except OSError as error:
         os.write(int(descriptor), str(error.errno).encode())
         sys.exit(127)

@@ -116,10 +116,10 @@ class RayJobs:
 
     def version(self) -> str | Refused | Silence:
         """Return the cluster's version of Ray, ``2.60.0``."""
-        found = self._ask("GET", "/api/version")
-        if isinstance(found, (Refused, Silence)):
-            return found
-        version = found.get("ray_version")
+        answer = self._ask("GET", "/api/version")
+        if isinstance(answer, (Refused, Silence)):
+            return answer
+        version = answer.get("ray_version")
         return version if isinstance(version, str) else self._unlike("its version")
 
     def submit(self, submission: Submission) -> str | Refused | Silence:
@@ -134,26 +134,26 @@ class RayJobs:
             "runtime_env": {"env_vars": dict(submission.variables)},
             "metadata": dict(submission.metadata),
         }
-        found = self._ask("POST", "/api/jobs/", body)
-        if isinstance(found, Refused) and "already exists" in found.words:
+        answer = self._ask("POST", "/api/jobs/", body)
+        if isinstance(answer, Refused) and "already exists" in answer.words:
             return submission.name
-        return found if isinstance(found, (Refused, Silence)) else submission.name
+        return answer if isinstance(answer, (Refused, Silence)) else submission.name
 
     def look(self, name: str) -> RayJob | Refused | Silence | None:
         """Return what Ray says of a job; None where it knows of none."""
-        found = self._ask("GET", f"/api/jobs/{name}")
-        if isinstance(found, Refused) and found.status == HTTPStatus.NOT_FOUND:
+        answer = self._ask("GET", f"/api/jobs/{name}")
+        if isinstance(answer, Refused) and answer.status == HTTPStatus.NOT_FOUND:
             # A server that is no dashboard has no such page either.
-            return None if name in found.words else found
-        if isinstance(found, (Refused, Silence)):
-            return found
-        state = _STATES.get(str(found.get("status")))
+            return None if name in answer.words else answer
+        if isinstance(answer, (Refused, Silence)):
+            return answer
+        state = _STATES.get(str(answer.get("status")))
         if state is None:
-            return self._unlike(f"a job's state: {_shortened(str(found.get('status')))}")
-        code = found.get("driver_exit_code")
+            return self._unlike(f"a job's state: {_shortened(str(answer.get('status')))}")
+        code = answer.get("driver_exit_code")
         # What a program has printed is no word of Ray's.
-        said, _, _ = str(found.get("message") or "").partition(", last available logs")
-        message = _shortened(said)
+        text, _, _ = str(answer.get("message") or "").partition(", last available logs")
+        message = _shortened(text)
         return RayJob(name, state, message, code if isinstance(code, int) else None)
 
     def stop(self, name: str) -> bool | Refused | Silence:
@@ -162,10 +162,10 @@ class RayJobs:
         Returns:
             Whether it was there and had not ended.
         """
-        found = self._ask("POST", f"/api/jobs/{name}/stop")
-        if isinstance(found, Refused) and found.status == HTTPStatus.NOT_FOUND:
+        answer = self._ask("POST", f"/api/jobs/{name}/stop")
+        if isinstance(answer, Refused) and answer.status == HTTPStatus.NOT_FOUND:
             return False
-        return found if isinstance(found, (Refused, Silence)) else found.get("stopped") is True
+        return answer if isinstance(answer, (Refused, Silence)) else answer.get("stopped") is True
 
     @functools.cached_property
     def _trusted(self) -> ssl.SSLContext:

@@ -224,16 +224,16 @@ class Catalogue:
         Raises:
             StorageError: This user may not look into the directory where the runs lie.
         """
-        found: list[_T] = []
+        results: list[_T] = []
         broken = forbidden_in(self.output)
         for run in self._all():
             try:
-                found.append(reader(run))
+                results.append(reader(run))
             except Exception as error:
                 # One that was removed since it was listed is none.
                 if os.path.lexists(run.path):
                     broken.append(BrokenRun.of(run.path, error))
-        return found, broken
+        return results, broken
 
     def find(self, reference: str) -> FoundRun:
         """Find one run.

@@ -49,8 +49,8 @@ class Comparison:
 
     def _direction(self, metric: str) -> Direction | None:
         """Return which end of a metric is the better one, where the runs agree on it."""
-        told = {judged.direction_of(metric) for judged in self._judges} - {None}
-        return told.pop() if len(told) == 1 else None
+        directions = {judged.direction_of(metric) for judged in self._judges} - {None}
+        return directions.pop() if len(directions) == 1 else None
 
     @property
     def _judges(self) -> Sequence[JudgedBy]:
@@ -65,8 +65,8 @@ def compare(runs: Sequence[tuple[str, RunFacts]]) -> Comparison:
     """
     facts = [run for _, run in runs]
     flat = [dict(_flatten(run.asked)) for run in facts]
-    keys = sorted({key for asked in flat for key in asked})
-    values = {key: [asked.get(key) for asked in flat] for key in keys}
+    keys = sorted({key for settings in flat for key in settings})
+    values = {key: [settings.get(key) for settings in flat] for key in keys}
     metric_names = list(dict.fromkeys(name for run in facts for name in run.metrics))
     return Comparison(
         names=[name for name, _ in runs],

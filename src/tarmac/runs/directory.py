@@ -176,14 +176,14 @@ class Run:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        found = read_lines(path, _row_problem)
-        for line in found.damaged:
+        lines = read_lines(path, _row_problem)
+        for line in lines.damaged:
             raise TarmacError(
                 f"{path}:{line.number} is damaged: {line.reason}",
                 hint="Without that line the figures of its epoch are lost, and nothing else:\n"
                 f"sed -i.damaged {line.number}d {quoted(path)}",
             )
-        return [*found.values]
+        return [*lines.values]
 
     def update(self, **changes: Any) -> None:
         """Change fields of the record and write ``run.json`` anew.

@@ -95,7 +95,7 @@ class RunIndex:
         Args:
             kinds: The names of those to return; all if none is given.
         """
-        found: list[RunSummary] = []
+        summaries: list[RunSummary] = []
         broken: list[BrokenRun] = []
         # It raises where this user may not look into it; what is below is met one by one.
         forbidden_in(self.output)
@@ -112,12 +112,12 @@ class RunIndex:
                     broken.append(BrokenRun.of(Path(place), error))
             else:
                 if summary is not None and (not kinds or kind in kinds):
-                    found.append(summary)
+                    summaries.append(summary)
         self._is_stored = self._is_stored and known.keys() == self._known.keys()
         self._known = known
         self._write()
-        found.sort(key=lambda summary: summary.created_at, reverse=True)
-        return found, broken
+        summaries.sort(key=lambda summary: summary.created_at, reverse=True)
+        return summaries, broken
 
     def _marks(self, name: str, place: str) -> tuple[str, tuple[_Look, ...]]:
         """Return of which kind a directory is a run, and how its marks look; none of no run's."""
@@ -210,10 +210,10 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 def _look_of(path: str) -> _Look:
     try:
-        found = os.stat(path)  # noqa: PTH116 - of ten thousand runs, Path takes longer than the kernel
+        stat = os.stat(path)  # noqa: PTH116 - of ten thousand runs, Path takes longer than the kernel
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _store_of(output: Path) -> Path:

@@ -44,8 +44,8 @@ class SampleFile:
         self.counted: dict[str, dict[str, Any]] = {}
         for point in points:
             for uuid, row in _gpus(point).items():
-                found = {key: row[key] for key in _COUNTERS if row.get(key) is not None}
-                self.counted.setdefault(uuid, {}).update(found)
+                counters = {key: row[key] for key in _COUNTERS if row.get(key) is not None}
+                self.counted.setdefault(uuid, {}).update(counters)
 
     def note(self, kind: str, at_s: float, **facts: Any) -> None:
         """Append what happened.
@@ -135,15 +135,15 @@ _NOT_VALUES = ("kind", "at_s", "readings", "gpus")
 def _merged_rows(rows: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> dict[str, Any]:
     merged_row: dict[str, Any] = {}
     for key in dict.fromkeys(key for row in rows for key in row):
-        found = [
+        weighted = [
             (row[key], weight) for row, weight in zip(rows, weights, strict=True) if key in row
         ]
-        values = [value for value, _ in found]
+        values = [value for value, _ in weighted]
         if key not in _COUNTERS and all(isinstance(value, list) for value in values):
             merged_row[key] = sorted({reason for value in values for reason in value})
         elif key not in _COUNTERS and all(isinstance(value, int | float) for value in values):
-            weight_of_all = sum(weight for _, weight in found)
-            mean = sum(value * weight for value, weight in found) / weight_of_all
+            weight_of_all = sum(weight for _, weight in weighted)
+            mean = sum(value * weight for value, weight in weighted) / weight_of_all
             is_whole = all(isinstance(value, int) for value in values)
             merged_row[key] = round(mean) if is_whole else _short(mean)
         else:

@@ -131,16 +131,16 @@ class Samples:
     @property
     def energy_joules(self) -> float | None:
         """What the GPUs have used in this training so far; None where none of them says."""
-        found = [last for gpu in self.gpus if (last := _last(gpu.energy_joules)) is not None]
-        return sum(found) if found else None
+        joules = [last for gpu in self.gpus if (last := _last(gpu.energy_joules)) is not None]
+        return sum(joules) if joules else None
 
     @property
     def throttled_s(self) -> dict[str, float] | None:
         """Seconds in which clocks were lowered, by why, of the GPU that has most; None: unknown."""
-        found = [last for gpu in self.gpus if (last := _last(gpu.throttled_s)) is not None]
-        if not found:
+        times = [last for gpu in self.gpus if (last := _last(gpu.throttled_s)) is not None]
+        if not times:
             return None
-        return {name: max(each.get(name, 0.0) for each in found) for each in found for name in each}
+        return {name: max(each.get(name, 0.0) for each in times) for each in times for name in each}
 
 
 def samples_path(directory: Path, rank: int = 0) -> Path:
@@ -179,8 +179,8 @@ def read_all_samples(directory: Path) -> tuple[Samples, ...]:
     """
     others = [path for path in directory.glob("samples-*.jsonl") if path.stem[8:].isdecimal()]
     others.sort(key=lambda path: int(path.stem[8:]))
-    found = [read_samples(directory), *map(read_samples, others)]
-    return tuple(samples for samples in found if samples.at_s or samples.events)
+    hosts = [read_samples(directory), *map(read_samples, others)]
+    return tuple(samples for samples in hosts if samples.at_s or samples.events)
 
 
 def _is_line(line: Any) -> bool:
@@ -221,14 +221,14 @@ def _events(lines: Iterable[dict[str, Any]]) -> tuple[SampleEvent, ...]:
 def _gpus(
     sessions: Iterable[dict[str, Any]], points: Sequence[dict[str, Any]]
 ) -> tuple[GpuSamples, ...]:
-    told: dict[str, dict[str, Any]] = {}
+    facts_by_uuid: dict[str, dict[str, Any]] = {}
     for session in sessions:
         gpus = session.get("gpus")
         for gpu in gpus if isinstance(gpus, list) else ():
             if isinstance(gpu, dict) and _text(gpu, "uuid"):
-                told[_text(gpu, "uuid")] = gpu
-    found = [_gpu(uuid, facts, points) for uuid, facts in told.items()]
-    return tuple(sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.uuid)))
+                facts_by_uuid[_text(gpu, "uuid")] = gpu
+    samples = [_gpu(uuid, facts, points) for uuid, facts in facts_by_uuid.items()]
+    return tuple(sorted(samples, key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.uuid)))
 
 
 def _gpu(uuid: str, facts: dict[str, Any], points: Iterable[dict[str, Any]]) -> GpuSamples:
@@ -269,8 +269,8 @@ def _reasons(value: Any) -> tuple[str, ...] | None:
 def _by_name(value: Any) -> dict[str, float] | None:
     if not isinstance(value, dict):
         return None
-    found = {str(name): number_in(value, name) for name in value}
-    return {name: seconds for name, seconds in found.items() if seconds is not None}
+    numbers = {str(name): number_in(value, name) for name in value}
+    return {name: seconds for name, seconds in numbers.items() if seconds is not None}
 
 
 def number_in(line: dict[str, Any], key: str) -> float | None:

@@ -125,9 +125,9 @@ def _metric(judged: JudgedBy, latest: Fields, final: Fields) -> tuple[str | None
     finals = [judged.of(split) for split in _SPLITS]
     # The loss in training has a place of its own.
     others = [name for name in (judged.of("val"), judged.metric) if name != "loss"]
-    for found, names in ((final, finals), (latest, others)):
+    for fields, names in ((final, finals), (latest, others)):
         for name in names:
-            if (value := found.number(name)) is not None:
+            if (value := fields.number(name)) is not None:
                 return name, value
     return None, None
 
@@ -165,10 +165,10 @@ def _waits(rows: Sequence[Fields]) -> dict[str, float]:
     """Return which share of the last epochs was spent waiting, by what for, as far as is told."""
     shares: dict[str, float] = {}
     for name, key in _WAITS.items():
-        told = [row for row in rows[-_LATELY:] if row.number(key) is not None]
-        seconds = sum(_values(told, "seconds"))
+        recent_rows = [row for row in rows[-_LATELY:] if row.number(key) is not None]
+        seconds = sum(_values(recent_rows, "seconds"))
         if seconds > 0:
-            shares[name] = min(1.0, max(0.0, sum(_values(told, key)) / seconds))
+            shares[name] = min(1.0, max(0.0, sum(_values(recent_rows, key)) / seconds))
     return shares
 
 
@@ -179,7 +179,7 @@ def _uuids(record: Fields, sampled: Sampled) -> tuple[str, ...]:
     replicas = record.inner("parallel").inners("replicas")
     here = os.uname().nodename
     devices = [record.inner("device")]
-    devices += [one.inner("device") for one in replicas if one.text("host") == here]
+    devices += [replica.inner("device") for replica in replicas if replica.text("host") == here]
     uuids = (device.text("uuid") for device in devices)
     return tuple(dict.fromkeys(uuid for uuid in uuids if uuid))
 

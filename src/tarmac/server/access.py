@@ -94,8 +94,8 @@ class AccessGuard:
         return Verdict("refuse", "the address has no token, and this browser was not here before")
 
     def _is_known(self, headers: Mapping[str, str]) -> bool:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _are_same(given, self.token):
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _are_same(token, self.token):
             return True
         # Servers on other ports give this browser cookies of any form, which say nothing here.
         pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))

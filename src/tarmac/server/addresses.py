@@ -45,5 +45,5 @@ def compare_address(names: Sequence[str]) -> str:
 
 def list_address(path: str, query: Mapping[str, object]) -> str:
     """Return the address of a list, without what is empty in its query."""
-    given = {key: value for key, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
+    parameters = {key: value for key, value in query.items() if value}
+    return f"{path}?{urlencode(parameters)}" if parameters else path

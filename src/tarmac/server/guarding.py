@@ -74,8 +74,8 @@ class Guarded:
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("error: pages are only read here\n", 405)
         query = parse_qsl(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
-        given = [value for key, value in query if key == _TOKEN]
-        verdict = self._guard.judge(_headers(scope), given[0] if given else None)
+        tokens = [value for key, value in query if key == _TOKEN]
+        verdict = self._guard.judge(_headers(scope), tokens[0] if tokens else None)
         if verdict.kind == "refuse":
             return _refusal(f"{verdict.reason}; open the address that tarmac serve has printed")
         if verdict.kind == "enter":
@@ -114,8 +114,8 @@ def _refusal(reason: str) -> Response:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for key, value in scope["headers"]:
         name, text = key.decode("latin-1"), value.decode("latin-1")
-        found[name] = f"{found[name]},{text}" if name in found else text
-    return found
+        headers[name] = f"{headers[name]},{text}" if name in headers else text
+    return headers

@@ -121,12 +121,12 @@ class Site:
             names = address.all("run")
         else:
             names = [_split_run(address.path, listing)[0]]
-        found = [listing.runs.get(name) or listing.broken.get(name) for name in names]
-        shown = [run.path for run in found if run is not None]
+        runs = [listing.runs.get(name) or listing.broken.get(name) for name in names]
+        shown = [run.path for run in runs if run is not None]
         if address.path != "/compare":
             _, rest = _split_run(address.path, listing)
             shown += [shown[0] / part for part in (rest, address.first("file")) if _is_below(part)]
-        return found, [_looks(path) for path in shown]
+        return runs, [_looks(path) for path in shown]
 
     def _page_of_run(
         self, listing: Listing, name: str, run: Path, rest: str, address: Address
@@ -175,8 +175,8 @@ class Site:
         return []
 
     def _logs(self, listing: Listing, name: str, run: Path) -> dict[str, Path]:
-        found = listing.runs.get(name)
-        return {} if found is None else log_names(run, KINDS[found.kind].logs(run))
+        summary = listing.runs.get(name)
+        return {} if summary is None else log_names(run, KINDS[summary.kind].logs(run))
 
 
 def _first_with_text(logs: Mapping[str, Path]) -> str:
@@ -228,4 +228,4 @@ def _looks(path: Path) -> list[tuple[str, int, int]]:
                 files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     except OSError:
         return []
-    return sorted((name, found.st_mtime_ns, found.st_size) for name, found in files)
+    return sorted((name, status.st_mtime_ns, status.st_size) for name, status in files)
