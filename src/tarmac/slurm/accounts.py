@@ -138,8 +138,10 @@ class Accounts:
             env=os.environ | {"PATH": search_path()},
         )
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise TarmacError(f"MariaDB cannot be set up: {said[-1] if said else 'no word of it'}")
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            raise TarmacError(
+                f"MariaDB cannot be set up: {lines[-1] if lines else 'no word of it'}"
+            )
 
     @property
     def _mariadbd(self) -> Sequence[str]:

@@ -53,30 +53,30 @@ _JOB = re.compile(rf"^({_ID})(?:;\S+)?$", re.MULTILINE)
 
 def read_job_number(text: str) -> int | None:
     """Read what sbatch was given; notices come before it, and some are numbers."""
-    found = _JOB.findall(text)
-    return int(found[-1]) if found else None
+    numbers = _JOB.findall(text)
+    return int(numbers[-1]) if numbers else None
 
 
 def read_limits(text: str) -> Limits | None:
     """Read ``scontrol show config``."""
-    found = {
+    settings = {
         key.strip(): value.strip()
         for key, equals, value in (line.partition("=") for line in text.splitlines())
         if equals
     }
-    if "SLURM_VERSION" not in found:
+    if "SLURM_VERSION" not in settings:
         return None
-    default = Limits(version=found["SLURM_VERSION"])
+    default = Limits(version=settings["SLURM_VERSION"])
     return Limits(
         version=default.version,
-        max_array_size=_number(found.get("MaxArraySize"), default.max_array_size),
-        min_job_age_s=_number(found.get("MinJobAge"), default.min_job_age_s),
-        kill_wait_s=_number(found.get("KillWait"), default.kill_wait_s),
-        has_accounting="slurmdbd" in found.get("AccountingStorageType", ""),
-        requeues=found.get("JobRequeue") != "0",
-        preemption=found.get("PreemptMode", default.preemption),
-        cluster=found.get("ClusterName", default.cluster),
-        controller=_controller(found),
+        max_array_size=_number(settings.get("MaxArraySize"), default.max_array_size),
+        min_job_age_s=_number(settings.get("MinJobAge"), default.min_job_age_s),
+        kill_wait_s=_number(settings.get("KillWait"), default.kill_wait_s),
+        has_accounting="slurmdbd" in settings.get("AccountingStorageType", ""),
+        requeues=settings.get("JobRequeue") != "0",
+        preemption=settings.get("PreemptMode", default.preemption),
+        cluster=settings.get("ClusterName", default.cluster),
+        controller=_controller(settings),
     )
 
 
@@ -135,19 +135,19 @@ def read_accounting(text: str) -> Sequence[Accounted] | None:
     if header not in lines:
         return None
     width = header.count("|") + 1
-    found: dict[Unit, Accounted] = {}
+    by_unit: dict[Unit, Accounted] = {}
     for line in lines[lines.index(header) + 1 :]:
         fields = line.split("|")
         if len(fields) != width:
             continue
         step = _STEP.fullmatch(fields[0])
         for unit in _units(step["unit"] if step else fields[0]) or ():
-            one = _accounted(unit, fields[1:])
+            accounted = _accounted(unit, fields[1:])
             if step is None:
-                found[unit] = one
-            elif unit in found:
-                found[unit] = _with_step(found[unit], one)
-    return list(found.values())
+                by_unit[unit] = accounted
+            elif unit in by_unit:
+                by_unit[unit] = _with_step(by_unit[unit], accounted)
+    return list(by_unit.values())
 
 
 def read_jobs(text: str) -> Sequence[Accounted] | None:
@@ -174,8 +174,8 @@ def _rows(text: str, form: str, first: str) -> list[list[str]] | None:
 def _queued(
     units: str, name: str, state: str, nodes: str, reason: str
 ) -> tuple[Queued, ...] | None:
-    found = _units(units)
-    if found is None:
+    parsed_units = _units(units)
+    if parsed_units is None:
         return None
     where, known = nodes.replace("(null)", ""), read_state(state)
     return tuple(
@@ -187,29 +187,29 @@ def _queued(
             reason=reason,
             nodes=where,
         )
-        for unit in found
+        for unit in parsed_units
     )
 
 
 def _units(words: str) -> Sequence[Unit] | None:
     """Return what ``80``, ``80_3`` or ``80_[3,7-9%2]`` stands for."""
-    found = _UNIT.fullmatch(words)
-    if found is None:
+    match = _UNIT.fullmatch(words)
+    if match is None:
         return None
-    job = int(found["job"])
-    if found["many"] is not None:
-        elements = _expanded(found["many"])
+    job = int(match["job"])
+    if match["many"] is not None:
+        elements = _expanded(match["many"])
         return None if elements is None else [Unit(job, element) for element in elements]
-    return [Unit(job, None if found["one"] is None else int(found["one"]))]
+    return [Unit(job, None if match["one"] is None else int(match["one"]))]
 
 
 def _expanded(ranges: str) -> Sequence[int] | None:
     """Return the elements of an array; None where there are more than Slurm has."""
     elements: list[int] = []
     for part in ranges.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is not None:
-            first, last, step = found.groups()
+        match = _RANGE.fullmatch(part)
+        if match is not None:
+            first, last, step = match.groups()
             some = range(int(first), int(last or first) + 1, int(step or 1) or 1)
             if len(elements) + len(some) > _MAX_ARRAY_SIZE:
                 return None
@@ -256,16 +256,16 @@ def _jobs(line: str) -> Iterator[Accounted]:
 
 
 def _number(words: str | None, default: int) -> int:
-    found = re.match(_SIZE, words or "")
-    return int(found[0]) if found else default
+    match = re.match(_SIZE, words or "")
+    return int(match[0]) if match else default
 
 
 def _seconds(words: str) -> float | None:
     """Read a duration: ``1-02:03:04``, ``02:03:04``; None for what is none, as ``UNLIMITED``."""
-    found = _DURATION.fullmatch(words)
-    if found is None:
+    match = _DURATION.fullmatch(words)
+    if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 

@@ -201,7 +201,7 @@ class SlurmCommands:
         limits = self.limits()
         if isinstance(limits, Silence):
             return limits
-        found: list[Accounted] = []
+        results: list[Accounted] = []
         for first in range(0, len(units), _MOST_UNITS):
             some = units[first : first + _MOST_UNITS]
             kept: Sequence[Accounted] | Silence | None = None
@@ -214,17 +214,17 @@ class SlurmCommands:
             if isinstance(kept, Silence):
                 return kept
             wanted = frozenset(some)
-            found += [accounted for accounted in kept if accounted.unit in wanted]
-        return found
+            results += [accounted for accounted in kept if accounted.unit in wanted]
+        return results
 
     def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> Silence | None:
         """Cancel units, or all of some names; what has ended is left as it is."""
-        asked = [("--quiet", *words) for words in _argued(units)]
-        asked += [("--quiet", f"--user={os.geteuid()}", f"--name={name}") for name in names]
-        for words in asked:
-            said = self._ask("scancel", *words)
-            if isinstance(said, Silence):
-                return said
+        arguments = [("--quiet", *words) for words in _argued(units)]
+        arguments += [("--quiet", f"--user={os.geteuid()}", f"--name={name}") for name in names]
+        for words in arguments:
+            answer = self._ask("scancel", *words)
+            if isinstance(answer, Silence):
+                return answer
         return None
 
     def avoid(self, job: int, nodes: Collection[str]) -> Silence | None:
@@ -239,34 +239,34 @@ class SlurmCommands:
 
     def throttle(self, job: int, most: int) -> Silence | None:
         """Let at most so many elements of an array run at once."""
-        said = self._ask("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}")
-        return said if isinstance(said, Silence) else None
+        answer = self._ask("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}")
+        return answer if isinstance(answer, Silence) else None
 
     def why_never(self, job: int) -> str:
         """Return why a limit of its QOS or account never lets a job start; empty where it may.
 
         A site whose limits may not be read, or are not there, says nothing.
         """
-        asked = self._read(read_asked, "scontrol", "--oneliner", "show", "job", str(job))
-        if isinstance(asked, Silence):
+        request = self._read(read_asked, "scontrol", "--oneliner", "show", "job", str(job))
+        if isinstance(request, Silence):
             return ""
-        names = [asked.qos, *self._qos_of_partition(asked.partition)]
+        names = [request.qos, *self._qos_of_partition(request.partition)]
         qos = self._show("qos", QOS_FIELDS, f"name={','.join(filter(None, names))}")
-        by = f"account={asked.account}"
-        associations = self._show("associations", ASSOCIATION_FIELDS, by) if asked.account else []
-        return why_never(asked, _user_name(), qos, associations)
+        by = f"account={request.account}"
+        associations = self._show("associations", ASSOCIATION_FIELDS, by) if request.account else []
+        return why_never(request, _user_name(), qos, associations)
 
     def _qos_of_partition(self, name: str) -> Sequence[str]:
-        said = self._ask("scontrol", "--oneliner", "show", "partition", name) if name else ""
-        found = re.search(r"\bQoS=(\S+)", said) if isinstance(said, str) else None
-        return [found[1]] if found and found[1] != "N/A" else []
+        answer = self._ask("scontrol", "--oneliner", "show", "partition", name) if name else ""
+        match = re.search(r"\bQoS=(\S+)", answer) if isinstance(answer, str) else None
+        return [match[1]] if match and match[1] != "N/A" else []
 
     def _show(self, what: str, fields: Sequence[str], chosen: str) -> Sequence[str]:
-        said = self._ask(
+        answer = self._ask(
             *("sacctmgr", "--noheader", "--parsable2", "show", what, "where", chosen),
             f"format={','.join(fields)}",
         )
-        lines = said.splitlines() if isinstance(said, str) else []
+        lines = answer.splitlines() if isinstance(answer, str) else []
         # A notice of the site has other columns.
         return [line for line in lines if line.count("|") == len(fields) - 1]
 
@@ -296,11 +296,11 @@ class SlurmCommands:
         gone: _Answer | None = None,
     ) -> _Answer | Silence:
         """Ask, and read the answer; `gone` is the one where what is asked for is not known."""
-        said = self._ask(*command)
-        if isinstance(said, Silence):
-            return said
-        answer = gone if said is None else read(said)
-        return Silence(command[0], _shortened(said or "")) if answer is None else answer
+        output = self._ask(*command)
+        if isinstance(output, Silence):
+            return output
+        answer = gone if output is None else read(output)
+        return Silence(command[0], _shortened(output or "")) if answer is None else answer
 
     def _ask(self, *command: str) -> str | Silence | None:
         """Return what a command prints; None where what it was asked for is gone."""
@@ -319,17 +319,17 @@ class SlurmCommands:
         if program is None:
             return Silence(name, "is not in PATH")
         with (
-            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as stdin,
             tempfile.TemporaryFile() as out,
             tempfile.TemporaryFile() as err,
         ):
-            given.write(os.fsencode(script))
-            given.seek(0)
+            stdin.write(os.fsencode(script))
+            stdin.seek(0)
             try:
                 child = spawn(
                     [program, *command[1:]],
                     environment=variables,
-                    stdin=given,
+                    stdin=stdin,
                     stdout=out,
                     stderr=err,
                 )
@@ -364,8 +364,8 @@ def _text(file: IO[bytes]) -> str:
 
 def _words(done: _Done) -> str:
     """Return what a command said, or that it said nothing."""
-    said = _shortened(done.stderr.strip() or done.stdout.strip())
-    return f"{said} (exit code {done.returncode})" if done.returncode else said
+    text = _shortened(done.stderr.strip() or done.stdout.strip())
+    return f"{text} (exit code {done.returncode})" if done.returncode else text
 
 
 def _shortened(said: str) -> str:

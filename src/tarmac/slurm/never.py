@@ -102,11 +102,11 @@ def _over(asked: AskedJob, row: Mapping[str, str], whose: str) -> Iterator[str]:
 
 
 def _tres(text: str) -> dict[str, float]:
-    found = {}
+    amounts = {}
     for part in text.split(","):
         name, _, written = part.partition("=")
         amount = _AMOUNT.fullmatch(written)
         if amount is not None:
             # Memory without a unit is in MiB.
-            found[name] = float(amount[1]) * (_UNITS[amount[2] or "M"] if name == "mem" else 1.0)
-    return found
+            amounts[name] = float(amount[1]) * (_UNITS[amount[2] or "M"] if name == "mem" else 1.0)
+    return amounts

@@ -73,13 +73,13 @@ class SlurmNode:
 
 def read_gres(words: str) -> tuple[Gres, ...]:
     """Read what sinfo shows of a node's generic resources: ``gpu:a100:4(S:0-1),shard:a100:16``."""
-    found = []
+    resources = []
     # Sockets stand in brackets, with commas of their own.
     for part in re.sub(r"\([^)]*\)", "", words).split(","):
         match = _GRES.fullmatch(part.strip())
         if match is not None:
-            found.append(Gres(match["name"], match["kind"] or "", int(match["count"] or 1)))
-    return tuple(found)
+            resources.append(Gres(match["name"], match["kind"] or "", int(match["count"] or 1)))
+    return tuple(resources)
 
 
 def gpus_of(node: SlurmNode) -> int:

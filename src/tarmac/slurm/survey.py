@@ -289,24 +289,26 @@ def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
         node: What Slurm says of it.
         answer: The file that the look has written.
     """
-    said = [line.partition("=")[::2] for line in answer.splitlines()]
-    found = dict(said)
+    pairs = [line.partition("=")[::2] for line in answer.splitlines()]
+    values = dict(pairs)
     words = []
-    if not found.get("python"):
+    if not values.get("python"):
         words.append("has no Python from 3.9 on, which starts tasks; load one by `setup`")
-    if found.get("user") != str(os.getuid()):
-        words.append(f"you are user {found.get('user')} there, and {os.getuid()} here")
-    if found.get("home") != "yes":
+    if values.get("user") != str(os.getuid()):
+        words.append(f"you are user {values.get('user')} there, and {os.getuid()} here")
+    if values.get("home") != "yes":
         words.append("your home directory cannot be written there")
-    makers = _count_gpus([value for name, value in said if name == "gpu"])
-    tools = {value for name, value in said if name == "tool"}
+    makers = _count_gpus([value for name, value in pairs if name == "gpu"])
+    tools = {value for name, value in pairs if name == "tool"}
     num_gpus = sum(makers.values())
     parts = sum(gres.count for gres in node.gres if _PART.search(gres.kind))
-    given = gpus_of(node) - parts
-    if num_gpus < given:
+    num_expected = gpus_of(node) - parts
+    if num_gpus < num_expected:
         have = ", ".join(f"{maker}'s driver has {count}" for maker, count in makers.items())
-        words.append(f"Slurm gives {counted(given, 'GPU')} there; {have or 'no driver has any'}")
-    for maker in _TOOLS.keys() & makers.keys() if given else ():
+        words.append(
+            f"Slurm gives {counted(num_expected, 'GPU')} there; {have or 'no driver has any'}"
+        )
+    for maker in _TOOLS.keys() & makers.keys() if num_expected else ():
         words.append(f"its GPUs are {maker}'s: tasks that ask for GPUs begin on NVIDIA's alone")
         if tools.isdisjoint(_TOOLS[maker]):
             words.append(f"has no {' or '.join(_TOOLS[maker])}, by which they are looked at")
@@ -315,12 +317,12 @@ def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
         node=node,
         state="looked",
         words=words,
-        python=found.get("python", ""),
-        containers=[value for name, value in said if name == "containers"],
+        python=values.get("python", ""),
+        containers=[value for name, value in pairs if name == "containers"],
         num_gpus=num_gpus,
         makers=makers,
-        user_id=int(found.get("user") or -1),
-        has_interpreter=found.get("interpreter") == "yes",
+        user_id=int(values.get("user") or -1),
+        has_interpreter=values.get("interpreter") == "yes",
     )
 
 

@@ -218,9 +218,9 @@ def explain_reason(reason: str) -> str:
 
 def explain_refusal(words: str) -> str:
     """Return a refusal in Slurm's words, in one line, and what to do about it in the next."""
-    said = _said(words)
-    advice = next((advice for pattern, advice in REFUSALS if pattern.search(said)), None)
-    return said if advice is None else f"{said}\n{advice}"
+    message = _said(words)
+    advice = next((advice for pattern, advice in REFUSALS if pattern.search(message)), None)
+    return message if advice is None else f"{message}\n{advice}"
 
 
 def explain_full(words: str) -> str:
@@ -268,13 +268,13 @@ def _held(reason: str) -> str | None:
 
 
 def _limit(key: str) -> str | None:
-    found = _LIMIT.match(key)
-    if found is None:
+    match = _LIMIT.match(key)
+    if match is None:
         return None
-    whose = "the QOS" if found["whose"] == "QOS" else "the account or its user"
-    rest = re.sub(r"^(?:TRES|Per(?:User|Account|Job)|Max)+", "", found["rest"])
+    whose = "the QOS" if match["whose"] == "QOS" else "the account or its user"
+    rest = re.sub(r"^(?:TRES|Per(?:User|Account|Job)|Max)+", "", match["rest"])
     rest = re.sub(r"(?:Per(?:User|Account|Job|Acct|PU|PA|PJ|Node)|PU|PA|PJ)+$", "", rest)
     what = _LIMITED.get(rest, rest or "what it may")
-    if "Per" in found["rest"] and "Job" in found["rest"].partition("Per")[2]:
+    if "Per" in match["rest"] and "Job" in match["rest"].partition("Per")[2]:
         return f"asks for more {what} than a job of {whose} may have; ask for less"
     return f"waits until {whose} is below its limit of {what}"

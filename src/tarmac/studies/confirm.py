@@ -46,7 +46,7 @@ def confirm(
     request = study.request
     assert request.epochs is not None
     known = study.record.confirmed
-    asked: dict[int, int] = {}
+    trial_numbers: dict[int, int] = {}
     candidates: list[Candidate] = []
     for trial in finalists(study, complete):
         for seed in range(request.seed + 1, request.seed + 1 + NUM_SEEDS):
@@ -54,7 +54,7 @@ def confirm(
                 continue
             # Beyond all trials, whose numbers name what they leave behind.
             number = len(study.ledger.trials) + trial.number * NUM_SEEDS + seed - request.seed
-            asked[number] = trial.number
+            trial_numbers[number] = trial.number
             candidates.append(
                 Candidate(
                     number=number,
@@ -65,7 +65,7 @@ def confirm(
                     monitor=request.monitor or "loss:min",
                 )
             )
-    reached: dict[int, tuple[float, ...]] = dict.fromkeys(asked.values(), ())
+    reached: dict[int, tuple[float, ...]] = dict.fromkeys(trial_numbers.values(), ())
 
     def report(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
         return stop()
@@ -77,7 +77,7 @@ def confirm(
         num_done += 1
         if result.error is None:
             values = values_of(study.objectives, result.metrics)
-            reached[asked[result.number]] += (values[0],)
+            reached[trial_numbers[result.number]] += (values[0],)
     # An evaluator that is halted leaves the rest out.
     if num_done < len(candidates):
         return False

@@ -37,8 +37,8 @@ _PARAMETER = re.compile(r"(?:(?:space|datasets\.[^.]+)\.)?[^.]+\.([^.]+)")
 def with_own_keys(problems: Iterable[Problem]) -> Iterator[Problem]:
     """Yield problems of a study, those of another system's keys with what Tarmac calls it."""
     for problem in problems:
-        found = _PARAMETER.fullmatch(problem.path)
-        own = _OF_PARAMETERS.get(found[1]) if found else _OF_STUDIES.get(problem.path)
+        match = _PARAMETER.fullmatch(problem.path)
+        own = _OF_PARAMETERS.get(match[1]) if match else _OF_STUDIES.get(problem.path)
         if own is None or problem.message != "unknown key":
             yield problem
         else:

@@ -59,12 +59,12 @@ def find_objectives(asked: Sequence[str], judged: JudgedBy) -> tuple[Objective, 
     Raises:
         FieldError: A name is unknown or there twice, or which end is better is not known.
     """
-    found = [_find(text, judged) for text in asked or (judged.of("val"),)]
-    names = [objective.name for objective in found]
+    objectives = [_find(text, judged) for text in asked or (judged.of("val"),)]
+    names = [objective.name for objective in objectives]
     for name in names:
         if names.count(name) > 1:
             raise FieldError(("objective",), f"objective {name} is named twice")
-    return tuple(found)
+    return tuple(objectives)
 
 
 def recorded_objectives(
@@ -77,10 +77,10 @@ def recorded_objectives(
         directions: Theirs; empty in studies from before they were recorded, which knew accuracy
             and the loss alone.
     """
-    told = directions or ["max" if name == "val_accuracy" else "min" for name in names]
+    known_directions = directions or ["max" if name == "val_accuracy" else "min" for name in names]
     return tuple(
         Objective(name, COSTS.get(name, name), direction == "max")
-        for name, direction in zip(names, told, strict=True)
+        for name, direction in zip(names, known_directions, strict=True)
     )
 
 
@@ -128,10 +128,10 @@ def values_of(objectives: Sequence[Objective], metrics: Mapping[str, float]) -> 
     Raises:
         ValueError: One is not there, or is no number.
     """
-    values = [metrics.get(one.metric, math.nan) for one in objectives]
-    for one, value in zip(objectives, values, strict=True):
+    values = [metrics.get(objective.metric, math.nan) for objective in objectives]
+    for objective, value in zip(objectives, values, strict=True):
         if not math.isfinite(value):
-            raise ValueError(f"{one.name} is {value}: the training diverged")
+            raise ValueError(f"{objective.name} is {value}: the training diverged")
     return values
 
 
@@ -147,8 +147,8 @@ def front(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> list[i
     signed = [_signed(point, maximize) for point in points]
     return [
         index
-        for index, one in enumerate(signed)
-        if not any(_dominates(other, one) for other in signed)
+        for index, candidate in enumerate(signed)
+        if not any(_dominates(other, candidate) for other in signed)
     ]
 
 

@@ -259,41 +259,43 @@ def check_changes(
         refuse_foreign_python(before.workload, source, again=again)
     refuse_going_on(source, is_named=what is not None, again=again)
     if what is not None and is_file(what):
-        asked = request_of(what, changes)
+        request = request_of(what, changes)
     else:
         unchanged = {name: getattr(before, name) for name in type(before).model_fields}
         texts = {**unchanged["space"], **changes.get("space", {})}
         named = {} if what is None else {"workload": str(what)}
-        asked = make_request({**unchanged, **changes, **named, "space": texts})
-    workload = find_workload(asked.workload)
-    space, settings = make_space(asked.space, workload, settings_of(workload))
-    names = asked.objective
+        request = make_request({**unchanged, **changes, **named, "space": texts})
+    workload = find_workload(request.workload)
+    space, settings = make_space(request.space, workload, settings_of(workload))
+    names = request.objective
     if names != before.objective:
-        found = find_objectives(names, study.record.judged_by)
-        names = tuple(one.name for one in found)
-        if names == before.objective and found != study.objectives:
-            then, now = (_directions(objectives) for objectives in (study.objectives, found))
+        new_objectives = find_objectives(names, study.record.judged_by)
+        names = tuple(objective.name for objective in new_objectives)
+        if names == before.objective and new_objectives != study.objectives:
+            then, now = (
+                _directions(objectives) for objectives in (study.objectives, new_objectives)
+            )
             raise _begun(study, f"with objective {then}, not {now}")
     monitor = before.monitor
-    if asked.monitor not in (None, before.monitor):
-        monitor = _monitor(_judged_by(workload, asked.monitor), study.objectives, asked.monitor)
-    asked = asked.model_copy(
+    if request.monitor not in (None, before.monitor):
+        monitor = _monitor(_judged_by(workload, request.monitor), study.objectives, request.monitor)
+    request = request.model_copy(
         update={
             "monitor": monitor,
             "objective": names,
-            "epochs": asked.epochs or workload.recipe.epochs,
-            "workload": _absolute(asked.workload),
+            "epochs": request.epochs or workload.recipe.epochs,
+            "workload": _absolute(request.workload),
             "storage": before.storage,
         }
     )
-    if asked.validation_split == study.record.validation_split:
-        asked = asked.model_copy(update={"validation_split": before.validation_split})
-    differs = [name for name in before.changed(asked) if name not in ("space", "datasets")]
+    if request.validation_split == study.record.validation_split:
+        request = request.model_copy(update={"validation_split": before.validation_split})
+    differs = [name for name in before.changed(request) if name not in ("space", "datasets")]
     if space.fingerprint != study.space.fingerprint or settings != study.record.settings:
         differs.append("space")
     if differs:
-        raise _other_search(study, asked, space, differs)
-    limits = {name: getattr(asked, name) for name in CHANGEABLE if name in changes}
+        raise _other_search(study, request, space, differs)
+    limits = {name: getattr(request, name) for name in CHANGEABLE if name in changes}
     return study, before.model_copy(update=limits)
 
 
@@ -314,7 +316,7 @@ def _refuse_senseless(
         wrong = [value for value in values if value is not None and float(value) <= 0]
         if wrong:
             raise FieldError(("space", name), f"{name} is {wrong[0]}, expected above 0")
-    if any(one.name == "epochs" for one in objectives) and request.patience is None:
+    if any(objective.name == "epochs" for objective in objectives) and request.patience is None:
         raise FieldError(
             ("objective",),
             f"epochs is an objective, but every network of {workload.name} trains equally long",
@@ -372,7 +374,7 @@ def _other_search(study: Study, asked: Request, space: Space, differs: list[str]
 
 
 def _directions(objectives: Sequence[Objective]) -> str:
-    return ", ".join(f"{one.name}:{one.direction}" for one in objectives)
+    return ", ".join(f"{objective.name}:{objective.direction}" for objective in objectives)
 
 
 def _begun(study: Study, what: str) -> RequestError:

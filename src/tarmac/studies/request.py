@@ -186,8 +186,8 @@ class Request(BaseModel):
 
 def study_names() -> tuple[str, ...]:
     """Return the names of the studies that come with Tarmac."""
-    found = resources.files("tarmac.studies").joinpath("studies").iterdir()
-    return tuple(sorted(path.name.removesuffix(".yaml") for path in found))
+    files = resources.files("tarmac.studies").joinpath("studies").iterdir()
+    return tuple(sorted(path.name.removesuffix(".yaml") for path in files))
 
 
 def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
@@ -211,12 +211,12 @@ def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
     except FieldError as error:
         raise _located(error, document) from error
     fields = {name: getattr(written, name) for name in written.model_fields_set}
-    asked = {**fields, **changes, "space": {**written.space, **changes.get("space", {})}}
-    dataset = make_request(asked).space.get("dataset")
+    values = {**fields, **changes, "space": {**written.space, **changes.get("space", {})}}
+    dataset = make_request(values).space.get("dataset")
     on_it = {} if dataset is None else written.datasets.get(str(dataset.fixed), {})
-    asked["space"] = {**written.space, **on_it, **changes.get("space", {})}
-    asked["workload"] = _beside(str(source), str(asked["workload"]))
-    return make_request(asked)
+    values["space"] = {**written.space, **on_it, **changes.get("space", {})}
+    values["workload"] = _beside(str(source), str(values["workload"]))
+    return make_request(values)
 
 
 def read_space(path: Path) -> dict[str, ParameterText]:
@@ -256,8 +256,11 @@ def make_request(fields: Mapping[str, Any]) -> Request:
     try:
         request = Request.model_validate(dict(fields))
     except ValidationError as error:
-        found = problems_of(error, Document("", dict(fields), {}, {}), Request)
-        lines = [f"{one.path}: {one.message}{one.hint}".removeprefix(": ") for one in found]
+        problems = problems_of(error, Document("", dict(fields), {}, {}), Request)
+        lines = [
+            f"{problem.path}: {problem.message}{problem.hint}".removeprefix(": ")
+            for problem in problems
+        ]
         raise RequestError(lines[0], hint="\n".join(lines[1:]) or None) from error
     _check(request)
     return request
@@ -293,8 +296,8 @@ def _document(source: str | Path) -> Document:
 
 def _located(error: FieldError, document: Document) -> RequestError:
     problem = Problem(document.place_of(error.path), ".".join(error.path), error.message)
-    found = refuse(document, [problem])
-    return RequestError(found.message, hint=error.hint)
+    refusal = refuse(document, [problem])
+    return RequestError(refusal.message, hint=error.hint)
 
 
 def _beside(source: str, workload: str) -> str:

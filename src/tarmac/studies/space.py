@@ -63,7 +63,7 @@ class Choices:
         yield from self.values
 
     def __contains__(self, value: object) -> bool:
-        return any(value == one and type(value) is type(one) for one in self.values)
+        return any(value == choice and type(value) is type(choice) for choice in self.values)
 
     def distribution(self) -> BaseDistribution:
         """Return it as Optuna has it."""
@@ -172,7 +172,7 @@ class Space:
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         self.parameters = _ordered(parameters)
-        self._conditions = {name for one in parameters.values() for name in one.when}
+        self._conditions = {name for parameter in parameters.values() for name in parameter.when}
 
     def __repr__(self) -> str:
         size = self.size
@@ -191,39 +191,43 @@ class Space:
 
     def corners(self) -> Iterator[dict[str, Setting]]:
         """Yield each value of each parameter by itself; of a range, its ends."""
-        for name, one in self.parameters.items():
-            for value in one.values if isinstance(one, Choices) else (one.low, one.high):
+        for name, parameter in self.parameters.items():
+            for value in (
+                parameter.values
+                if isinstance(parameter, Choices)
+                else (parameter.low, parameter.high)
+            ):
                 yield {name: value}
 
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return every parameter as Optuna has it."""
-        return {name: one.distribution() for name, one in self.parameters.items()}
+        return {name: parameter.distribution() for name, parameter in self.parameters.items()}
 
     def suggest(self, trial: Trial) -> dict[str, Setting]:
         """Ask an Optuna trial for the parameters that it uses, and return their values."""
         values: dict[str, Any] = {}
-        for name, one in self.parameters.items():
+        for name, parameter in self.parameters.items():
             if not self._is_active(name, values):
                 continue
-            if isinstance(one, Choices):
-                values[name] = trial.suggest_categorical(name, one.values)
-            elif one.whole:
-                low, high = int(one.low), int(one.high)
+            if isinstance(parameter, Choices):
+                values[name] = trial.suggest_categorical(name, parameter.values)
+            elif parameter.whole:
+                low, high = int(parameter.low), int(parameter.high)
                 values[name] = trial.suggest_int(
-                    name, low, high, step=int(one.step or 1), log=one.log
+                    name, low, high, step=int(parameter.step or 1), log=parameter.log
                 )
             else:
                 values[name] = trial.suggest_float(
-                    name, one.low, one.high, step=one.step, log=one.log
+                    name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
                 )
         return values
 
     def complete(self, values: Mapping[str, Setting], rng: random.Random) -> dict[str, Setting]:
         """Draw what a configuration uses and has not, and leave out what it does not use."""
         completed: dict[str, Setting] = {}
-        for name, one in self.parameters.items():
+        for name, parameter in self.parameters.items():
             if self._is_active(name, completed):
-                completed[name] = values[name] if name in values else one.draw(rng)
+                completed[name] = values[name] if name in values else parameter.draw(rng)
         return completed
 
     def draw(self, rng: random.Random) -> dict[str, Setting]:
@@ -245,14 +249,14 @@ class Space:
         """Say what keeps a configuration out of the space; nothing where it is in it."""
         used: dict[str, Setting] = {}
         problems = []
-        for name, one in self.parameters.items():
+        for name, parameter in self.parameters.items():
             if not self._is_active(name, used):
                 continue
             if name not in values:
                 problems.append(f"{name} is missing")
                 continue
             used[name] = values[name]
-            if values[name] not in one:
+            if values[name] not in parameter:
                 problems.append(f"{name} is {values[name]!r}, which is not in the space")
         return problems
 
@@ -290,8 +294,8 @@ class Space:
     def to_record(self) -> dict[str, Any]:
         """Return the space as JSON values."""
         return {
-            name: json.loads(json.dumps(dataclasses.asdict(one)))
-            for name, one in self.parameters.items()
+            name: json.loads(json.dumps(dataclasses.asdict(parameter)))
+            for name, parameter in self.parameters.items()
         }
 
     @classmethod
@@ -317,27 +321,31 @@ class Space:
         if index == len(names):
             return 1
         name = names[index]
-        one = self.parameters[name]
+        parameter = self.parameters[name]
         if not self._is_active(name, values):
             return self._count(names, index + 1, values)
         if name not in self._conditions:
             rest = self._count(names, index + 1, values)
             # A float is not multiplied with a whole number that is too large for one.
-            return math.inf if math.inf in (one.size, rest) else one.size * rest
-        if not math.isfinite(one.size):
+            return math.inf if math.inf in (parameter.size, rest) else parameter.size * rest
+        if not math.isfinite(parameter.size):
             return math.inf
         # Values that no condition names all leave the same parameters in use.
-        named = [value for value in self._named_in_conditions(name) if value in one]
-        other = next((value for value in one.all() if value not in named), None)
+        named = [value for value in self._named_in_conditions(name) if value in parameter]
+        other = next((value for value in parameter.all() if value not in named), None)
         counts = [self._count(names, index + 1, {**values, name: value}) for value in named]
-        if len(named) < one.size:
+        if len(named) < parameter.size:
             rest = self._count(names, index + 1, {**values, name: other})
-            counts.append(rest if rest == math.inf else rest * (int(one.size) - len(named)))
+            counts.append(rest if rest == math.inf else rest * (int(parameter.size) - len(named)))
         return math.inf if math.inf in counts else sum(counts)
 
     def _named_in_conditions(self, name: str) -> list[Setting]:
         """Return the values of a parameter that conditions of others name."""
-        wanted = (value for one in self.parameters.values() for value in one.when.get(name, ()))
+        wanted = (
+            value
+            for parameter in self.parameters.values()
+            for value in parameter.when.get(name, ())
+        )
         return list(dict.fromkeys(wanted))
 
     def _walk(
@@ -361,8 +369,8 @@ def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Put every parameter after those that its condition names."""
     ordered: dict[str, Parameter] = {}
     left = dict(parameters)
-    for name, one in parameters.items():
-        for other, wanted in one.when.items():
+    for name, parameter in parameters.items():
+        for other, wanted in parameter.when.items():
             if other not in parameters:
                 raise ValueError(
                     f"{name} is used when {other} is {', '.join(map(str, wanted))}, "
@@ -374,7 +382,9 @@ def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
                     f"which {other} never is"
                 )
     while left:
-        ready = [name for name, one in left.items() if one.when.keys() <= ordered.keys()]
+        ready = [
+            name for name, parameter in left.items() if parameter.when.keys() <= ordered.keys()
+        ]
         if not ready:
             raise ValueError(f"the conditions of {', '.join(left)} wait for one another")
         for name in ready:

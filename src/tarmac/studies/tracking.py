@@ -55,9 +55,9 @@ def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[
             # Workers of a cluster go on without this process, which tells no more of them.
             status = "interrupted"
         judged = study.record.judged_by
-        found = {} if best is None else {**best.values, judged.of("test"): best.tested(judged)}
+        metrics = {} if best is None else {**best.values, judged.of("test"): best.tested(judged)}
         for name, tracker in trackers.items():
-            tracker.end(status, _numbers({f"best.{k}": v for k, v in found.items()}))
+            tracker.end(status, _numbers({f"best.{k}": v for k, v in metrics.items()}))
             if tracker.problem:
                 text = f"{TRACKERS[name]} has not all of the search: {tracker.problem}"
                 warnings.warn(text, stacklevel=2)

@@ -70,10 +70,10 @@ def search(
     """
     check_trackers(log_to)
     study = open_study(what, output=output, resume=resume, is_shared=cluster is not None, **fields)
-    with tracked(study, reporter or Silent(), log_to) as told:
+    with tracked(study, reporter or Silent(), log_to) as tracked_reporter:
         if cluster is None:
-            return work_on(study, told)
-        search_on(study, cluster, told, storage=fields.get("storage"))
+            return work_on(study, tracked_reporter)
+        search_on(study, cluster, tracked_reporter, storage=fields.get("storage"))
     return study
 
 

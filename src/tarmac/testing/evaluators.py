@@ -152,7 +152,7 @@ def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
         first = _by_number([*evaluator.evaluate(case.good, _never)])
         reverse = _by_number([*evaluator.evaluate([*case.good][::-1], _never)])
         alone = _by_number(
-            [result for one in case.good for result in evaluator.evaluate([one], _never)]
+            [result for member in case.good for result in evaluator.evaluate([member], _never)]
         )
     for candidate in case.good:
         for name in case.after_each_epoch:
@@ -166,20 +166,20 @@ def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
 
 def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
     """Check that nothing trains on once its results are not taken, and that the next call works."""
-    told: list[int] = []
+    numbers: list[int] = []
 
     def report(progress: Progress) -> bool:
-        told.append(progress.number)
+        numbers.append(progress.number)
         return False
 
     with case.open() as evaluator:
         results = evaluator.evaluate(case.good, report)
         next(results)
         results.close()  # type: ignore[attr-defined]  # evaluators are generators
-        so_far = len(told)
+        so_far = len(numbers)
         again = _by_number([*evaluator.evaluate(case.good[:1], _never)])
     _check_whole(case, again[case.good[0].number], case.good[0])
-    assert len(told) == so_far, "candidates told epochs after the results were closed"
+    assert len(numbers) == so_far, "candidates told epochs after the results were closed"
 
 
 EVALUATOR_CHECKS: tuple[Callable[[EvaluatorCase], None], ...] = (

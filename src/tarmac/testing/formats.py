@@ -112,11 +112,11 @@ def check_mistakes_are_shown_where_they_are(case: FormatCase) -> None:
     """The error on a file that is wrong begins with its name, line and column."""
     for text in case.mistakes:
         assert case.format.looks_like(parse_document(text, _NAME).value), f"is not known:\n{text}"
-        said = _error_on(case, text)
-        assert said is not None, f"nothing is said on:\n{text}"
-        place = re.match(rf"{_NAME}:(\d+):\d+: \S", said)
-        assert place is not None, f"no line and column in {said}, on:\n{text}"
-        assert int(place[1]) <= text.count("\n") + 1, f"no such line: {said}, on:\n{text}"
+        message = _error_on(case, text)
+        assert message is not None, f"nothing is said on:\n{text}"
+        place = re.match(rf"{_NAME}:(\d+):\d+: \S", message)
+        assert place is not None, f"no line and column in {message}, on:\n{text}"
+        assert int(place[1]) <= text.count("\n") + 1, f"no such line: {message}, on:\n{text}"
 
 
 def _error_on(case: FormatCase, text: str) -> str | None:

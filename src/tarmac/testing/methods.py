@@ -155,8 +155,8 @@ def check_it_resumes(name: str, directory: Path) -> None:
             search_without_networks(stopped, evaluator, stop=_stop_after(5, evaluator.seen))
             stopped = StudyWriter.open(stopped.path)
         search_without_networks(stopped)
-        for one, other in zip(_rows(stopped), _rows(whole), strict=True):
-            assert one == other, f"{name}, resumed, made trial {one}, which was {other}"
+        for row, other in zip(_rows(stopped), _rows(whole), strict=True):
+            assert row == other, f"{name}, resumed, made trial {row}, which was {other}"
 
 
 def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 - a check's

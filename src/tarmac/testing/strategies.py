@@ -58,13 +58,13 @@ class Case:
 
     def train(self, output: Path, **options: Any) -> Run:
         """Train it into a directory of its name below ``output``; options replace its own."""
-        asked: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "precision": self.precision,
             "train_size": self.train_size,
             "accumulate": self.accumulate,
             "sync_batchnorm": self.sync_batchnorm,
         }
-        return train(WORKLOADS[self.model], output=output / self.name, **(asked | options))
+        return train(WORKLOADS[self.model], output=output / self.name, **(defaults | options))
 
 
 # Trains a case by the strategy under test and returns the run.

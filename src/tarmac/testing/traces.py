@@ -40,9 +40,9 @@ class Trace:
             done: Steps that were done before these calls.
         """
         ours, theirs = self.newest(count), other.newest(count)
-        for step, (one, two) in enumerate(zip(ours, theirs, strict=False), start=done + 1):
-            for name, digest in one.items():
-                if two.get(name) != digest:
+        for step, (digests, others) in enumerate(zip(ours, theirs, strict=False), start=done + 1):
+            for name, digest in digests.items():
+                if others.get(name) != digest:
                     when = "before the first step" if step == 1 else f"after step {step - 1}"
                     return f"{name} differs {when}"
         return None

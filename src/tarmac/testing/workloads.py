@@ -85,10 +85,12 @@ def check_repeats(workload: Workload, dataset: Dataset, output: Path) -> None:
     It does not where something draws by another generator than PyTorch's default one.
     """
     first, trace = traced(_small(workload, dataset, epochs=1))
-    one = weights_of(_train(first, output / "first"))
+    weights = weights_of(_train(first, output / "first"))
     again, other = traced(_small(workload, dataset, epochs=1))
-    two = weights_of(_train(again, output / "again"))
-    _check_same_bits(one, two, trace.difference(other, _NUM_STEPS), "one seed, trained twice")
+    weights_again = weights_of(_train(again, output / "again"))
+    _check_same_bits(
+        weights, weights_again, trace.difference(other, _NUM_STEPS), "one seed, trained twice"
+    )
 
 
 def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
@@ -119,10 +121,12 @@ def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Pat
     running statistics, which one device takes part after part.
     """
     small = alike_on_devices(workload, dataset)
-    one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
+    weights_on_one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
     options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": "towers"}
-    two = weights_of(_train(small, output / "two", **options))
-    assert_close(two, one, _TOLERANCE, f"{workload.name} on two devices", buffers=False)
+    weights_on_two = weights_of(_train(small, output / "two", **options))
+    assert_close(
+        weights_on_two, weights_on_one, _TOLERANCE, f"{workload.name} on two devices", buffers=False
+    )
 
 
 def check_equal_on_two_processes(
@@ -144,11 +148,11 @@ def check_equal_on_two_processes(
         strategy: Strategy of the two processes: ``ddp`` or ``fsdp``. Default ``ddp``.
     """
     small = alike_on_devices(workload, dataset)
-    one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
+    weights_on_one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
     options: dict[str, Any] = {"precision": "fp64", "devices": "cpu:2", "strategy": strategy}
-    two = weights_of(_train(reference, output / "two", **options))
+    weights_on_two = weights_of(_train(reference, output / "two", **options))
     what = f"{workload.name} on two processes by {strategy}"
-    assert_close(two, one, _TOLERANCE, what, buffers=False)
+    assert_close(weights_on_two, weights_on_one, _TOLERANCE, what, buffers=False)
 
 
 CHECKS: tuple[Callable[[Workload, Dataset, Path], None], ...] = (
@@ -192,10 +196,10 @@ def _small(workload: Workload, dataset: Dataset, *, epochs: int) -> Workload:
 
 
 def _train(workload: str | Workload, output: Path, **options: Any) -> Run:
-    asked: dict[str, Any] = {"devices": "cpu", "precision": "fp32", "seed": 0}
+    defaults: dict[str, Any] = {"devices": "cpu", "precision": "fp32", "seed": 0}
     # Data that are read as they come may have more.
-    asked["train_size"] = _BATCH_SIZE * _NUM_STEPS
-    return train(workload, output=output, **(asked | options))
+    defaults["train_size"] = _BATCH_SIZE * _NUM_STEPS
+    return train(workload, output=output, **(defaults | options))
 
 
 def _without_draws(workload: Workload) -> Workload:

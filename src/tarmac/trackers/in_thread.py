@@ -72,20 +72,20 @@ class InThread:
 
     def _await_opened(self, limit_s: float) -> str:
         try:
-            found = self._found.get(timeout=limit_s)
+            answer = self._found.get(timeout=limit_s)
         except queue.Empty:
             raise TarmacError(
                 f"{self._title} has not answered for {limit_s:g} s",
                 hint="Is its server up? Without it: leave --log-to out",
             ) from None
-        if isinstance(found, TarmacError):
-            raise found
-        if isinstance(found, Exception):
+        if isinstance(answer, TarmacError):
+            raise answer
+        if isinstance(answer, Exception):
             raise TarmacError(
-                f"{self._title} cannot be opened: {_first_line(found)}",
+                f"{self._title} cannot be opened: {_first_line(answer)}",
                 hint="Without it: leave --log-to out",
-            ) from found
-        return found.place
+            ) from answer
+        return answer.place
 
     def _work(self, opened: Callable[[], Tracker]) -> None:
         try:

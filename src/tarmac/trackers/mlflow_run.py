@@ -47,9 +47,9 @@ class MlflowRun:
 
     def _open(self, run: TrackedRun) -> None:
         experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "tarmac"))
-        found = self._client.search_runs([experiment], f"tags.`{_RUN_ID}` = '{run.id}'")
-        if found:
-            self._id = found[0].info.run_id
+        runs = self._client.search_runs([experiment], f"tags.`{_RUN_ID}` = '{run.id}'")
+        if runs:
+            self._id = runs[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
         else:
             tags = {_RUN_ID: run.id, **run.tags}
@@ -79,17 +79,17 @@ class MlflowRun:
         self._client.set_terminated(self._id, _STATUS[status])
 
     def _experiment(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         try:
             return str(self._client.create_experiment(name))
         except MlflowException:
             # Another run has made it in this moment.
-            found = self._client.get_experiment_by_name(name)
-            if found is None:
+            experiment = self._client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-            return str(found.experiment_id)
+            return str(experiment.experiment_id)
 
 
 @contextlib.contextmanager

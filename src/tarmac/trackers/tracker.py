@@ -62,11 +62,11 @@ class Tracker(Protocol):
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return a configuration without nesting: ``{"optimizer.rho": 0.9}``."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
-            found |= flat(value, f"{name}.")
+            entries |= flat(value, f"{name}.")
         else:
-            found[name] = value
-    return found
+            entries[name] = value
+    return entries

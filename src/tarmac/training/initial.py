@@ -83,16 +83,16 @@ def fit_weights(
         RequestError: A name is on one side only, or of another shape, and all are asked for;
             or none fits.
     """
-    given = _unwrapped(found, model)
+    weights = _unwrapped(found, model)
     wrong = [
-        f"{name} is {_show(given.get(name))} there and {_show(model.get(name))} here"
-        for name in sorted(given.keys() | model.keys())
-        if not _fits(given.get(name), model.get(name))
+        f"{name} is {_show(weights.get(name))} there and {_show(model.get(name))} here"
+        for name in sorted(weights.keys() | model.keys())
+        if not _fits(weights.get(name), model.get(name))
     ]
-    taken = {name: given[name].to(model[name].dtype) for name in model if name in given}
-    taken = {name: value for name, value in taken.items() if _fits(given[name], model[name])}
+    taken = {name: weights[name].to(model[name].dtype) for name in model if name in weights}
+    taken = {name: value for name, value in taken.items() if _fits(weights[name], model[name])}
     if wrong and (not partial or not taken):
-        count = f"{len(wrong)} of {len(given.keys() | model.keys())} names"
+        count = f"{len(wrong)} of {len(weights.keys() | model.keys())} names"
         what = count if taken else "no name"
         ask = ["To take those that fit alone: --init-partial"] if taken else []
         raise RequestError(
@@ -183,7 +183,7 @@ def _other_kind(path: Path) -> str | None:
 
 def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
     try:
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if other := _other_kind(path):
             raise TarmacError(f"weights {path} are {other}") from None
@@ -198,15 +198,15 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
         reason = f"it is {other}" if (other := _other_kind(path)) else reason
         raise TarmacError(f"weights {path} cannot be read: {reason}") from error
     for key in _NESTED:
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
             break
-    weights = found if isinstance(found, dict) else {}
+    weights = content if isinstance(content, dict) else {}
     if not weights or not all(
         isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
     ):
         raise RequestError(
-            f"weights {path} are no tensors by name, but a {type(found).__name__}",
+            f"weights {path} are no tensors by name, but a {type(content).__name__}",
             hint="Save them so: torch.save(model.state_dict(), FILE)",
         )
     return dict(weights)

@@ -147,7 +147,9 @@ def way_around_damage(path: Path) -> str | None:
     if not (run / "run.json").is_file():
         return None
     known = (
-        one for one in run.glob("checkpoints/epoch-*") if one.suffix in (".safetensors", SHARDED)
+        checkpoint
+        for checkpoint in run.glob("checkpoints/epoch-*")
+        if checkpoint.suffix in (".safetensors", SHARDED)
     )
     remove = f"rm {'-r ' if path.is_dir() else ''}{quoted(path)}"
     if path.stem == "model":
@@ -157,7 +159,7 @@ def way_around_damage(path: Path) -> str | None:
         return f"To take its newest checkpoint instead, {newest.name}:\n{remove}"
     if path.stem == "best":
         return "The weights at the end are another file: --checkpoint last"
-    before = max((one for one in known if one.name < path.name), default=None)
+    before = max((checkpoint for checkpoint in known if checkpoint.name < path.name), default=None)
     where = "from the beginning" if before is None else f"from the one before it, {before.name}"
     return f"To go on {where}:\n{remove}\ntarmac train --resume {quoted(run)}"
 

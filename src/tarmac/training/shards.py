@@ -63,9 +63,9 @@ class ShardReader(FileSystemReader):
         Raises:
             ValueError: Something is no tensor.
         """
-        found = self.read_metadata().state_dict_metadata
-        tensors = {n: s for n, s in found.items() if isinstance(s, TensorStorageMetadata)}
-        if others := found.keys() - tensors.keys():
+        entries = self.read_metadata().state_dict_metadata
+        tensors = {n: s for n, s in entries.items() if isinstance(s, TensorStorageMetadata)}
+        if others := entries.keys() - tensors.keys():
             raise ValueError(f"{min(others)} is no tensor")
         return tensors
 
@@ -91,9 +91,9 @@ class ShardReader(FileSystemReader):
                 raise ValueError(f"{name} has {size} bytes, expected at least {end}")
         known = read_position(Path(self.path)).get("checksums", {})
         for name in sorted(known)[part::num_parts]:
-            found = file_checksum(Path(self.path) / name)
-            if found != known[name]:
-                raise ValueError(f"{name} has checksum {found}, expected {known[name]}")
+            checksum = file_checksum(Path(self.path) / name)
+            if checksum != known[name]:
+                raise ValueError(f"{name} has checksum {checksum}, expected {known[name]}")
 
 
 class _IndexUnpickler(pickle.Unpickler):

@@ -105,9 +105,9 @@ def _check_tensors(file: IO[bytes]) -> None:
     if place is None:
         return
     blank = header[: place.start(1)] + _BLANK + header[place.end(1) :]
-    found = _in_hex(_checksum(file, zlib.crc32(blank, zlib.crc32(length))))
-    if found != (expected := place[1].decode(errors="replace")):
-        raise ValueError(f"its checksum is {found}, expected {expected}")
+    checksum = _in_hex(_checksum(file, zlib.crc32(blank, zlib.crc32(length))))
+    if checksum != (expected := place[1].decode(errors="replace")):
+        raise ValueError(f"its checksum is {checksum}, expected {expected}")
 
 
 def _checksum(file: IO[bytes], start: int = 0) -> int:

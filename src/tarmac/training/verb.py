@@ -99,26 +99,26 @@ def train(
             f"workload is a {type(workload).__name__}, expected a name such as 'mnist-mlp', "
             "'path/to/file.py:attribute', or a Workload"
         )
-    asked = _options(options)
+    request = _options(options)
     reporter = reporter or Silent()
     reference = workload if isinstance(workload, str) else workload.name
     _refuse_recursion(reference)
     rendezvous = find_rendezvous(os.environ, os.getppid())
 
     def prepare() -> tuple[Workload, Plan]:
-        found = find_workload(workload) if isinstance(workload, str) else workload
+        resolved = find_workload(workload) if isinstance(workload, str) else workload
         where = _absolute(reference)
         plan = make_plan(
-            found, where, asked, reporter.downloading, rendezvous=rendezvous, load=load
+            resolved, where, request, reporter.downloading, rendezvous=rendezvous, load=load
         )
         if plan.process_per_device and rendezvous is None and not isinstance(workload, str):
             plan = dataclasses.replace(plan, reference=reference_of(workload))
-        return found, plan
+        return resolved, plan
 
     directory, uri = _directory_and_uri(output)
-    if asked.init_from is not None:
-        weights = find_weights(asked.init_from, directory)
-        asked = dataclasses.replace(asked, init_from=str(weights))
+    if request.init_from is not None:
+        weights = find_weights(request.init_from, directory)
+        request = dataclasses.replace(request, init_from=str(weights))
 
     launch = rendezvous.launch if rendezvous is not None else find_launch(os.environ)
 
@@ -185,7 +185,7 @@ def resume(
 
     def prepare() -> tuple[Workload, Plan]:
         run = find()
-        found = workload_of(run, workload)
+        resolved = workload_of(run, workload)
         recorded_as = str(run.record.configuration["workload"])
         refuse_going_on(
             run.path / "run.json",
@@ -197,9 +197,9 @@ def resume(
                 f"run {run.name} is completed, there is nothing to resume",
                 hint=instead_of_resuming(run),
             )
-        plan = plan_of(run, found, reporter.downloading, rendezvous, devices=devices)
+        plan = plan_of(run, resolved, reporter.downloading, rendezvous, devices=devices)
         check_progress(run, plan.checkpoint_every)
-        return found, plan
+        return resolved, plan
 
     return _work(
         prepare,
@@ -261,9 +261,9 @@ def extend(
 
     def prepare() -> tuple[Workload, Plan]:
         source = find()
-        found = workload_of(source, workload)
+        resolved = workload_of(source, workload)
         check_extension(source, epochs)
-        return found, plan_of(source, found, reporter.downloading, rendezvous, epochs=epochs)
+        return resolved, plan_of(source, resolved, reporter.downloading, rendezvous, epochs=epochs)
 
     def make_run(found: Workload, plan: Plan) -> Run:
         begun = find_begun(launch, directory) if rendezvous is None else None
@@ -332,8 +332,8 @@ def _work(
         if plan.process_per_device:
             conclude(train_in_workers(plan, run, tracking, sampler, interrupted))
         else:
-            with StopRequest(interrupted) as asked:
-                conclude(train_epochs(plan, run, Alone(), tracking, asked, stop=stop))
+            with StopRequest(interrupted) as stop_request:
+                conclude(train_epochs(plan, run, Alone(), tracking, stop_request, stop=stop))
     return run
 
 
@@ -394,7 +394,7 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
     """
     recorded_as = str(run.record.configuration["workload"])
     if isinstance(asked, Workload):
-        found, names = asked, (asked.name, *_importable(asked))
+        workload, names = asked, (asked.name, *_importable(asked))
     else:
         if asked is None:
             line = quoted("tarmac", "train", recorded_as, "--resume", run.path)
@@ -402,10 +402,10 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
             again = f"{line}\nFor eval, predict and export: {option}"
             refuse_foreign_python(recorded_as, run.path / "run.json", again=again)
         names = (recorded_as if asked is None else _absolute(asked),)
-        found = find_workload(names[0])
+        workload = find_workload(names[0])
     if recorded_as not in names:
         raise RequestError(f"run {run.name} is of {recorded_as}, not of {names[0]}")
-    return found
+    return workload
 
 
 def _options(asked: Mapping[str, Any]) -> Options:

@@ -85,15 +85,15 @@ def select(
     ranked = [
         group[index]
         for group in (
-            [one for one in pool if one.is_whole],
-            [one for one in pool if not one.is_whole],
+            [individual for individual in pool if individual.is_whole],
+            [individual for individual in pool if not individual.is_whole],
         )
-        for index in best_first([one.values for one in group], maximize)
+        for index in best_first([individual.values for individual in group], maximize)
     ]
     keep = num_survivors(rules.retain, rules.population_size)
     survivors = ranked[:keep]
-    survivors += [one for one in ranked[keep:] if rng.random() < rules.random_select]
-    return sorted(one.number for one in survivors[: rules.population_size - 1])
+    survivors += [individual for individual in ranked[keep:] if rng.random() < rules.random_select]
+    return sorted(individual.number for individual in survivors[: rules.population_size - 1])
 
 
 def make_child(
@@ -113,10 +113,10 @@ def make_child(
     if len(parents) == 1:
         values, origin = dict(parents[0].genes), f"{parents[0].number}"
     else:
-        one, other = rng.sample(list(parents), 2)
-        values, origin = {}, f"{one.number} x {other.number}"
+        mother, father = rng.sample(list(parents), 2)
+        values, origin = {}, f"{mother.number} x {father.number}"
         for name in space.parameters:
-            inherited = [parent.genes for parent in (one, other) if name in parent.genes]
+            inherited = [parent.genes for parent in (mother, father) if name in parent.genes]
             # Drawn also where it decides nothing, so that a gene more or less in a parent does not
             # change what comes after.
             first = rng.random() < 0.5

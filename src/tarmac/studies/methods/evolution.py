@@ -125,7 +125,7 @@ class EvolutionSampler(BaseGASampler):
             for number in sorted(before)
             if before[number].state in _SCORED and before[number].values
         ]
-        maximize = [one == StudyDirection.MAXIMIZE for one in study.directions]
+        maximize = [direction == StudyDirection.MAXIMIZE for direction in study.directions]
         return [before[number] for number in select(scored, maximize, self._rules, rng)]
 
     def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
@@ -169,7 +169,11 @@ class EvolutionSampler(BaseGASampler):
     ) -> dict[str, BaseDistribution]:
         """Return the whole space, except what has one value."""
         distributions = self._space.distributions()
-        return {name: one for name, one in distributions.items() if not one.single()}
+        return {
+            name: distribution
+            for name, distribution in distributions.items()
+            if not distribution.single()
+        }
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

@@ -60,7 +60,9 @@ def _check_evolution(options: MethodOptions) -> None:
 def _check_finite(space: Space, num_objectives: int) -> None:  # noqa: ARG001 - a method's
     if space.size is not None:
         return
-    endless = next(name for name, one in space.parameters.items() if one.size == float("inf"))
+    endless = next(
+        name for name, parameter in space.parameters.items() if parameter.size == float("inf")
+    )
     raise FieldError(
         ("method",),
         f"method is brute, but {endless} has infinitely many values",

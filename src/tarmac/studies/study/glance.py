@@ -62,8 +62,8 @@ class _Trials:
         return sum(trial.state in states and not trial.is_repeat for trial in self.trials)
 
     def best(self, *, least: bool) -> float | None:
-        found = [t.value for t in self.trials if t.state == _COMPLETE and t.value is not None]
-        return (min if least else max)(found, default=None)
+        values = [t.value for t in self.trials if t.state == _COMPLETE and t.value is not None]
+        return (min if least else max)(values, default=None)
 
 
 def glance_search(path: Path, readings: Readings | None = None) -> Glance:
@@ -109,13 +109,13 @@ def _workers(path: Path, readings: Readings) -> Sequence[_Worker]:
         locks = sorted((path / "workers").iterdir())
     except OSError:
         return ()
-    found = []
+    workers = []
     for lock in locks:
         # See `Leases.work` for the name, in which only the host's may have a dash.
         host, pid, _ = ("", "", "", *lock.name.rsplit("-", 2))[-3:]
         if pid.isdecimal() and not lock.name.startswith(".") and readings.is_held(lock):
-            found.append(_Worker(host, int(pid), lock))
-    return found
+            workers.append(_Worker(host, int(pid), lock))
+    return workers
 
 
 def _trials(path: Path, record: Fields, readings: Readings) -> _Trials | None:
@@ -204,6 +204,6 @@ def _at_work(path: Path, trials: _Trials | None) -> Iterator[Glance]:
 def _winners(path: Path, readings: Readings) -> Iterator[Glance]:
     """Return the winner while it is trained anew, in a directory of its own."""
     for run in sorted(path.glob("best/*/run.json")):
-        found = glance_training(run.parent, readings)
-        if found.status == "running":
-            yield dataclasses.replace(found, name=f"{path.name}/{found.name}")
+        glance = glance_training(run.parent, readings)
+        if glance.status == "running":
+            yield dataclasses.replace(glance, name=f"{path.name}/{glance.name}")

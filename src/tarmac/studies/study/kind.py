@@ -48,10 +48,10 @@ def _metrics(record: StudyRecord) -> dict[str, float]:
 
 def _facts(path: Path) -> RunFacts:
     record = read_study_record(path / _RECORD)
-    asked = {"request": record.request, "settings": record.settings, "space": record.space}
+    inputs = {"request": record.request, "settings": record.settings, "space": record.space}
     winner = {} if record.best is None else record.best.settings
     return RunFacts(
-        asked=asked | {"winner": winner}, metrics=_metrics(record), judged_by=record.judged_by
+        asked=inputs | {"winner": winner}, metrics=_metrics(record), judged_by=record.judged_by
     )
 
 

@@ -67,8 +67,10 @@ class Study:
         """
         study = cls(path, read_study_record(path / "study.json"), storage)
         # What was asked may be damaged in a record that is whole otherwise.
-        asked, best = study.request, study.best
-        lacking = [name for name in asked.objective if best is not None and name not in best.values]
+        request, best = study.request, study.best
+        lacking = [
+            name for name in request.objective if best is not None and name not in best.values
+        ]
         if lacking:
             raise damaged_record(path / "study.json", f"best.values: has no {lacking[0]}")
         return study
@@ -94,8 +96,8 @@ class Study:
     def request(self) -> Request:
         """What was asked."""
         if self._request is None:
-            asked = self._record.request
-            self._request = validated(self.path / "study.json", Request, asked, "request")
+            fields = self._record.request
+            self._request = validated(self.path / "study.json", Request, fields, "request")
         return self._request
 
     @functools.cached_property
@@ -179,7 +181,7 @@ class Study:
     @property
     def maximize(self) -> list[bool]:
         """Whether more is better, by objective."""
-        return [one.maximize for one in self.objectives]
+        return [objective.maximize for objective in self.objectives]
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -217,7 +219,7 @@ class Study:
         return empty
 
     def _is_in(self, storage: BaseStorage) -> bool:
-        return any(one.study_name == self.record.id for one in storage.get_all_studies())
+        return any(study.study_name == self.record.id for study in storage.get_all_studies())
 
     def _create_in(self, storage: BaseStorage) -> None:
         directions = [

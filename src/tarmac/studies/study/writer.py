@@ -100,7 +100,9 @@ class StudyWriter(Study):
             TarmacError: The storage cannot be reached; nothing was made.
         """
         objectives = find_objectives(request.objective, judged_by)
-        request = request.model_copy(update={"objective": tuple(one.name for one in objectives)})
+        request = request.model_copy(
+            update={"objective": tuple(objective.name for objective in objectives)}
+        )
         locks: Locks = "leases" if is_shared or is_network(output) else "kernel"
         created_at = runs.now()
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")
@@ -124,7 +126,7 @@ class StudyWriter(Study):
             validation_size=validation_size,
             validation_split=validation_split,
             judged_by=judged_by,
-            directions=tuple(one.direction for one in objectives),
+            directions=tuple(objective.direction for objective in objectives),
             storage=None if url is None else masked(url),
             locks=locks,
             versions=_versions(),

@@ -61,10 +61,10 @@ def _for_this_machine(application: WSGIApplication, host: str) -> WSGIApplicatio
     names = {"localhost", "127.0.0.1", "[::1]", host}
 
     def guarded(request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        asked = request.get("HTTP_HOST", "")
-        above, _, port = asked.rpartition(":")
-        name = above if port.isdigit() else asked
-        if name in names and request.get("HTTP_ORIGIN", f"http://{asked}") == f"http://{asked}":
+        header = request.get("HTTP_HOST", "")
+        above, _, port = header.rpartition(":")
+        name = above if port.isdigit() else header
+        if name in names and request.get("HTTP_ORIGIN", f"http://{header}") == f"http://{header}":
             return application(request, start)
         start("421 Misdirected Request", [("Content-Type", "text/plain")])
         return [b"This is served to this machine alone\n"]

@@ -121,7 +121,7 @@ def survey(study: Study) -> Survey:
         networks=networks,
         steps=_steps(networks, max if study.maximize[0] else min),
         front=_cost_front(networks, maximize=study.maximize[0]),
-        axes=[_axis(name, one) for name, one in study.space.parameters.items()],
+        axes=[_axis(name, parameter) for name, parameter in study.space.parameters.items()],
         importances=importances,
         num_judged=len(judged),
         why_no_importances=why_not,
@@ -162,9 +162,9 @@ def _cost_front(networks: Sequence[Network], *, maximize: bool) -> list[int]:
     """Return the networks that none beats in both, from the smallest on; of equals the first."""
     sign = -1 if maximize else 1
     known = [
-        (one.num_parameters, sign * one.values[0], index)
-        for index, one in enumerate(networks)
-        if one.num_parameters is not None
+        (network.num_parameters, sign * network.values[0], index)
+        for index, network in enumerate(networks)
+        if network.num_parameters is not None
     ]
     kept: list[int] = []
     best = math.inf
@@ -199,11 +199,11 @@ def _importances(study: Study, trials: Sequence[FrozenTrial]) -> tuple[dict[str,
         )
         try:
             judged.add_trials(trials)
-            found = optuna.importance.get_param_importances(
+            importances = optuna.importance.get_param_importances(
                 judged, evaluator=evaluator, target=lambda trial: trial.values[0]
             )
         except (ValueError, RuntimeError, ImportError) as error:
             return {}, f"Optuna cannot tell: {error}"
-    if not found:
+    if not importances:
         return {}, "No parameter is used by all networks with more than one value."
-    return {name: float(share) for name, share in found.items()}, ""
+    return {name: float(share) for name, share in importances.items()}, ""

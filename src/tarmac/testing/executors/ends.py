@@ -102,7 +102,7 @@ def check_one_attempt_is_ended_and_others_go_on(case: ExecutorCase) -> None:
         assert watch.ends.keys() == {"obedient", "stubborn"}, watch.ends
         for name, code in (("obedient", -15), ("stubborn", -9)):
             end = watch.ends[name]
-            said = (end.outcome, end.reason, end.exit_code, end.cause)
-            assert said == ("interrupted", "no longer needed", code, "stop"), end
+            facts = (end.outcome, end.reason, end.exit_code, end.cause)
+            assert facts == ("interrupted", "no longer needed", code, "stop"), end
         watch.hear(0.0)
         assert "other" not in watch.ends, "the other one has ended before"

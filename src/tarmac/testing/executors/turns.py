@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
     """A task that needs more than there is is refused by its name, before anything is made."""
     tasks = case.tasks("{name: greedy, command: a, resources: {cpus: 1000000}}")
-    said = ""
+    message = ""
     try:
         case.kind.refuse(tasks, 0)
     except RequestError as error:
-        said = error.message
-    assert "greedy" in said, f"a task that needs a million CPUs is not refused by name: {said!r}"
+        message = error.message
+    assert "greedy" in message, (
+        f"a task that needs a million CPUs is not refused by name: {message!r}"
+    )
 
 
 def check_every_attempt_is_answered(case: ExecutorCase) -> None:
@@ -63,12 +65,12 @@ def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase)
         attempt = case.attempt(task)
         watch.start([attempt])
         watch.finish([attempt])
-        told = [event for event in watch.events if isinstance(event, Queued | Began | Finished)]
-        kinds = [kind for kind, _ in itertools.groupby(told, type)]
+        events = [event for event in watch.events if isinstance(event, Queued | Began | Finished)]
+        kinds = [kind for kind, _ in itertools.groupby(events, type)]
         expected = [Queued, Began, Finished] if watch.executor.queues else [Began, Finished]
-        assert kinds == expected, told
+        assert kinds == expected, events
         if watch.executor.queues:
-            last = [event for event in told if isinstance(event, Queued)][-1]
+            last = [event for event in events if isinstance(event, Queued)][-1]
             assert last.place, "the engine's name for it is not told"
         began = next(event for event in watch.events if isinstance(event, Began))
         assert len(began.grant.gpus) == 1, began

@@ -23,10 +23,10 @@ def find_blocks(model: nn.Module) -> dict[str, nn.Module]:
     Returns:
         The blocks by name, in the model's order; none where nothing is repeated.
     """
-    found: dict[str, nn.Module] = {}
+    blocks: dict[str, nn.Module] = {}
     known = set[int]()
     for prefix, container in model.named_modules():
-        is_inside = any(prefix == name or prefix.startswith(f"{name}.") for name in found)
+        is_inside = any(prefix == name or prefix.startswith(f"{name}.") for name in blocks)
         if is_inside or not isinstance(container, nn.ModuleList | nn.Sequential):
             continue
         children = {
@@ -38,8 +38,8 @@ def find_blocks(model: nn.Module) -> dict[str, nn.Module]:
         for name, child in children.items():
             if counts[type(child)] > 1 and id(child) not in known:
                 known.add(id(child))
-                found[name] = child
-    return found
+                blocks[name] = child
+    return blocks
 
 
 def checkpoint_activations(model: nn.Module) -> None:

@@ -159,12 +159,12 @@ def _inspect(
 ) -> tuple[str | None, list[int]]:
     """Return the first layer whose output is not finite, and the samples whose loss is not."""
     replica, split = engine.first_replica, plan.dataset.train
-    found: list[str] = []
+    layers: list[str] = []
 
     def look(name: str, layer: nn.Module, output: Any) -> None:
         is_float = isinstance(output, torch.Tensor) and output.is_floating_point()
-        if not found and is_float and not output.isfinite().all():
-            found.append(f"{name or 'the model'} ({type(layer).__name__})")
+        if not layers and is_float and not output.isfinite().all():
+            layers.append(f"{name or 'the model'} ({type(layer).__name__})")
 
     hooks = [
         layer.register_forward_hook(
@@ -196,8 +196,8 @@ def _inspect(
     losses = plan.workload.objective.loss(output, inputs if targets is None else targets)
     is_bad = ~losses.isfinite()
     if losses.shape != (num_samples_of(raw),):
-        return next(iter(found), None), []
+        return next(iter(layers), None), []
     bad = index[is_bad.cpu()]
     if not (isinstance(split, Loaded) and split.loading.is_stream):
         bad = rows_tensor(plan.held.train)[bad]
-    return next(iter(found), None), bad.tolist()
+    return next(iter(layers), None), bad.tolist()

@@ -229,17 +229,17 @@ def explain_loader_error(where: str, error: BaseException) -> TarmacError:
     worker = f" in worker {caught[2]}" if caught else ""
     resume = "What was trained is in the newest checkpoint: tarmac train --resume latest"
     if is_loader_error(error) or _is_cut_off(error):
-        said = " ".join(lines) or "it ended before its batch had come"
+        reason = " ".join(lines) or "it ended before its batch had come"
         return TarmacError(
-            f"{where}: a worker of its loader is gone: {said}",
+            f"{where}: a worker of its loader is gone: {reason}",
             hint="Killed workers have most often run out of memory: give the loader fewer "
             f"num_workers or a smaller prefetch_factor.\n{resume}",
         )
     if isinstance(error, BadSampleError):
         _, _, after = last.rpartition("BadSampleError: ")
         return TarmacError(f"{where}{worker}: {after or last}", hint=resume)
-    said = last if caught else in_one_line(error)
-    return TarmacError(f"{where}{worker}: reading fails: {said}", hint=resume)
+    reason = last if caught else in_one_line(error)
+    return TarmacError(f"{where}{worker}: reading fails: {reason}", hint=resume)
 
 
 class _Keys:

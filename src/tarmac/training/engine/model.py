@@ -34,20 +34,20 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
         "num_classes": dataset.num_classes,
         "target_shape": _target_shape(dataset),
     }
-    asked = {
+    arguments = {
         name: known[name]
         for name, parameter in inspect.signature(workload.model).parameters.items()
         if name in known and parameter.default is parameter.empty
     }
-    if not asked:
+    if not arguments:
         return workload
-    if "target_shape" in asked and dataset.train.targets is None:
+    if "target_shape" in arguments and dataset.train.targets is None:
         raise RequestError(
             f"the model of {workload.name} needs targets, which {dataset.name} lacks"
         )
     if (
-        "target_shape" in asked
-        and "num_classes" not in asked
+        "target_shape" in arguments
+        and "num_classes" not in arguments
         and dataset.num_classes is not None
         and isinstance(workload.objective, Regression)
     ):
@@ -55,12 +55,12 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
             f"{workload.name} predicts values, and the targets of {dataset.name} are classes",
             hint=f"Train on classes: tarmac train mlp --set dataset={quoted(dataset.name)}",
         )
-    if "num_classes" in asked and dataset.num_classes is None:
+    if "num_classes" in arguments and dataset.num_classes is None:
         raise RequestError(
             f"the model of {workload.name} asks for num_classes, which {dataset.name} has not",
             hint="Give Dataset(..., num_classes=N), or the parameter a default.",
         )
-    return dataclasses.replace(workload, model=functools.partial(workload.model, **asked))
+    return dataclasses.replace(workload, model=functools.partial(workload.model, **arguments))
 
 
 def _target_shape(dataset: Dataset) -> Any:

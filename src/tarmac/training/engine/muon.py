@@ -39,12 +39,14 @@ def orthogonalise(stack: torch.Tensor, iterations: int) -> torch.Tensor:
         Of the same shape and type.
     """
     first, third, fifth = _COEFFICIENTS
-    found: torch.Tensor = stack / (torch.linalg.vector_norm(stack, dim=(1, 2), keepdim=True) + _EPS)
+    result: torch.Tensor = stack / (
+        torch.linalg.vector_norm(stack, dim=(1, 2), keepdim=True) + _EPS
+    )
     for _ in range(iterations):
-        gram = torch.bmm(found, found.mT)
+        gram = torch.bmm(result, result.mT)
         polynomial = torch.baddbmm(gram, gram, gram, beta=third, alpha=fifth)
-        found = torch.baddbmm(found, polynomial, found, beta=first)
-    return found
+        result = torch.baddbmm(result, polynomial, result, beta=first)
+    return result
 
 
 class MuonOptimizer:
@@ -107,8 +109,8 @@ class MuonOptimizer:
         else:
             torch._foreach_copy_(self._gradients, self._momentum)
         torch._foreach_copy_(_parts(self._stack, self._updates), self._updates)
-        found = orthogonalise(self._stack, spec.iterations)
-        torch._foreach_copy_(self._updates, _parts(found, self._updates))
+        result = orthogonalise(self._stack, spec.iterations)
+        torch._foreach_copy_(self._updates, _parts(result, self._updates))
         if spec.fixed_norm:
             scales = torch._foreach_norm(self._matrices)
             torch._foreach_reciprocal_(scales)

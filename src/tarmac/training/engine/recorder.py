@@ -162,8 +162,8 @@ class Graphed:
         kinds = (value.shape if isinstance(value, torch.Tensor) else value for value in arguments)
         key = (*kinds, *sorted(constants.items()))
         if key in self._inputs:
-            for kept, given in zip(self._inputs[key], _tensors(arguments), strict=True):
-                kept.copy_(given)
+            for kept, argument in zip(self._inputs[key], _tensors(arguments), strict=True):
+                kept.copy_(argument)
             self._recorder.replay(key)
             return
         number = self._num_calls[key]

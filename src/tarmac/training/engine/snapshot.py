@@ -43,9 +43,9 @@ def put_back(strategy: Strategy) -> Iterator[None]:
 
 def _changed(strategy: Strategy) -> list[torch.Tensor]:
     """Return what steps change beside the optimizer's state, each tensor once."""
-    found = [*strategy.parameters.state_dict().values()]
+    tensors = [*strategy.parameters.state_dict().values()]
     for parameters in (strategy.parameters, *(r.parameters for r in strategy.replicas)):
-        found += [parameters.values, parameters.reduced]
+        tensors += [parameters.values, parameters.reduced]
     for replica in strategy.replicas:
-        found += [*replica.model.buffers(), replica.totals]
-    return list({id(tensor): tensor for tensor in found}.values())
+        tensors += [*replica.model.buffers(), replica.totals]
+    return list({id(tensor): tensor for tensor in tensors}.values())

@@ -52,11 +52,11 @@ class PyTorchOptimizer:
     def __init__(self, spec: TorchOptimizer, groups: Sequence[Group]) -> None:
         self._spec = spec
         self._leaves: dict[str, nn.Parameter] = {}
-        asked = []
+        param_groups = []
         knows_decay = "weight_decay" in inspect.signature(spec.kind).parameters
         for group in groups:
             own = [self._leaf(name, *views) for name, views in group.views.items()]
-            asked.append(
+            param_groups.append(
                 {"params": own} | ({"weight_decay": group.weight_decay} if knows_decay else {})
             )
             if group.weight_decay and not knows_decay:
@@ -68,7 +68,7 @@ class PyTorchOptimizer:
         self._has_stepped = False
         try:
             arguments = {"lr": spec.learning_rate, **spec.arguments}
-            self._inner = spec.kind(asked, **arguments)
+            self._inner = spec.kind(param_groups, **arguments)
         except (TypeError, ValueError, RuntimeError) as error:
             vectors = [name for name, leaf in self._leaves.items() if leaf.dim() != _MATRIX]
             hint = None
@@ -102,15 +102,15 @@ class PyTorchOptimizer:
         Raises:
             TarmacError: Something of it is neither a tensor nor a number.
         """
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         for index, group in enumerate(self._inner.param_groups):
             for key, value in group.items():
                 if isinstance(value, torch.Tensor | bool | int | float):
-                    found |= dict([self._packed(f"group {index}", key, value)])
+                    tensors |= dict([self._packed(f"group {index}", key, value)])
         for name, leaf in self._leaves.items():
             for key, value in self._inner.state.get(leaf, {}).items():
-                found |= dict([self._packed(name, key, value)])
-        return found
+                tensors |= dict([self._packed(name, key, value)])
+        return tensors
 
     def load_state(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Go back to what `state` returned, also to where there was none yet."""

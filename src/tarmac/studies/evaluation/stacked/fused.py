@@ -84,8 +84,8 @@ class FusedKernels:
     def start(self) -> None:
         """See `Computation`."""
         for index, network in enumerate(self._networks):
-            given = network.build().parameters
-            for own, (weight, bias) in zip(self._stack.parameters(index), given, strict=True):
+            parameters = network.build().parameters
+            for own, (weight, bias) in zip(self._stack.parameters(index), parameters, strict=True):
                 own.weight.copy_(weight)
                 own.bias.copy_(bias)
         self._stack.publish()

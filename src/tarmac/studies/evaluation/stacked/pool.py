@@ -141,7 +141,7 @@ class PooledEvaluator:
         was_asked, why = was_asked_to_end(worker), worker.why_ended()
         worker.kill()
         if was_asked:
-            yield from (Result(number=one.number, stopped=True) for one in left)
+            yield from (Result(number=candidate.number, stopped=True) for candidate in left)
         elif len(left) == 1:
             yield Result(number=left[0].number, error=why)
         else:
