@@ -66,7 +66,7 @@ KNOWN = {
     "cli/preflight.py: finding.code",
     "cli/search_elsewhere.py: workers.on",
     "cli/train_checks.py: workload_names()[0]",
-    "cli/views/workloads.py: found[0].name",
+    "cli/views/workloads.py: workloads[0].name",
     "data/registry.py: name",
     "formats/skypilot/writing.py: _FILE",
     "jobs/executors/ray/units.py: unit.task",

@@ -22,7 +22,7 @@ ELSEWHERE = {
     ("cli/job_work.py", "f'the time of this runner is nearly over; job {place} follows'"),
     ("cli/job_work.py", "_what_goes_on(run, kind.title)"),
     ("cli/output.py", "f'warning: {self._title} takes no more: {reason}\\n'"),
-    ("cli/search_elsewhere.py", "said"),
+    ("cli/search_elsewhere.py", "message"),
     ("cli/views/check_forms.py", "f'{path} is not written: this machine is no example to others'"),
     ("cli/watching.py", "f'Serving metrics at {place}'"),
     ("node/main.py", "f'tarmac: {words}'"),

@@ -70,8 +70,8 @@ def submit(
         by_job=place != "here",
     )
     if made.job.pipeline is not None and made.executor != "local":
-        asked = hkube.asked_of_cluster(made.job, made.base, made.executor)
-        made = dataclasses.replace(made, tasks=asked)
+        tasks = hkube.asked_of_cluster(made.job, made.base, made.executor)
+        made = dataclasses.replace(made, tasks=tasks)
     # The runner reads the configuration itself.
     if place == "engine" or (place is None and not jobs.why_no_runner_job(made, secrets or {})):
         jobs.submit_runner(made, jobs.runner_options(concurrency, fake_gpus, secrets), secrets)

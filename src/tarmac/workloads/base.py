@@ -274,7 +274,7 @@ class Recipe(metaclass=Named):
     def beyond_plain_steps(self) -> tuple[str, ...]:
         """What a step written for plain recipes does not know, in words."""
         is_plain = isinstance(self.optimizer, PLAIN_OPTIMIZERS)
-        asked = {
+        features = {
             f"the optimizer {self.optimizer.name}": not is_plain,
             "the schedule Plateau": isinstance(self.schedule, Plateau),
             "drop_last": self.drop_last,
@@ -286,7 +286,7 @@ class Recipe(metaclass=Named):
             "ema": self.ema is not None,
             "samples_per_epoch": self.samples_per_epoch is not None,
         }
-        return tuple(name for name, is_asked in asked.items() if is_asked)
+        return tuple(name for name, is_asked in features.items() if is_asked)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

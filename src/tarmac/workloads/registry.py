@@ -72,9 +72,9 @@ def find_workload(reference: str) -> Workload:
         refuse_program(Path(reference), None)
     if reference in _REFERENCE:
         return _checked(importlib.import_module(_REFERENCE[reference]), "workload", reference)
-    found = load_provided(_GROUP, "workload", reference, Workload, is_named=False)
-    if found is not None:
-        return found
+    workload = load_provided(_GROUP, "workload", reference, Workload, is_named=False)
+    if workload is not None:
+        return workload
     raise _unknown(reference)
 
 
@@ -243,8 +243,8 @@ def _line_in(path: Path, error: Exception) -> int:
 
 def _checked(module: ModuleType, attribute: str, reference: str) -> Workload:
     if not hasattr(module, attribute):
-        found = {name: "" for name, value in vars(module).items() if isinstance(value, Workload)}
-        raise unknown_name(f"workload in {module.__file__}", attribute, found)
+        names = {name: "" for name, value in vars(module).items() if isinstance(value, Workload)}
+        raise unknown_name(f"workload in {module.__file__}", attribute, names)
     return _instance(getattr(module, attribute), reference)
 
 

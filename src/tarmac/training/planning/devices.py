@@ -50,24 +50,24 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
     count = rendezvous.local_world_size
     started = counted(count, "process was started", "processes were started")
     if request in ("auto", "all", "cpu"):
-        found = find_devices(request, shared=True)
-        if found[0].type == "cpu":
+        devices = find_devices(request, shared=True)
+        if devices[0].type == "cpu":
             return find_devices(f"cpu:{count}")
-        if len(found) == 1 < count:
-            return found * count
-        if len(found) < count:
+        if len(devices) == 1 < count:
+            return devices * count
+        if len(devices) < count:
             raise RequestError(
-                f"{started} here, but {counted(len(found), 'GPU is', 'GPUs are')} visible",
+                f"{started} here, but {counted(len(devices), 'GPU is', 'GPUs are')} visible",
                 hint="Start one process per GPU: torchrun --nproc-per-node gpu",
             )
-        return found[:count]
-    found = find_devices(request, shared=True)
-    if len(found) != count:
+        return devices[:count]
+    devices = find_devices(request, shared=True)
+    if len(devices) != count:
         raise RequestError(
             f"devices is {request!r}, but {started} here",
             hint="Leave --devices out: each process takes the GPU of its LOCAL_RANK.",
         )
-    return found
+    return devices
 
 
 def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:

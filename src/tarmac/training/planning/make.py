@@ -76,34 +76,34 @@ def make_plan(
         TarmacError: The data cannot be had or are damaged.
     """
     check_options(options)
-    found = find_training_devices(str(options.devices), rendezvous)
+    candidates = find_training_devices(str(options.devices), rendezvous)
     published, model_arguments = apply_settings(workload, options.settings)
-    asked = with_options(published, options, on_cpu=found[0].type == "cpu")
-    dataset = _in_steps(_load(asked, load, progress), asked.recipe.batch_size)
+    configured = with_options(published, options, on_cpu=candidates[0].type == "cpu")
+    dataset = _in_steps(_load(configured, load, progress), configured.recipe.batch_size)
     held = _hold_out(options, dataset)
     if not goes_on:
         held.check_classes(dataset)
-    check_task(asked, dataset, held)
-    bound = bind_dataset(asked, dataset)
+    check_task(configured, dataset, held)
+    bound = bind_dataset(configured, dataset)
     asked_strategy = None if options.strategy == "auto" else find_strategy(options.strategy)
     trial = try_model(bound, model_arguments, dataset, strategy=asked_strategy)
 
-    samples_each = options.batch_size_per_device or asked.recipe.batch_size / len(found)
+    samples_each = options.batch_size_per_device or configured.recipe.batch_size / len(candidates)
     devices, why_devices = choose_devices(
         str(options.devices),
         options.strategy,
-        found,
+        candidates,
         trial.sample_flops * samples_each,
         trial.num_parameters,
         rendezvous=rendezvous,
-        why_not_all=why_not_all(str(options.devices), found, rendezvous),
+        why_not_all=why_not_all(str(options.devices), candidates, rendezvous),
     )
     world_size = len(devices) if rendezvous is None else rendezvous.world_size
     strategy, why_strategy = choose_strategy(options.strategy, devices, rendezvous)
     check_sync(options, strategy)
     batch, why_batch = choose_batch_size(
         published.recipe,
-        asked.recipe,
+        configured.recipe,
         world_size,
         per_device=options.batch_size_per_device,
         accumulate=options.accumulate,
@@ -172,7 +172,7 @@ def make_plan(
     return Plan(
         reference=reference,
         workload=trained,
-        settings=settings_of(asked) | dict(model_arguments),
+        settings=settings_of(configured) | dict(model_arguments),
         model_arguments=model_arguments,
         dataset=dataset,
         devices=devices,
@@ -228,14 +228,14 @@ def _load(workload: Workload, load: data.Loader, progress: data.Progress | None)
             f"the dataset of {workload.name} is a {type(workload.dataset).__name__}, expected a "
             "name, or a function that returns a tarmac.data.Dataset"
         )
-    found = workload.dataset()
-    if not isinstance(found, data.Dataset):
+    dataset = workload.dataset()
+    if not isinstance(dataset, data.Dataset):
         raise RequestError(
-            f"the dataset of {workload.name} returns a {type(found).__name__}, expected a "
+            f"the dataset of {workload.name} returns a {type(dataset).__name__}, expected a "
             "tarmac.data.Dataset",
             hint="return Dataset(name, Split(inputs, targets), Split(test_inputs, test_targets))",
         )
-    return found
+    return dataset
 
 
 def _in_steps(dataset: Dataset, batch_size: int) -> Dataset:

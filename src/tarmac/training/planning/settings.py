@@ -52,27 +52,27 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
     such as ``optimizer.rho``: of the optimizer and the recipe it has, where it offers several. A
     parameter whose default is None is among them where its annotation gives its type.
     """
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     optional = optional_types(workload)
     for parameter in inspect.signature(workload.model).parameters.values():
         if parameter.default is None and parameter.name not in optional:
             continue
         if isinstance(parameter.default, Setting):
-            found[parameter.name] = parameter.default
+            settings[parameter.name] = parameter.default
     if isinstance(workload.dataset, str):
-        found["dataset"] = workload.dataset
+        settings["dataset"] = workload.dataset
     name = _optimizer_name(workload)
     if name is not None:
-        found["optimizer"] = name
+        settings["optimizer"] = name
     recipe = workload.recipe
-    found |= {number: getattr(recipe, number) for number in _NUMBERS}
+    settings |= {number: getattr(recipe, number) for number in _NUMBERS}
     for part in _PARTS:
         for name, default in _values_of(getattr(recipe, part)).items():
             if default is None or f"{part}.{name}" in _OPTIONS:
                 continue
             if isinstance(default, Setting):
-                found[f"{part}.{name}"] = default
-    return found
+                settings[f"{part}.{name}"] = default
+    return settings
 
 
 def apply_settings(
@@ -201,11 +201,11 @@ def optional_types(workload: Workload) -> dict[str, type]:
     # An annotation is the user's, and its names may be there for type checkers alone.
     except Exception:
         return {}
-    found = {
+    kinds = {
         name: _optional_type(parameter.annotation)
         for name, parameter in signature.parameters.items()
     }
-    return {name: kind for name, kind in found.items() if kind is not None}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 def _optional_type(hint: Any) -> type | None:

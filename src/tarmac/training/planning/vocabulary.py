@@ -32,18 +32,18 @@ def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
             as they are is not looked at.
         dataset: Its samples, all of which are looked at.
     """
-    given = inputs if isinstance(inputs, Mapping) else {"": inputs}
-    if not any(value.dtype == torch.int64 for value in given.values()):
+    tensors = inputs if isinstance(inputs, Mapping) else {"": inputs}
+    if not any(value.dtype == torch.int64 for value in tensors.values()):
         return
     # Those that are beyond would end the pass at the first embedding.
-    given = {
+    tensors = {
         name: torch.zeros_like(value) if value.dtype == torch.int64 else value
-        for name, value in given.items()
+        for name, value in tensors.items()
     }
     sizes: dict[str, int] = {}
 
     def see(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-        for name, value in given.items():
+        for name, value in tensors.items():
             if isinstance(layer, nn.Embedding) and arguments and arguments[0] is value:
                 sizes[name] = layer.num_embeddings
 
@@ -52,7 +52,7 @@ def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
     model.eval()
     try:
         with torch.no_grad():
-            call_model(model, given if isinstance(inputs, Mapping) else given[""])
+            call_model(model, tensors if isinstance(inputs, Mapping) else tensors[""])
     except (RuntimeError, IndexError, TypeError):
         # Whoever tries the model next says what it refuses.
         return

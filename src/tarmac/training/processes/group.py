@@ -168,10 +168,10 @@ def _joined(
     rendezvous = store.rendezvous
     watchdog = Watchdog(store.keys, rendezvous.rank, rendezvous.world_size, limit_s, on_hang)
     # The watchdog asks in a thread of its own.
-    asked: Store = store.keys.clone()  # type: ignore[attr-defined]  # undeclared
+    watchdog_store: Store = store.keys.clone()  # type: ignore[attr-defined]  # undeclared
 
     def unreached() -> str:
-        return find_unreached(asked, rendezvous.rank, places)
+        return find_unreached(watchdog_store, rendezvous.rank, places)
 
     # The watchdog must find a hung rank before the group gives up by itself.
     limit = timedelta(seconds=2 * limit_s + 60)

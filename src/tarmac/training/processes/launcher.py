@@ -146,12 +146,12 @@ class _Inbox:
 
     def _watch(self, interrupted: Callable[[], bool]) -> None:
         """Ask each worker once to save its state and end, as soon as that is wished."""
-        asked = set[int]()
+        signalled_ranks = set[int]()
         while not self._over.wait(_LOOK_EVERY_S):
             if interrupted():
-                ranks = self._pids.keys() - asked
+                ranks = self._pids.keys() - signalled_ranks
                 self._signal(ranks, signal.SIGTERM)
-                asked |= ranks
+                signalled_ranks |= ranks
 
     def _kill(self, ranks: Iterable[int]) -> None:
         self._signal(ranks, signal.SIGKILL)

@@ -73,14 +73,14 @@ def find_unreached(store: Store, rank: int, places: Sequence[Place]) -> str:
         words = [f"{host} cannot reach {name} {why}" for name, why in sorted(problems.items())]
         with contextlib.suppress(dist.DistError):
             own.set(str(rank), json.dumps(words))
-    found: list[str] = []
+    failures: list[str] = []
     end = time.monotonic() + _CONNECT_S + _OTHERS_WITHIN_S
     for number in sorted(first.values()):
         left = timedelta(seconds=max(0.1, end - time.monotonic()))
         with contextlib.suppress(dist.DistError):
             own.wait([str(number)], left)
-            found += json.loads(own.get(str(number)))
-    return ", ".join(found)
+            failures += json.loads(own.get(str(number)))
+    return ", ".join(failures)
 
 
 def _connect_to_all(places: Mapping[str, Place]) -> Mapping[str, str]:

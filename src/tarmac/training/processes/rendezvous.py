@@ -71,8 +71,8 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
     names = (*_RANKS, *_PLACE)
     missing = [name for name in names if not environment.get(name)]
     if missing:
-        found = ", ".join(f"{name}={environment[name]}" for name in names if name not in missing)
-        raise RequestError(f"{found} set, but not {', '.join(missing)}", hint=_HINT)
+        text = ", ".join(f"{name}={environment[name]}" for name in names if name not in missing)
+        raise RequestError(f"{text} set, but not {', '.join(missing)}", hint=_HINT)
     numbers = {}
     for name in (*_RANKS, "MASTER_PORT"):
         if not environment[name].isdecimal():

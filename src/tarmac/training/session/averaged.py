@@ -38,10 +38,10 @@ def read_scored_weights(
         RequestError: The file is not there, or holds no weights.
         TarmacError: It is damaged, or was made by another recipe or for another model.
     """
-    found = read_weights(path)
+    weights = read_weights(path)
     average = None if recipe.ema is None else _average(path)
     if average is None:
-        return found
+        return weights
     model.to(dtype=average.dtype)
     # As `Replica` does.
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
@@ -59,7 +59,7 @@ def read_scored_weights(
     parameters.values.copy_(average)
     shown = parameters.state_dict()
     trained = {name for group in parameters.groups for name in group.views}
-    return {name: shown[name] if name in trained else value for name, value in found.items()}
+    return {name: shown[name] if name in trained else value for name, value in weights.items()}
 
 
 def _average(path: Path) -> torch.Tensor | None:

@@ -49,8 +49,8 @@ class BestSoFar:
     def __init__(self, run: Run, newest: Path | None) -> None:
         self._judged = run.record.judged_by
         self._metric = self._judged.of("val")
-        found = find_best(run)
-        self._value = None if found is None else found.value
+        best = find_best(run)
+        self._value = None if best is None else best.value
         if newest is None or not run.history or not newest.stem.endswith(_WHOLE_EPOCH):
             return
         last = run.history[-1]

@@ -46,7 +46,7 @@ def fetch_run(uri: str, path: Path) -> bool:
     """
     uri = uri.rstrip("/")
     try:
-        names = {found.removeprefix(f"{uri}/"): found for found in list_objects(uri, os.environ)}
+        names = {source.removeprefix(f"{uri}/"): source for source in list_objects(uri, os.environ)}
     except TarmacError:
         if (path / RECORD).exists():
             # The upload says so, and goes on trying.
@@ -65,10 +65,10 @@ def fetch_run(uri: str, path: Path) -> bool:
     part = temporary_path(path.parent)
     try:
         with storage_errors(part):
-            for name, found in sorted(names.items()):
+            for name, source in sorted(names.items()):
                 target = part / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                get_object(found, target, os.environ)
+                get_object(source, target, os.environ)
             (part / _CHECKPOINTS).mkdir(exist_ok=True)
             replace_directory(part, path)
     finally:

@@ -249,10 +249,10 @@ class _Session:
         """Return why an epoch is to be the last one, the same on all ranks."""
         why = self.patience.why_over
         if self.stop is not None:
-            asked: str | None = self.team.all_gather(self.stop(row) if self.team.is_main else None)[
+            cause: str | None = self.team.all_gather(self.stop(row) if self.team.is_main else None)[
                 0
             ]
-            why = why or asked
+            why = why or cause
         return why
 
     def finish(self) -> dict[str, float]:

@@ -55,14 +55,16 @@ def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Pred
     if not (len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3))):
         raise RequestError(f"samples of shape {[*shape]} are no images")
     name = str(run.record.dataset.get("name"))
-    if any(one.name == name and one.state in ("absent", "partial") for one in data.describe()):
+    if any(
+        status.name == name and status.state in ("absent", "partial") for status in data.describe()
+    ):
         raise RequestError(f"{name} is not here", hint=f"Fetch it: tarmac data fetch {name}")
     plan = plan_to_score(run, find_workload(reference), device="cpu")
     if not isinstance(plan.workload.objective, Classification):
         raise RequestError(f"{plan.workload.name} tells no classes apart")
-    found = _ask(run, plan, time.monotonic() + seconds, most)
-    write_json(run.path / PREDICTIONS, found.model_dump(mode="json"))
-    return found
+    predictions = _ask(run, plan, time.monotonic() + seconds, most)
+    write_json(run.path / PREDICTIONS, predictions.model_dump(mode="json"))
+    return predictions
 
 
 @torch.no_grad()
@@ -89,14 +91,14 @@ def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
         chances.append(confidence.numpy())
         if time.monotonic() > until:
             break
-    said = np.concatenate(answers)
+    predicted = np.concatenate(answers)
     return Predictions(
-        num_samples=len(said),
+        num_samples=len(predicted),
         num_test=len(test),
-        confusion=_confusion(classes[: len(said)], said, plan.dataset.num_classes or 0),
+        confusion=_confusion(classes[: len(predicted)], predicted, plan.dataset.num_classes or 0),
         sample_shape=images.shape[1:],
         most=int(images.max()),
-        mistakes=_mistakes(images, classes, said, np.concatenate(chances), most),
+        mistakes=_mistakes(images, classes, predicted, np.concatenate(chances), most),
     )
 
 

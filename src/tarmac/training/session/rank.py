@@ -124,15 +124,15 @@ def train_as_rank(
         )
         # Each has measured for itself, and all must compute alike.
         here = platform.node()
-        told = team.all_gather((made.precision, made.reasons["precision"], here, device.uuid))
-        precision, why, *_ = told[0]
+        reports = team.all_gather((made.precision, made.reasons["precision"], here, device.uuid))
+        precision, why, *_ = reports[0]
         reasons = {**made.reasons, "precision": why}
         made = dataclasses.replace(made, precision=precision, reasons=reasons)
         with _on_all_ranks(store):
             goes_on = rendezvous.num_restarts or find_launch(os.environ)
             run = find_begun(rendezvous.launch, output) if goes_on else None
             run = run or (make_run(workload, made) if team.is_main else None)
-        uuids = {uuid for *_, host, uuid in told if host == here and uuid is not None}
+        uuids = {uuid for *_, host, uuid in reports if host == here and uuid is not None}
         path, record = team.all_gather((run.path, run.record) if run is not None else None)[0]
         run = Run(path, record)
         if record.status == "completed":
@@ -160,11 +160,11 @@ def train_as_rank(
                     begun(run)
             if not team.is_main:
                 held.enter_context(sampler)
-            asked = held.enter_context(StopRequest(interrupted))
+            stop_request = held.enter_context(StopRequest(interrupted))
             held.enter_context(_one_rank_reports(store))
             heard = tracking if team.is_main else Silent()
             with losses_told(rendezvous.rank):
-                outcome = train_epochs(made, run, team, heard, asked, stop=stop)
+                outcome = train_epochs(made, run, team, heard, stop_request, stop=stop)
             if conclude is not None:
                 conclude(outcome)
         return Run(path, team.all_gather(run.record)[0])

@@ -126,8 +126,8 @@ def find_begun(launch: str, output: str | Path | None) -> Run | None:
     """
     if not launch:
         return None
-    found, _ = runs.list_runs(Path(output) if output is not None else None)
-    return next((run for run in found if run.record.launch == launch), None)
+    candidates, _ = runs.list_runs(Path(output) if output is not None else None)
+    return next((run for run in candidates if run.record.launch == launch), None)
 
 
 def plan_of(

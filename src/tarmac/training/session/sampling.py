@@ -115,10 +115,10 @@ class Sampler:
         with contextlib.ExitStack() as opened:
             gpus: LiveReader | None = None
             if self._uuids:
-                found = self._open_gpus()
-                if not isinstance(found, NvmlProblem):
-                    gpus = found
-                    opened.callback(found.close)
+                reader = self._open_gpus()
+                if not isinstance(reader, NvmlProblem):
+                    gpus = reader
+                    opened.callback(reader.close)
             self._sample(host, gpus)
 
     def _sample(self, host: HostReader, gpus: LiveReader | None) -> None:

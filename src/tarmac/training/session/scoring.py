@@ -74,12 +74,12 @@ def plan_to_score(
         validation_size=0,
         **{name: value for name, value in values.items() if name not in _OF_TRAINING},
     )
-    given = None if dataset is None else _as_of(run, dataset)
-    if given is not None and not isinstance(workload.dataset, str):
-        workload = dataclasses.replace(workload, dataset=lambda: given)
+    replacement = None if dataset is None else _as_of(run, dataset)
+    if replacement is not None and not isinstance(workload.dataset, str):
+        workload = dataclasses.replace(workload, dataset=lambda: replacement)
 
     def load(name: str, *, progress: data.Progress | None = None) -> Dataset:
-        return given or data.load(name, progress=progress)
+        return replacement or data.load(name, progress=progress)
 
     plan = make_plan(workload, str(recorded["workload"]), options, load=load)
     if dataset is None and plan.dataset.fingerprint != run.record.dataset["fingerprint"]:
@@ -115,10 +115,10 @@ def score_test(plan: Plan, source: Path, weights: Mapping[str, torch.Tensor]) ->
 
 def _as_of(run: Run, dataset: Dataset) -> Dataset:
     """Return another dataset as one of the run's classes, whose samples must be of its shape."""
-    kept, given = run.record.dataset.get("inputs"), input_record(dataset.train.inputs)
-    if kept is not None and kept != given:
+    kept, inputs = run.record.dataset.get("inputs"), input_record(dataset.train.inputs)
+    if kept is not None and kept != inputs:
         raise RequestError(
-            f"samples of {dataset.name} are {_in_words(given)}, and run {run.name} takes "
+            f"samples of {dataset.name} are {_in_words(inputs)}, and run {run.name} takes "
             f"{_in_words(kept)}"
         )
     num_classes = run.record.dataset.get("num_classes", dataset.num_classes)
