@@ -28,7 +28,7 @@ STATED = [
     (
         "check",
         "a job of one core and {} MiB. Of more than {} nodes",
-        [("slurm/survey.py", "_MEMORY_BYTES", MIB), ("machine/surveyed.py", "MOST_NODES", 1)],
+        [("slurm/survey.py", "_MEMORY_BYTES", MIB), ("machine/surveyed.py", "MAX_NODES", 1)],
     ),
     ("clusters", "Ctrl-C within {} s cancels", [("cli/stopping.py", "_SECOND_WITHIN_S", 1)]),
     ("clusters", "run's directory, every {} s", [("files/holders.py", "BEAT_S", 1)]),
@@ -44,7 +44,7 @@ STATED = [
         "clusters",
         "at most {} times. The delay starts at {} s and doubles up to {} min",
         [
-            ("jobs/pauses.py", "MOST_DISTURBANCES", 1),
+            ("jobs/pauses.py", "MAX_DISTURBANCES", 1),
             ("jobs/pauses.py", "_DISTURBED_PAUSE_S", 1),
             ("jobs/pauses.py", "_LONGEST_DISTURBED_PAUSE_S", MINUTE),
         ],
@@ -106,12 +106,12 @@ STATED = [
     (
         "jobs",
         "up to {} MiB and {} tasks",
-        [("documents/parsing.py", "_MAX_BYTES", MIB), ("jobs/graph.py", "MOST_TASKS", 1)],
+        [("documents/parsing.py", "_MAX_BYTES", MIB), ("jobs/graph.py", "MAX_TASKS", 1)],
     ),
     (
         "judgement",
         "stays for {} minutes, with its outcome; of tasks and trials, at most the last {} do",
-        [("monitor/look.py", "_ENDED_FOR", MINUTE), ("monitor/look.py", "_MOST_ENDED_PARTS", 1)],
+        [("monitor/look.py", "_ENDED_FOR", MINUTE), ("monitor/look.py", "_MAX_ENDED_PARTS", 1)],
     ),
     ("judgement", "for at most {} minutes: they", [("monitor/idle.py", "WARM_UP_S", MINUTE)]),
     (
@@ -135,13 +135,13 @@ STATED = [
     ),
     ("own-workload", "on the first {} samples", [("testing/selftest.py", "_NUM_SAMPLES", 1)]),
     ("report", "and for {} seconds at most", [("training/session/mistakes.py", "seconds", 1)]),
-    ("report", "Above {} tasks, only", [("pages/job_lanes.py", "MOST_LANES", 1)]),
+    ("report", "Above {} tasks, only", [("pages/job_lanes.py", "MAX_LANES", 1)]),
     (
         "report",
         "at most {} values: with more, from evenly spaced networks. With more than {} networks",
-        [("studies/views/survey.py", "_MOST_VALUES", 1), ("pages/parameters.py", "_MOST_SHOWN", 1)],
+        [("studies/views/survey.py", "_MAX_VALUES", 1), ("pages/parameters.py", "_MAX_SHOWN", 1)],
     ),
-    ("report", "have {} rows and the number of all", [("pages/search.py", "_MOST_TRIALS", 1)]),
+    ("report", "have {} rows and the number of all", [("pages/search.py", "_MAX_TRIALS", 1)]),
     ("runs", "at the start, every {} s, and", [("training/session/sampling.py", "INTERVAL_S", 1)]),
     ("runs", "Above {} points each two", [("runs/sample_file.py", "MAX_POINTS", 1)]),
     ("search", "The counter grows every {} s", [("files/holders.py", "BEAT_S", 1)]),

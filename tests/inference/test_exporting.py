@@ -100,7 +100,7 @@ def test_a_graph_that_tensorboard_would_not_read_is_refused(line, digits, tmp_pa
 def test_weights_beyond_what_one_file_holds_lie_beside_it(digits, tmp_path, monkeypatch):
     import onnxruntime
 
-    monkeypatch.setattr(exporting, "_MOST_BYTES", 0)
+    monkeypatch.setattr(exporting, "_MAX_BYTES", 0)
     path = tmp_path / "m.onnx"
     for _ in range(2):
         tarmac.export(digits, "onnx", file=path)

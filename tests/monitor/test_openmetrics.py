@@ -29,7 +29,7 @@ from prometheus_client.parser import (
 )
 
 from tarmac.monitor.dcgm import dcgm_families
-from tarmac.monitor.metrics import MOST_RUNS, XidCounts, families_of
+from tarmac.monitor.metrics import MAX_RUNS, XidCounts, families_of
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
@@ -126,7 +126,7 @@ def test_the_number_of_series_stays_small_however_many_runs_there_are():
     )
     found = samples(with_host(work=many))
     shown = named(found, "tarmac_run_epoch")
-    assert len(shown) == MOST_RUNS
+    assert len(shown) == MAX_RUNS
     assert ("n01", "run-999", "", "") in shown
     assert named(found, "tarmac_runs") == {("n01", "training"): 1000}
 

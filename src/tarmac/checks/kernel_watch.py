@@ -30,7 +30,7 @@ _SAME = timedelta(seconds=60)
 
 _RECORD_BYTES = 8192
 # A card that is broken may fill the log faster than it is read.
-_MOST_RECORDS = 10_000
+_MAX_RECORDS = 10_000
 
 _JOURNAL_EVERY_S = 30.0
 _JOURNAL_LIMIT_S = 20.0
@@ -117,7 +117,7 @@ class KernelWatch:
     def _read_log(self) -> list[str]:
         lines: list[str] = []
         assert self._log is not None
-        for _ in range(_MOST_RECORDS):
+        for _ in range(_MAX_RECORDS):
             try:
                 record = os.read(self._log, _RECORD_BYTES)
             except BrokenPipeError:

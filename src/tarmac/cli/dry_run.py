@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job, JobRun, Machine, Secret
 
 # Of what a cluster would be given; files of very many tasks differ in their numbers alone.
-_MOST_FILES = 10
+_MAX_FILES = 10
 
 
 def print_plans_of(
@@ -115,11 +115,11 @@ def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> N
     """
     count = 0
     for count, (title, text) in enumerate(files_of(plan, on, output, jobs), start=1):
-        if count <= _MOST_FILES:
+        if count <= _MAX_FILES:
             click.secho(title, bold=True)
             click.echo(text)
-    if count > _MOST_FILES:
-        click.echo(f"and {count - _MOST_FILES:,} more files, {count:,} in all")
+    if count > _MAX_FILES:
+        click.echo(f"and {count - _MAX_FILES:,} more files, {count:,} in all")
 
 
 def files_of(

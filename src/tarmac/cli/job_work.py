@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tarmac.jobs import JobRun, OwnRunnerJob, Resources, Secret
 
 # A longer result is named by its file.
-_MOST_SHOWN_BYTES = 20_000
+_MAX_SHOWN_BYTES = 20_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
         write_json(options.result, end.result)
     if not options.as_json and ok:
         path = options.result or run.path / RESULT
-        is_large = path.stat().st_size > _MOST_SHOWN_BYTES
+        is_large = path.stat().st_size > _MAX_SHOWN_BYTES
         click.echo(
             f"result: {path}" if is_large or options.result else to_json(end.result, indent=2)
         )

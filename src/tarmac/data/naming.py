@@ -11,7 +11,7 @@ from tarmac.errors import RequestError
 # One part by its name, several, or all that no other takes.
 Names = str | tuple[str, ...] | None
 
-_MOST_PARTS = 3
+_MAX_PARTS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,12 +39,12 @@ class Naming:
             RequestError: A name is not there, or a tuple has more parts than three.
         """
         if isinstance(item, tuple | list):
-            if not 1 <= len(item) <= _MOST_PARTS:
+            if not 1 <= len(item) <= _MAX_PARTS:
                 raise RequestError(
                     f"a sample has {len(item)} parts, expected inputs, targets and weights at most",
                     hint="Let it be a dictionary, and name them: samples_from(..., targets=...).",
                 )
-            inputs, targets, weights = (*item, None, None)[:_MOST_PARTS]
+            inputs, targets, weights = (*item, None, None)[:_MAX_PARTS]
             return inputs, targets, weights
         if isinstance(item, Mapping):
             return self._of_mapping(item)

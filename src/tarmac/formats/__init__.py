@@ -14,7 +14,7 @@ from tarmac.formats.format import Unwritable as Unwritable
 from tarmac.formats.format import Written as Written
 from tarmac.formats.hkube import DATA_SOURCE as DATA_SOURCE
 from tarmac.formats.hkube import FLOW_INPUT as FLOW_INPUT
-from tarmac.formats.hkube import MOST_ELEMENTS as MOST_ELEMENTS
+from tarmac.formats.hkube import MAX_ELEMENTS as MAX_ELEMENTS
 from tarmac.formats.hkube import Algorithm as Algorithm
 from tarmac.formats.hkube import Edge as Edge
 from tarmac.formats.hkube import HyperParam as HyperParam

@@ -47,7 +47,7 @@ TOLERANCE = 1e-4
 
 _SAMPLES = 64
 # A file of protobuf's holds no 2 GiB; weights of more lie beside it.
-_MOST_BYTES = 2**31 - 2**24
+_MAX_BYTES = 2**31 - 2**24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,7 @@ def _write_onnx(
             )
             made.model.metadata_props["tarmac.run"] = trained.run.record.id
             made.model.metadata_props["tarmac.workload"] = trained.run.record.workload
-            made.save(path, external_data=size > _MOST_BYTES)
+            made.save(path, external_data=size > _MAX_BYTES)
     except OSError:
         # Of the disk, not of the model.
         raise

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import SystemEnvironment as SystemEnvironment
     from tarmac.jobs.model import TaskSpec as TaskSpec
     from tarmac.jobs.model import Venv as Venv
-    from tarmac.jobs.pauses import MOST_DISTURBANCES as MOST_DISTURBANCES
+    from tarmac.jobs.pauses import MAX_DISTURBANCES as MAX_DISTURBANCES
     from tarmac.jobs.pauses import disturbed_pause_s as disturbed_pause_s
     from tarmac.jobs.placeholders import escape as escape
     from tarmac.jobs.plan import LAUNCH as LAUNCH

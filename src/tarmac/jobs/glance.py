@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WAITS = ("queued", "waiting", "requeued")
 
 # Of thousands in a queue, the first are shown; how many there are is told all the same.
-_MOST_WAITING = 32
+_MAX_WAITING = 32
 
 _ENDED = ("succeeded", "failed", "skipped", "interrupted")
 
@@ -126,7 +126,7 @@ def _parts(path: Path, tasks: _Tasks, readings: Readings, *, is_alive: bool) -> 
         if not is_alive and not (waits or "host" in known or "place" in known):
             continue
         waiting += waits
-        if waits and waiting > _MOST_WAITING:
+        if waits and waiting > _MAX_WAITING:
             continue
         yield _part(path, index, event, readings, waits=waits)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.sweep import Sweep
 
 # Of a million, the plan takes 1.4 GB and 20 s of a core; more is a mistake in a sweep as a rule.
-MOST_TASKS = 1_000_000
+MAX_TASKS = 1_000_000
 
 # Placeholders that have a value in every task.
 _BUILT_IN = ("job.name", "task.name", "task.index", "tarmac.python")
@@ -79,7 +79,7 @@ def graph_faults(job: Job) -> list[Fault]:
 
 def too_many(number: int) -> str:
     """Say that so many tasks are refused."""
-    return f"makes {number:,} tasks, expected at most {MOST_TASKS:,} in a job"
+    return f"makes {number:,} tasks, expected at most {MAX_TASKS:,} in a job"
 
 
 def circle_of(needs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -165,7 +165,7 @@ def _too_large(job: Job) -> Iterator[Fault]:
     total = 0
     for path, sweep in sweeps:
         total += 1 if sweep is None else sweep.size()
-        if total > MOST_TASKS:
+        if total > MAX_TASKS:
             yield Fault(path, too_many(total))
             return
 

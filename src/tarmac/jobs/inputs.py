@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Input
 
 # More than any archive of a task's inputs; less than what fills a disk by a few bytes that expand.
-_MOST_FILES = 1_000_000
-_MOST_EXPANSION = 1000
+_MAX_FILES = 1_000_000
+_MAX_EXPANSION = 1000
 
 # What a job's run has in its directory, and nothing else has.
 _RUN_RECORD = "job-run.json"
@@ -297,7 +297,7 @@ class _Limit:
     """
 
     def __init__(self, archive_bytes: int) -> None:
-        self._most_bytes = _MOST_EXPANSION * archive_bytes
+        self._most_bytes = _MAX_EXPANSION * archive_bytes
         self._files = 0
         self._bytes = 0
 
@@ -308,7 +308,7 @@ class _Limit:
         self._refuse_too_much()
 
     def _refuse_too_much(self) -> None:
-        if self._files > _MOST_FILES or self._bytes > self._most_bytes:
+        if self._files > _MAX_FILES or self._bytes > self._most_bytes:
             raise tarfile.ReadError("it expands to more than an archive of inputs does")
 
     def read_to_end(self, read: Callable[[int], bytes]) -> None:

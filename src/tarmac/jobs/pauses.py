@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Disturbances of one task that are borne.
-MOST_DISTURBANCES = 10
+MAX_DISTURBANCES = 10
 
 # Longer pauses help nobody who waits; a pause that was asked for is kept all the same.
 _LONGEST_PAUSE_S = 3600.0

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tarmac.documents import show_path
 from tarmac.errors import RequestError
-from tarmac.jobs.graph import MOST_TASKS, graph_faults, too_many
+from tarmac.jobs.graph import MAX_TASKS, graph_faults, too_many
 from tarmac.jobs.model import Container, Job, TaskSpec, Venv
 from tarmac.jobs.placeholders import fill, fill_all, show
 from tarmac.jobs.script_needs import script_environment, script_of
@@ -180,7 +180,7 @@ def _expand(
         return
     files = {name: _matching(name, p, directory) for name, p in spec.sweep.files.items()}
     number = first + spec.sweep.size(files)
-    if number > MOST_TASKS:
+    if number > MAX_TASKS:
         raise RequestError(f"task {spec.name!r}: its sweep over files {too_many(number)}")
     for number, parameters in enumerate(spec.sweep.combinations(files)):
         shown = ",".join(f"{name}={show(value)}" for name, value in parameters.items())

@@ -21,7 +21,7 @@ from tarmac.jobs.executors import (
 from tarmac.jobs.history import read_history
 from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
-from tarmac.jobs.pauses import MOST_DISTURBANCES, disturbed_pause_s, pause_s
+from tarmac.jobs.pauses import MAX_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.progress import Ended
 from tarmac.jobs.run_files import directory_name
 from tarmac.masking import without_known_in
@@ -40,7 +40,7 @@ _PATIENCE_S = 0.5
 
 # So many attempts are handed to a queueing executor at a time, until it has no room; what it has
 # not taken is put back.
-_MOST_AT_ONCE = 1000
+_MAX_AT_ONCE = 1000
 
 # How long a queueing executor that had no room is left alone, unless this part of what it has ends:
 # to offer the same thousand attempts after each end would cost more than all else.
@@ -233,7 +233,7 @@ class _Session:
 
     def _queue(self, now: float) -> None:
         """Hand over all that may run, as long as the engine takes it."""
-        while now >= self._full_until and (tasks := self._order.take_first(_MOST_AT_ONCE)):
+        while now >= self._full_until and (tasks := self._order.take_first(_MAX_AT_ONCE)):
             attempts = [self._next_attempt(task) for task in tasks]
             for task, answer in zip(tasks, self._executor.start(attempts), strict=True):
                 if isinstance(answer, Busy):
@@ -291,7 +291,7 @@ class _Session:
         outcome, reason, cause = finished.outcome, finished.reason, finished.cause
         if finished.problems and outcome == "succeeded":
             outcome, reason = "failed", f"its outputs were not kept: {finished.problems[0]}"
-        if cause in DISTURBANCES and self._disturbances[task.index] > MOST_DISTURBANCES:
+        if cause in DISTURBANCES and self._disturbances[task.index] > MAX_DISTURBANCES:
             reason = f"{reason}; disturbed {self._disturbances[task.index]} times"
         self._record(
             Ended(
@@ -321,7 +321,7 @@ class _Session:
             delay_s, free = 0.0, free + 1
         elif finished.outcome == "failed" and cause in DISTURBANCES:
             self._disturbances[task.index] += 1
-            if self._disturbances[task.index] > MOST_DISTURBANCES:
+            if self._disturbances[task.index] > MAX_DISTURBANCES:
                 return False
             delay_s, free = disturbed_pause_s(self._disturbances[task.index]), free + 1
         elif is_retried(attempt, finished.outcome, finished.exit_code, cause):

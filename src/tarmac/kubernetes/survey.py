@@ -18,7 +18,7 @@ from tarmac.kubernetes.manifests import role_for
 from tarmac.kubernetes.nodes import read_node
 from tarmac.kubernetes.pods import explain_pod
 from tarmac.kubernetes.refusals import explain_refusal
-from tarmac.machine import MOST_NODES, NodeFindings, group_alike
+from tarmac.machine import MAX_NODES, NodeFindings, group_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class ClusterFindings(NodeFindings):
 
 
 def survey_cluster(
-    cluster: Cluster, look: Look, *, patience_s: float = 120.0, most: int = MOST_NODES
+    cluster: Cluster, look: Look, *, patience_s: float = 120.0, most: int = MAX_NODES
 ) -> Sequence[ClusterFindings]:
     """Look at a cluster's nodes by a Job on each; of many, by a Job on one of each kind.
 

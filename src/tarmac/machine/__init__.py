@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from tarmac.machine.pcie import read_pcie_path as read_pcie_path
     from tarmac.machine.peers import lists_peers as lists_peers
     from tarmac.machine.peers import owner_of_peer as owner_of_peer
-    from tarmac.machine.surveyed import MOST_NODES as MOST_NODES
+    from tarmac.machine.surveyed import MAX_NODES as MAX_NODES
     from tarmac.machine.surveyed import NodeFindings as NodeFindings
     from tarmac.machine.surveyed import group_alike as group_alike
     from tarmac.machine.surveyed import survey_exit_code as survey_exit_code

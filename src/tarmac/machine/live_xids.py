@@ -12,7 +12,7 @@ import pynvml
 from tarmac.machine.nvml_ask import ask, pci_address
 
 # A card that is broken may say so for ever.
-_MOST = 100
+_MAX_XIDS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class XidReader:
         if self._events is None and not self._is_deaf:
             self._listen()
         seen: list[XidSeen] = []
-        while self._events is not None and len(seen) < _MOST:
+        while self._events is not None and len(seen) < _MAX_XIDS:
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._events, 0)
             except pynvml.NVMLError:

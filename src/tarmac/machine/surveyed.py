@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NodeT = TypeVar("NodeT")
 
 # More jobs for a look would be a burden; nodes of a site are of few kinds.
-MOST_NODES = 32
+MAX_NODES = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

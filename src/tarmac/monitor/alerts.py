@@ -28,7 +28,7 @@ _TIMEOUT_S = 60.0
 # At the end they have so long.
 _PATIENCE_S = 10.0
 # More wait for these.
-_MOST_AT_ONCE = 4
+_MAX_AT_ONCE = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Alerts:
 
     def _begin(self) -> list[str]:
         problems = []
-        while self._waiting and len(self._calls) < _MOST_AT_ONCE:
+        while self._waiting and len(self._calls) < _MAX_AT_ONCE:
             event, command, message = self._waiting.popleft()
             try:
                 with tempfile.TemporaryFile() as file:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
 
 # A card that is broken may tell of a new error for ever.
-_MOST = 200
+_MAX_FINDINGS = 200
 
 _GPU_LABEL = re.compile(r"GPU (\d+)$")
 
@@ -136,7 +136,7 @@ class Watchlist:
                 _latest(gpu.uncorrected_errors, known.uncorrected),
                 _latest(gpu.row_remaps, known.remaps),
             )
-        return Watchlist(tuple(findings[-_MOST:]), counted)
+        return Watchlist(tuple(findings[-_MAX_FINDINGS:]), counted)
 
 
 def _grown(gpu: LiveGpu, before: _Counted, now: datetime) -> list[Finding]:

@@ -38,9 +38,9 @@ _SSH = (
 )
 
 # A line that is longer is no snapshot of one machine.
-_MOST_BYTES = 2**26
+_MAX_BYTES = 2**26
 # Of what ssh or the host says when it fails, the end.
-_MOST_SAID = 200
+_MAX_SAID = 200
 _ERROR = "error: "
 # A host counts as silent after so many intervals, and not before so many seconds.
 _SILENT_AFTER = 3
@@ -205,7 +205,7 @@ class _Link(threading.Thread):
     def _read(self, lines: IO[bytes]) -> tuple[bool, str]:
         """Take what the host says until it says no more, or what cannot be understood."""
         has_answered = False
-        while line := lines.readline(_MOST_BYTES):
+        while line := lines.readline(_MAX_BYTES):
             try:
                 snapshot = from_json(json.loads(line))
             except RecordingError as error:
@@ -214,7 +214,7 @@ class _Link(threading.Thread):
                 if not line.endswith(b"\n"):
                     # The end of it was cut off, as the connection was.
                     break
-                text = line[:_MOST_SAID].decode(errors="replace").strip()
+                text = line[:_MAX_SAID].decode(errors="replace").strip()
                 return has_answered, f"says what is no snapshot: {text}"
             if not snapshot.hosts:
                 continue
@@ -234,5 +234,5 @@ def _last_words(complaints: IO[bytes], code: int) -> str:
     lines = complaints.read().decode(errors="replace").strip().splitlines()
     errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
     if lines:
-        return (errors or lines)[-1].strip()[:_MOST_SAID]
+        return (errors or lines)[-1].strip()[:_MAX_SAID]
     return "the connection ended" if code == 0 else f"ssh ended with {code}, and said nothing"

@@ -50,7 +50,7 @@ _FIRST_NAMES_S = 0.5
 _ENDED_FOR = timedelta(minutes=5)
 
 # Of tasks and trials, of which thousands may end in that time, the last ones.
-_MOST_ENDED_PARTS = 32
+_MAX_ENDED_PARTS = 32
 
 # Of a container's number, as engines show it.
 _SHORT = 12
@@ -303,7 +303,7 @@ class Watcher:
             if name not in current and now - entry.since < _ENDED_FOR
         }
         parts = [name for name, entry in known.items() if entry.work.parent is not None]
-        for name in parts[:-_MOST_ENDED_PARTS]:
+        for name in parts[:-_MAX_ENDED_PARTS]:
             del known[name]
         self._ended = known
         return tuple(entry.work for entry in self._ended.values())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Finding, HostSnapshot, Snapshot, Work
 
 # Of runs and tasks at once; those that hold a GPU come first. All are counted in `tarmac_runs`.
-MOST_RUNS = 200
+MAX_RUNS = 200
 
 _XID = re.compile(r"\bXid (\d+)\b")
 
@@ -214,7 +214,7 @@ def _of_runs(hosts: Iterable[HostSnapshot]) -> Iterator[Metric]:
         counts: dict[str, int] = {}
         for work in sorted(host.work, key=lambda work: not work.gpu_uuids):
             counts[work.kind] = counts.get(work.kind, 0) + 1
-            if kinds.get(work.parent or "") != "search" and len(shown) < MOST_RUNS:
+            if kinds.get(work.parent or "") != "search" and len(shown) < MAX_RUNS:
                 shown.setdefault((host.host.name, *_names(work)), work)
         for kind, count in counts.items():
             number.add_metric((host.host.name, kind), count)

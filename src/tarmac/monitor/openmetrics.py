@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PATH = "/metrics"
 _FORM = "expected ADDRESS:PORT, such as 127.0.0.1:9407, or unix:PATH"
 # A client says what it takes; who says something else each time is encoded for each time.
-_MOST_FORMS = 4
+_MAX_FORMS = 4
 # A client that sends nothing is left after so long.
 _TIMEOUT_S = 10.0
 
@@ -151,7 +151,7 @@ class _Page:
         if text is None:
             # The first of its form; the pages that follow are encoded before they are asked for.
             text = encode(families)
-            if len(self._encoders) < _MOST_FORMS:
+            if len(self._encoders) < _MAX_FORMS:
                 self._encoders[kind] = encode
                 encoded[kind] = text
         return text, kind

@@ -55,11 +55,11 @@ _FORGOTTEN_S = 30.0
 _YOUNG_S = 10.0
 
 # Of a command line: enough to know a program by, on the widest screen.
-_MOST_BYTES = 4096
-_MOST_CHARACTERS = 300
+_MAX_BYTES = 4096
+_MAX_CHARACTERS = 300
 
 # Deeper than any tree of processes; a loop in what was read at different moments ends here.
-_MOST_ANCESTORS = 64
+_MAX_ANCESTORS = 64
 
 
 class FileId(NamedTuple):
@@ -152,7 +152,7 @@ class ProcessTable:
         processes: dict[int, Process] = {}
         for pid in pids:
             at = pid
-            for _ in range(_MOST_ANCESTORS):
+            for _ in range(_MAX_ANCESTORS):
                 if at <= 0 or at in processes or (process := self._read(at)) is None:
                     break
                 processes[at] = process
@@ -276,12 +276,12 @@ class ProcessTable:
         )
 
     def _command(self, directory: Path) -> str:
-        words = _bytes_of(directory / "cmdline", _MOST_BYTES).split(b"\0")
+        words = _bytes_of(directory / "cmdline", _MAX_BYTES).split(b"\0")
         texts = [word.decode(errors="replace") for word in words if word]
         if not texts:
             # A thread of the kernel, or a process that hides it.
             return _bytes_of(directory / "comm").decode(errors="replace").strip()
-        return " ".join(masked_command(texts))[:_MOST_CHARACTERS]
+        return " ".join(masked_command(texts))[:_MAX_CHARACTERS]
 
     def _user(self, uid: int) -> str | None:
         if uid not in self._users:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Snapshot
 
 # A line of a recording that is longer is none: of 100 hosts it has some MB.
-_MOST_BYTES = 2**28
+_MAX_BYTES = 2**28
 
 
 class Recorder:
@@ -116,7 +116,7 @@ def _snapshots(file: IO[bytes], path: Path) -> Iterator[Snapshot]:
     is_known = False
     while True:
         with read_errors(path):
-            line = file.readline(_MOST_BYTES)
+            line = file.readline(_MAX_BYTES)
         if not line:
             return
         with contextlib.suppress(ValueError):

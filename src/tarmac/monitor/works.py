@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.runs import Glance
 
 # Of findings since a work began, at most so many are reasons of its own.
-_MOST_XIDS = 3
+_MAX_XIDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _reasons(
         quota_ratio=facts.quota_ratio if _shares_quota(candidate, facts) else None,
         neighbours=_neighbours(candidate, gpu_uuids, facts),
         slowest_rank=_slowest(glance, ranks),
-        xids=xids[-_MOST_XIDS:],
+        xids=xids[-_MAX_XIDS:],
     )
 
 

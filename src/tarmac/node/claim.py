@@ -36,7 +36,7 @@ _OVER = ("ended", "fenced")
 _WRITTEN_WITHIN_S = 60.0
 
 # A record fits into one block of a disk, so that it can be written over when that is full.
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 _MAX_LENGTH = 300
 
 
@@ -102,7 +102,7 @@ class Claim:
             OSError: That cannot be written.
         """
         problems, notes = (
-            [*map(_shortened, ending.pop(name, ()))][:_MOST_PROBLEMS]
+            [*map(_shortened, ending.pop(name, ()))][:_MAX_PROBLEMS]
             for name in ("problems", "notes")
         )
         reason = _shortened(ending.pop("reason", ""))

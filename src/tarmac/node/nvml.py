@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LIBRARY = "libnvidia-ml.so.1"
 # NVML_DEVICE_UUID_V2_BUFFER_SIZE
 _UUID_BYTES = 96
-_MOST_PROCESSES = 64
+_MAX_PROCESSES = 64
 
 
 class _Memory(ctypes.Structure):
@@ -122,8 +122,8 @@ def _read_use(nvml: Any, name: str) -> GpuUse:
     _call(nvml, "nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(device))
     memory = _MemoryV2(version=ctypes.sizeof(_MemoryV2) | 2 << 24)
     _call(nvml, "nvmlDeviceGetMemoryInfo_v2", device, ctypes.byref(memory))
-    count = ctypes.c_uint(_MOST_PROCESSES)
-    processes = (_Process * _MOST_PROCESSES)()
+    count = ctypes.c_uint(_MAX_PROCESSES)
+    processes = (_Process * _MAX_PROCESSES)()
     try:
         _call(
             nvml, "nvmlDeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), processes

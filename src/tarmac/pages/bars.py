@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Narrower than at this number bars are no longer told apart; neighbours are joined.
-_MOST_BARS = 120
-_MOST_NAMES = 6
+_MAX_BARS = 120
+_MAX_NAMES = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def stacked_bars(
         Markup('<path class="fill s{}" d="{}"/>').format(part, "".join(words))
         for part, words in enumerate(paths)
     )
-    every = max(1, -(-len(shown) // _MOST_NAMES))
+    every = max(1, -(-len(shown) // _MAX_NAMES))
     ticks = [
         Tick((number + 0.5) / len(shown), bar.name)
         for number, bar in enumerate(shown)
@@ -147,9 +147,9 @@ def bars(key: str, title: str, rows: Sequence[Bar], *, unit: str = "", label: st
 
 
 def _joined(rows: Sequence[Bar], count: int) -> Sequence[Bar]:
-    if len(rows) <= _MOST_BARS:
+    if len(rows) <= _MAX_BARS:
         return rows
-    size = -(-len(rows) // _MOST_BARS)
+    size = -(-len(rows) // _MAX_BARS)
     joined: list[Bar] = []
     for first in range(0, len(rows), size):
         part = rows[first : first + size]

@@ -27,8 +27,8 @@ _GROUP = "time"
 _LOG_FROM = 60.0
 
 # With more GPUs than these, only their use has a lane each.
-_MOST_DETAILED = 2
-_MOST_LANES = 16
+_MAX_DETAILED = 2
+_MAX_LANES = 16
 
 _WAITS = (("data_wait_s", "waiting for data"), ("rank_wait_s", "waiting for other ranks"))
 _KINDS = {
@@ -175,10 +175,10 @@ def _shrinks(series: Sequence[Series]) -> bool:
 
 def _host_lanes(host: Samples, *, named: bool) -> Iterator[Lane]:
     where = f"{host.host} " if named and host.host else ""
-    detailed = len(host.gpus) <= _MOST_DETAILED
-    for place, gpu in enumerate(host.gpus[:_MOST_LANES]):
+    detailed = len(host.gpus) <= _MAX_DETAILED
+    for place, gpu in enumerate(host.gpus[:_MAX_LANES]):
         yield from _gpu_lanes(f"{where}{_name(gpu)}", gpu, host.at_s, place, detailed=detailed)
-    if len(host.gpus) > _MOST_DETAILED:
+    if len(host.gpus) > _MAX_DETAILED:
         yield from _summed(where, host)
     cores = "" if host.cpu_count is None else f"of {worded(host.cpu_count)} cores"
     if _says(host.cpu_ratio):

@@ -25,10 +25,10 @@ _Item = TypeVar("_Item")
 STRETCH = 10000
 
 # Texts along the x axis that a telephone has room for.
-_MOST_TICKS_NARROW = 4
+_MAX_TICKS_NARROW = 4
 
 # Rows of the table under a plot: enough to follow the picture, read aloud or on paper.
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 def plot_id(name: str) -> str:
@@ -166,7 +166,7 @@ def axes(x: Sequence[Tick], y: Sequence[Tick], x_label: str = "") -> Markup:
             Markup('<text class="x {} {}" x="{}" y="100%" dy="1.5em">{}</text>').format(
                 side,
                 # Left out where a telephone has too little room.
-                "odd" if number % 2 and len(x) > _MOST_TICKS_NARROW else "even",
+                "odd" if number % 2 and len(x) > _MAX_TICKS_NARROW else "even",
                 percent(tick.place),
                 tick.text,
             )
@@ -184,7 +184,7 @@ def percent(place: float) -> str:
     return f"{place * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def picked(count: int, most: int = _MOST_ROWS) -> Iterable[int]:
+def picked(count: int, most: int = _MAX_ROWS) -> Iterable[int]:
     """Return which of many rows are shown in a table: evenly spaced, the first and the last too."""
     if count <= most:
         return range(count)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tarmac.jobs import JobRecord, Resources, TaskSpec, TaskStatus, Timeline
     from tarmac.pages.job_time import SpecTime
 
-_MOST_TASKS = 200
-_MOST_BARS = 20
+_MAX_TASKS = 200
+_MAX_BARS = 20
 _LONGEST_TEXT = 20_000
 
 # How a run's state is shown.
@@ -177,7 +177,7 @@ def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
 
 
 def _time(times: Sequence[SpecTime]) -> Markup:
-    shown = sorted(times, key=lambda one: -one.spent.work_s)[:_MOST_BARS]
+    shown = sorted(times, key=lambda one: -one.spent.work_s)[:_MAX_BARS]
     names = {time.name for time in shown}
     bars = [
         Bar(time.name, [time.spent.work_s, time.spent.room_s, time.spent.between_s])
@@ -206,7 +206,7 @@ def _time(times: Sequence[SpecTime]) -> Markup:
             worded(time.longest_room_s, "s"),
             worded(time.spent.between_s, "s"),
         ]
-        for time in times[:_MOST_TASKS]
+        for time in times[:_MAX_TASKS]
     ]
     columns = ["task", "begun", "attempts", "at work", "longest", "until it could begin"]
     columns += ["for room", "longest of it", "between attempts"]
@@ -271,10 +271,10 @@ def _nodes(pipeline: dict[str, Any]) -> Markup:
 
 
 def _task_table(timeline: Timeline) -> tuple[Markup, str]:
-    own, folds = folded(timeline, _MOST_TASKS)
+    own, folds = folded(timeline, _MAX_TASKS)
     tasks = [*own]
     for fold in folds:
-        tasks += [*fold.tasks][: max(0, _MOST_TASKS - len(tasks))]
+        tasks += [*fold.tasks][: max(0, _MAX_TASKS - len(tasks))]
     rows = [_task_row(task, timeline) for task in tasks]
     count = len(timeline.status.tasks)
     note = f"{len(tasks):,} of {count:,}, what failed first." if len(tasks) < count else ""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
 # Kinds of failures that are shown each, and logs that are read for them.
-_MOST_GROUPS = 12
-_MOST_NAMES = 5
+_MAX_GROUPS = 12
+_MAX_NAMES = 5
 _LOG_LINES = 15
 
 
@@ -61,9 +61,9 @@ def failures_body(run: Path, timeline: Timeline, groups: Sequence[Failures]) -> 
     """Return each kind of failure: how many tasks, why, what to type, the end of a log."""
     body = Markup("").join(
         _group(run, f"failure-{number}", group, timeline)
-        for number, group in enumerate(groups[:_MOST_GROUPS])
+        for number, group in enumerate(groups[:_MAX_GROUPS])
     )
-    if left := groups[_MOST_GROUPS:]:
+    if left := groups[_MAX_GROUPS:]:
         count = sum(len(group.tasks) for group in left)
         body += Markup("<p>{:,} more tasks in {:,} other ways.</p>").format(count, len(left))
     return body
@@ -90,7 +90,7 @@ def retries_body(timeline: Timeline) -> Markup | None:
             masked_text(key[3]) or "-",
             worded(lost_s[key] / 1000, "s") if key in lost_s else "-",
         ]
-        for key, count in counts.most_common(_MOST_GROUPS)
+        for key, count in counts.most_common(_MAX_GROUPS)
     ]
     columns = ["task", "attempts", "ended", "cause", "reason", "time they took"]
     return table(columns, rows, label="Attempts that another one followed", numbers=(1, 5))
@@ -104,8 +104,8 @@ def _followed(timeline: Timeline) -> Iterator[tuple[str, AttemptSpan]]:
 
 def _group(run: Path, key: str, group: Failures, timeline: Timeline) -> Markup:
     first, *_ = group.tasks
-    names = ", ".join(task.name for task in group.tasks[:_MOST_NAMES])
-    more = len(group.tasks) - _MOST_NAMES
+    names = ", ".join(task.name for task in group.tasks[:_MAX_NAMES])
+    more = len(group.tasks) - _MAX_NAMES
     tried = len(timeline.trace_of(first).attempts)
     head = first.name if len(group.tasks) == 1 else f"{len(group.tasks):,} tasks of {group.name}"
     words = [masked_text(group.reason) or group.state]

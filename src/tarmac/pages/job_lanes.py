@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
 # So many lanes can be read.
-MOST_LANES = 40
+MAX_LANES = 40
 # Of equal failures the first few are shown each; the rest of them are counted.
 _LEAST_OF_A_GROUP = 2
-_MOST_DEVICES = 64
+_MAX_DEVICES = 64
 # Blocks of all lanes of devices together: more are thinner than a hair.
-_MOST_BLOCKS = 2000
+_MAX_BLOCKS = 2000
 
 # How an attempt's or a task's state is drawn.
 STATES = {
@@ -61,7 +61,7 @@ class Fold:
 
 
 def folded(
-    timeline: Timeline, most: int = MOST_LANES
+    timeline: Timeline, most: int = MAX_LANES
 ) -> tuple[Sequence[TaskStatus], Sequence[Fold]]:
     """Return which tasks have a lane of their own, and the rest by what is alike in them.
 
@@ -167,13 +167,13 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
             hosts.setdefault(attempt.host, []).append(attempt)
             for gpu in attempt.gpus:
                 gpus.setdefault((attempt.host, gpu), []).append(span)
-    shown = sorted(gpus.items())[:_MOST_DEVICES]
-    most = _MOST_BLOCKS // max(1, len(shown))
+    shown = sorted(gpus.items())[:_MAX_DEVICES]
+    most = _MAX_BLOCKS // max(1, len(shown))
     rows = [
         Lane(" ".join(filter(None, (host, _short(gpu)))), spans=joined(spans, most))
         for (host, gpu), spans in shown
     ]
-    for host, attempts in sorted(hosts.items())[:_MOST_DEVICES]:
+    for host, attempts in sorted(hosts.items())[:_MAX_DEVICES]:
         name = host or "this machine"
         if any(attempt.cpus for attempt in attempts):
             cpus = at_work(attempts, timeline.began_at, until, size=lambda one: one.cpus or 0.0)

@@ -20,7 +20,7 @@ _LINES = 40
 # A traceback may begin before the lines that are shown.
 _SEARCHED_LINES = 1000
 # A training may have thousands of them.
-_MOST_FILES = 4
+_MAX_FILES = 4
 _TRACEBACK = "Traceback (most recent call last)"
 _RANK = re.compile(r"\brank (\d+)\b")
 _RANK_OF_LOG = re.compile(r"rank-(\d+)")
@@ -39,7 +39,7 @@ def tails_of_ranks(run: Path, error: str) -> Markup:
     named = {int(rank) for rank in _RANK.findall(error)}
     logs = [(file, lines) for file, lines in _read((run / "logs").glob("rank-*"), run) if lines]
     logs.sort(key=lambda log: _weight(log[0], log[1], named), reverse=True)
-    shown, left = logs[:_MOST_FILES], logs[_MOST_FILES:]
+    shown, left = logs[:_MAX_FILES], logs[_MAX_FILES:]
     body = Markup("").join(
         details(
             f"log-{number}", f"The end of {file.relative_to(run)}", pre("\n".join(lines[-_LINES:]))
@@ -50,8 +50,8 @@ def tails_of_ranks(run: Path, error: str) -> Markup:
         return body
     words = f"{len(shown)} of {len(logs):,} logs, those of ranks that failed and the newest first."
     others = sorted(file.name for file, _ in left)
-    words += f" Left out: {', '.join(others[:_MOST_FILES])}"
-    words += f" and {len(others) - _MOST_FILES:,} more." if len(others) > _MOST_FILES else "."
+    words += f" Left out: {', '.join(others[:_MAX_FILES])}"
+    words += f" and {len(others) - _MAX_FILES:,} more." if len(others) > _MAX_FILES else "."
     return body + paragraph(f"{words} All of them: tarmac runs logs {shlex.quote(str(run))}")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Stronger than the first, and weaker than the second, of a colour in percent: on those neither the
 # page's ink nor its ground can be read, light or dark.
-_MOST_PALE, _LEAST_DEEP = 50.0, 86.0
+_MAX_PALE, _LEAST_DEEP = 50.0, 86.0
 _DEEP_FROM = 0.55
 
 
@@ -74,6 +74,6 @@ def _strength(shade: float) -> tuple[float, bool]:
     """Return how much of its colour a cell has, in percent, and whether its text is light on it."""
     shade = min(max(shade, 0.0), 1.0)
     if shade <= _DEEP_FROM:
-        return _MOST_PALE * shade / _DEEP_FROM, False
+        return _MAX_PALE * shade / _DEEP_FROM, False
     above = (shade - _DEEP_FROM) / (1 - _DEEP_FROM)
     return _LEAST_DEEP + (100 - _LEAST_DEEP) * above, True

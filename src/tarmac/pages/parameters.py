@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # Lines and dots of all plots together: more make a page large.
-_MOST_PLACES = 10_000
-_MOST_SHOWN = 1000
+_MAX_PLACES = 10_000
+_MAX_SHOWN = 1000
 _LEAST_SHOWN = 200
 # How strong colours are, from the palest on, in percent.
 _STRENGTHS = (18, 36, 56, 78, 100)
@@ -39,7 +39,7 @@ _STRENGTHS = (18, 36, 56, 78, 100)
 _STRENGTHS_OF_FEW = (60, 70, 80, 90, 100)
 _FEW = 50
 # Named values whose words have room beside an axis.
-_MOST_NAMED = 12
+_MAX_NAMED = 12
 _LONGEST_NAME = 14
 # Keeps texts readable where lines pass behind them.
 _HALO = "stroke:var(--ground);stroke-width:4px;paint-order:stroke"
@@ -92,7 +92,7 @@ def shown_networks(
         dimensions: Over how many parameters they are drawn: the more, the fewer networks.
     """
     ordered = sorted(networks, key=lambda one: one.value if maximize else -one.value)
-    most = min(_MOST_SHOWN, max(_LEAST_SHOWN, _MOST_PLACES // max(1, dimensions)))
+    most = min(_MAX_SHOWN, max(_LEAST_SHOWN, _MAX_PLACES // max(1, dimensions)))
     if len(ordered) <= most:
         return ordered
     num_best = most // 5
@@ -236,7 +236,7 @@ def _place(dimension: Dimension, scale: Scale, value: object) -> float | None:
 def _ticks(dimension: Dimension, scale: Scale) -> list[Tick]:
     if not dimension.choices:
         return scale.ticks(4)
-    every = -(-len(dimension.choices) // _MOST_NAMED)
+    every = -(-len(dimension.choices) // _MAX_NAMED)
     return [
         Tick(scale.place(float(number)) or 0.0, _short(choice))
         for number, choice in enumerate(dimension.choices)

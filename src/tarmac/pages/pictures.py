@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Mistake, Predictions
 
-_MOST_PAIRS = 3
+_MAX_PAIRS = 3
 
 
 def pictures(run: Path) -> Iterator[Section]:
@@ -116,7 +116,7 @@ def _confusion(found: Predictions) -> Markup:
             if row != column and value
         ),
         reverse=True,
-    )[:_MOST_PAIRS]
+    )[:_MAX_PAIRS]
     words = ", ".join(f"{row} taken for {column} ({value})" for value, row, column in pairs)
     drawn = matrix(
         "confusion",

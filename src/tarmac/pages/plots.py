@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # More points than a wide screen has columns show nothing more.
-_MOST_POINTS = 1500
+_MAX_POINTS = 1500
 # Up to here each point of a line is also a dot.
-_MOST_DOTS = 30
+_MAX_DOTS = 30
 # Points of a scatter with a text of their own; more make a page too large.
-_MOST_TEXTS = 1500
-_MOST_BINS = 40
+_MAX_TEXTS = 1500
+_MAX_BINS = 40
 # Above and below what is drawn, as a share of the axis.
 _ROOM = 0.04
 
@@ -185,7 +185,7 @@ def scatter(
     along, up = scale_of(x, across, room=_ROOM), scale_of(y, upward, room=_ROOM)
     weights = [point.weight for point in points if known(point.weight) is not None]
     strong = scale_of(weight or Axis(), weights) if weights else None
-    has_texts = len(points) <= _MOST_TEXTS
+    has_texts = len(points) <= _MAX_TEXTS
     dots = Markup("").join(_dot(point, along, up, strong, has_texts=has_texts) for point in points)
     over = Markup("").join(
         line_path(line, along, up, colour(place + 1, line.colour))
@@ -241,7 +241,7 @@ def histogram(
     numbers = [number for number in map(known, values) if number is not None]
     along = scale_of(x, numbers)
     places = [place for place in map(along.place, numbers) if place is not None and 0 <= place <= 1]
-    bins = min(_MOST_BINS, max(1, math.ceil(math.sqrt(len(places)))))
+    bins = min(_MAX_BINS, max(1, math.ceil(math.sqrt(len(places)))))
     counts = [0] * bins
     for place in places:
         counts[min(bins - 1, int(place * bins))] += 1
@@ -296,7 +296,7 @@ def sparkline(values: Sequence[float | None], *, text: str) -> Markup:
 
 
 def thinned(
-    points: Sequence[tuple[float, float | None]], most: int = _MOST_POINTS
+    points: Sequence[tuple[float, float | None]], most: int = _MAX_POINTS
 ) -> list[tuple[float, float | None]]:
     """Return at most about so many points that look the same: the ends of each range stay."""
     if len(points) <= most:
@@ -341,7 +341,7 @@ def line_path(series: Series, along: Scale, up: Scale, classes: str) -> Markup:
         classes, series.style, series.name, "".join(words)
     )
     # A straight line from end to end, such as what is expected, has no points of its own.
-    if series.style == "dots" or 2 < len(points) <= _MOST_DOTS or len(points) == 1:
+    if series.style == "dots" or 2 < len(points) <= _MAX_DOTS or len(points) == 1:
         drawn += Markup('<path class="dot {}" d="{}"/>').format(classes, "".join(dots))
     return drawn
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     _Values = Mapping[int, Sequence[float]]
 
 # Points of a scatter that say how their network is made; each of more would make a page large.
-_MOST_MADE = 250
-_MOST_TRIALS = 100
-_MOST_GENERATIONS = 200
-_MOST_FAILURES = 12
+_MAX_MADE = 250
+_MAX_TRIALS = 100
+_MAX_GENERATIONS = 200
+_MAX_FAILURES = 12
 # Slices of a wide space: the page stays small.
-_MOST_SLICES = 24
+_MAX_SLICES = 24
 
 _TRIAL_STATES = {"complete": "ok", "failed": "bad", "pruned": "warn", "running": "busy"}
 
@@ -150,7 +150,7 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     ordered = sorted(dimensions, key=lambda one: -seen.importances.get(one.name, 0.0))
     slices = Markup("").join(
         slice_plot(f"slice-{number}", dimension, shown, value)
-        for number, dimension in enumerate(ordered[:_MOST_SLICES])
+        for number, dimension in enumerate(ordered[:_MAX_SLICES])
     )
     note = f"{name} over each parameter, what matters most first; the later, the stronger."
     body = Markup('<div class="side-by-side">{}</div>').format(slices)
@@ -263,7 +263,7 @@ def _some(networks: Sequence[Network], study: Study) -> Sequence[Network]:
 
 def _hover(network: Network, seen: Survey) -> str:
     words = f"network {network.number}: {worded(network.values[0])}"
-    if len(seen.networks) > _MOST_MADE:
+    if len(seen.networks) > _MAX_MADE:
         return words
     made = ", ".join(f"{name} {_setting(value)}" for name, value in network.params.items())
     return f"{words}; {made}"
@@ -287,7 +287,7 @@ def _failures(rows: Sequence[dict[str, Any]]) -> Markup:
             first.setdefault(words, row["number"])
     shown = [
         [f"{count:,}", f"{first[words]}", words]
-        for words, count in counts.most_common(_MOST_FAILURES)
+        for words, count in counts.most_common(_MAX_FAILURES)
     ]
     if not shown:
         return Markup("")
@@ -308,7 +308,7 @@ def _generations(study: Study) -> Markup:
             *(worded(value) for value in (group.best, group.mean, group.worst)),
             *(f"{count:,}" for count in (group.pruned, group.failed, group.reused)),
         ]
-        for group in groups[-_MOST_GENERATIONS:]
+        for group in groups[-_MAX_GENERATIONS:]
     ]
     return table(columns, rows, label=name, numbers=range(1, 9)) if rows else Markup("")
 
@@ -316,7 +316,7 @@ def _generations(study: Study) -> Markup:
 def _front(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tuple[Markup, str]:
     by_number = {row["number"]: row for row in rows}
     known = [by_number[number] for number in study.record.front if number in by_number]
-    shown = known[:_MOST_TRIALS]
+    shown = known[:_MAX_TRIALS]
     note = "Networks that no other beats in everything, the best by the first objective first."
     if len(shown) < len(known):
         note += f" {len(shown):,} of {len(known):,}. All: tarmac search export {quoted(study.name)}"
@@ -328,7 +328,7 @@ def _trials(study: Study, rows: Sequence[dict[str, Any]], values: _Values) -> tu
     complete = [row for row in rows if row["number"] in values]
     complete.sort(key=lambda row: (sign * values[row["number"]][0], row["number"]))
     others = [row for row in rows if row["number"] not in values]
-    shown = [*complete, *others][:_MOST_TRIALS]
+    shown = [*complete, *others][:_MAX_TRIALS]
     note = "The best first."
     if len(shown) < len(rows):
         all_of_them = f"tarmac search export {quoted(study.name)}"

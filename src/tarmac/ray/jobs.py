@@ -24,7 +24,7 @@ _TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 5.0
 
 # The end of what Ray says is its reason; before that comes a trace of its own code.
-_MOST_WORDS = 300
+_MAX_WORDS = 300
 _ERROR = re.compile(r"^[\w.]*(?:Error|Exception): ")
 
 _States = Literal["pending", "running", "succeeded", "failed", "stopped"]
@@ -228,4 +228,4 @@ def _shortened(text: str) -> str:
     if reasons and lines[0].startswith("Traceback"):
         lines = lines[reasons[-1] :]
     words = " ".join(lines)
-    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}..."
+    return words if len(words) <= _MAX_WORDS else f"{words[:_MAX_WORDS]}..."

@@ -46,7 +46,7 @@ _INNER = "best/*"
 _SEARCH = "study.json"
 
 # Of the names that a message lists.
-_MOST_NAMES = 10
+_MAX_NAMES = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,7 +309,7 @@ class Catalogue:
                     f"{reference} is a search that has trained no winner yet",
                     hint=f"Go on with it: tarmac search --resume {quoted(path)}",
                 )
-        names = "\n".join(in_one_line(run.path.name) for run in known[:_MOST_NAMES])
+        names = "\n".join(in_one_line(run.path.name) for run in known[:_MAX_NAMES])
         hint = (
             f"Newest there:\n{names}"
             if names

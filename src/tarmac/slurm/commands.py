@@ -50,15 +50,15 @@ _SLURMS = re.compile(r"S(?:LURM|BATCH|QUEUE|ACCT|INFO|CANCEL|CONTROL|RUN)_")
 _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 
 # More names make a long command line; then all of the user's jobs are shown, and ours picked.
-_MOST_NAMES = 64
-_MOST_UNITS = 500
+_MAX_NAMES = 64
+_MAX_UNITS = 500
 
 # Of scancel's arguments: jobs, and spans of one array's elements.
-_MOST_WORDS = 500
-_MOST_SPANS = 200
+_MAX_WORDS = 500
+_MAX_SPANS = 200
 
 # Of what was said, in a message.
-_MOST_SAID = 500
+_MAX_SAID = 500
 
 _Answer = TypeVar("_Answer")
 
@@ -175,7 +175,7 @@ class SlurmCommands:
     def queue(self, names: Collection[str]) -> Sequence[Queued] | Silence:
         """Return the units of some scripts that squeue knows, in one call."""
         wanted = frozenset(names)
-        chosen = [f"--name={','.join(sorted(wanted))}"] if len(wanted) <= _MOST_NAMES else []
+        chosen = [f"--name={','.join(sorted(wanted))}"] if len(wanted) <= _MAX_NAMES else []
         shown = self._queue(*chosen)
         if isinstance(shown, Silence):
             return shown
@@ -202,8 +202,8 @@ class SlurmCommands:
         if isinstance(limits, Silence):
             return limits
         results: list[Accounted] = []
-        for first in range(0, len(units), _MOST_UNITS):
-            some = units[first : first + _MOST_UNITS]
+        for first in range(0, len(units), _MAX_UNITS):
+            some = units[first : first + _MAX_UNITS]
             kept: Sequence[Accounted] | Silence | None = None
             if limits.has_accounting:
                 # Elements that were cancelled before they began are shown with their whole array.
@@ -373,7 +373,7 @@ def _shortened(said: str) -> str:
     said = without_known(" ".join(said.split()))
     if not said:
         return "said nothing"
-    return said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}..."
+    return said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}..."
 
 
 def _refusal(done: _Done) -> str | Silence:
@@ -391,8 +391,8 @@ def _argued(units: Sequence[Unit]) -> Iterator[Sequence[str]]:
         if not elements:
             words.append(str(job))
         words.extend(f"{job}_[{ranges}]" for ranges in _ranges(elements))
-    for first in range(0, len(words), _MOST_WORDS):
-        yield words[first : first + _MOST_WORDS]
+    for first in range(0, len(words), _MAX_WORDS):
+        yield words[first : first + _MAX_WORDS]
 
 
 def _order(unit: Unit) -> tuple[int, int]:
@@ -407,6 +407,6 @@ def _ranges(elements: Sequence[int]) -> Iterator[str]:
             spans[-1] = (spans[-1][0], element)
         else:
             spans.append((element, element))
-    for first in range(0, len(spans), _MOST_SPANS):
-        some = spans[first : first + _MOST_SPANS]
+    for first in range(0, len(spans), _MAX_SPANS):
+        some = spans[first : first + _MAX_SPANS]
         yield ",".join(str(a) if a == b else f"{a}-{b}" for a, b in some)

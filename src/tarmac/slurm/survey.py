@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.files import scratch_directory
-from tarmac.machine import MOST_NODES, NodeFindings, group_alike
+from tarmac.machine import MAX_NODES, NodeFindings, group_alike
 from tarmac.slurm.interface import SILENCE_HINT, Silence, Submitted
 from tarmac.slurm.script import Request, Shape, write_script
 from tarmac.slurm.site import gpus_of
@@ -112,7 +112,7 @@ def survey_nodes(
     variables: Mapping[str, str],
     shape: Shape | None = None,
     patience_s: float = 120.0,
-    most: int = MOST_NODES,
+    most: int = MAX_NODES,
 ) -> Sequence[SlurmFindings]:
     """Look at a site's nodes by a job on each; of many, by a job on one of each kind.
 

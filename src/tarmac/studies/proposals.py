@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.studies.study.writer import StudyWriter
 
 # Known networks in a row that a sampler may name before a random new one is tried.
-_MOST_REPEATS = 20
+_MAX_REPEATS = 20
 
 
 class Proposals(Protocol):
@@ -194,7 +194,7 @@ class _OneByOne:
         if not self._is_open():
             return None
         ledger, space = self._study.ledger, self._study.space
-        for _ in range(_MOST_REPEATS):
+        for _ in range(_MAX_REPEATS):
             trial = self._optuna.ask()
             values = space.suggest(trial)
             known = ledger.by_key.get(space.key(values))

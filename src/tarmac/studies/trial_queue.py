@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.studies.study.writer import StudyWriter
 
 # A trial that has taken its process with it so often is not begun again.
-_MOST_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 
 
 class TrialQueue:
@@ -131,7 +131,7 @@ class TrialQueue:
             attempts = int(trial.user_attrs.get("attempts", 0))
             if self._study.space.problems(trial.params):
                 self._fail(trial.number, "the search was ended while it asked for this network")
-            elif attempts >= _MOST_ATTEMPTS:
+            elif attempts >= _MAX_ATTEMPTS:
                 self._fail(
                     trial.number,
                     f"the process that trained it died, {attempts} times in a row",

@@ -26,7 +26,7 @@ PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 _NESTED = ("state_dict", "model_state_dict", "model")
 # What DistributedDataParallel and torch.compile put before every name.
 _WRAPPERS = ("module.", "_orig_mod.")
-_MOST_LINES = 12
+_MAX_LINES = 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,9 +121,9 @@ def _show(tensor: torch.Tensor | None) -> str:
 
 
 def _listed(lines: list[str]) -> list[str]:
-    if len(lines) <= _MOST_LINES:
+    if len(lines) <= _MAX_LINES:
         return lines
-    return [*lines[:_MOST_LINES], f"and {len(lines) - _MOST_LINES} more"]
+    return [*lines[:_MAX_LINES], f"and {len(lines) - _MAX_LINES} more"]
 
 
 def _unwrapped(

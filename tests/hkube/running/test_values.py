@@ -94,7 +94,7 @@ def test_results_stand_one_after_another_and_one_that_was_not_ended_is_passed_ov
     with pytest.raises(TarmacError, match=r"results\.msgpack is damaged: it ends before byte"):
         again.read((second[0], 100))
     # What is larger than the kernel reads at once comes in parts.
-    monkeypatch.setattr(results_file, "_MOST_AT_ONCE", 3)
+    monkeypatch.setattr(results_file, "_MAX_AT_ONCE", 3)
     assert again.read(first) == {"a": [1, b"x"]}
     with pytest.raises(TarmacError, match=r"results\.msgpack: "):
         again.read((first[0], first[1] - 1))
@@ -104,7 +104,7 @@ def test_results_stand_one_after_another_and_one_that_was_not_ended_is_passed_ov
 def test_a_result_that_is_read_in_parts_is_whole_and_one_that_is_damaged_says_where(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("tarmac.hkube.running.results._MOST_AT_ONCE", 7)
+    monkeypatch.setattr("tarmac.hkube.running.results._MAX_AT_ONCE", 7)
     path = tmp_path / "results.msgpack"
     results = Results(path)
     value = {"text": "x" * 100}

@@ -15,12 +15,12 @@ HEAD = {"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0}
 # Twice the four that fit, and 16.
 WINDOW = 24
 # As many states as Ray gives at once.
-MOST = 10_000
+MAX = 10_000
 
 
 def with_ray() -> int:
     """Return how many tasks Ray has that have not ended."""
-    listed = list_tasks(limit=MOST, raise_on_missing_output=False)
+    listed = list_tasks(limit=MAX, raise_on_missing_output=False)
     ended = ("FINISHED", "FAILED")
     return sum(one.name.startswith("tarmac x") and one.state not in ended for one in listed)
 

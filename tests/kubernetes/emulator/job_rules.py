@@ -13,12 +13,10 @@ from .errors import Cause
 from .fields import duplicate, invalid_value, invalid_whole, required, too_many, unsupported
 from .metadata_rules import label_problem
 
-_MOST_PARALLEL = 100_000  # maxParallelismForIndexedJob
-_MOST_FAILED = 100_000  # maxFailedIndexesForIndexedJob
+_MAX_PARALLEL = 100_000  # maxParallelismForIndexedJob
+_MAX_FAILED = 100_000  # maxFailedIndexesForIndexedJob
 _MANY = 100_000  # completionsSoftLimit
-_MOST_OF_MANY = (
-    10_000  # parallelismLimitForHighCompletions, maxFailedIndexesLimitForHighCompletions
-)
+_MAX_OF_MANY = 10_000  # parallelismLimitForHighCompletions, maxFailedIndexesLimitForHighCompletions
 _RULES, _CODES, _CONDITIONS = 20, 255, 20  # maxPodFailurePolicyRules and the like
 _SIZES = (
     "parallelism",
@@ -87,16 +85,16 @@ def _indexed(spec: Mapping[str, Any]) -> Iterator[Cause]:
     if completions is None:
         yield required("spec.completions", "when completion mode is Indexed")
         return
-    if parallelism > _MOST_PARALLEL:
-        words = f"must be less than or equal to {_MOST_PARALLEL} when completion mode is Indexed"
+    if parallelism > _MAX_PARALLEL:
+        words = f"must be less than or equal to {_MAX_PARALLEL} when completion mode is Indexed"
         yield invalid_value("spec.parallelism", parallelism, words)
     if most_failed is not None:
         if most_failed > completions:
             yield invalid_value(
                 "spec.maxFailedIndexes", most_failed, "must be less than or equal to completions"
             )
-        if most_failed > _MOST_FAILED:
-            words = f"must be less than or equal to {_MOST_FAILED}"
+        if most_failed > _MAX_FAILED:
+            words = f"must be less than or equal to {_MAX_FAILED}"
             yield invalid_value("spec.maxFailedIndexes", most_failed, words)
         if per_index is None:
             yield required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
@@ -106,9 +104,9 @@ def _indexed(spec: Mapping[str, Any]) -> Iterator[Cause]:
         words = f"must be specified when completions is above {_MANY}"
         yield required("spec.maxFailedIndexes", words)
     for field, value in (("parallelism", parallelism), ("maxFailedIndexes", most_failed)):
-        if value is not None and value > _MOST_OF_MANY:
+        if value is not None and value > _MAX_OF_MANY:
             words = (
-                f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MANY} "
+                f"must be less than or equal to {_MAX_OF_MANY} when completions are above {_MANY} "
                 "and used with backoff limit per index"
             )
             yield invalid_value(f"spec.{field}", value, words)

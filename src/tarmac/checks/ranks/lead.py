@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.checks.ranks.place import Place
 
 # Each host is compared with as many others as this; a single slow one among them is outvoted.
-_MOST_ROUNDS = 7
+_MAX_ROUNDS = 7
 
 # What an answer may take on top of what it is about.
 _GRACE_S = 15.0
@@ -134,7 +134,7 @@ class Lead:
         units = ranks.units
         summaries: list[Pair] = []
         num_bytes = 0
-        for number, pairs in enumerate(pair_up(list(units), _MOST_ROUNDS)):
+        for number, pairs in enumerate(pair_up(list(units), _MAX_ROUNDS)):
             with ThreadPoolExecutor(max(1, len(pairs))) as threads:
                 done = threads.map(lambda pair: self._meet(units[pair[0]], units[pair[1]]), pairs)
                 for names, lanes in zip(pairs, done, strict=True):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 65536
 # More than the facts of any machine.
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 _GREETING_S = 5.0
 _TRY_EVERY_S = 0.2
 
@@ -49,7 +49,7 @@ class Line:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while b"\n" not in self._rest:
             left = None if end is None else end - time.monotonic()
-            if (left is not None and left <= 0) or len(self._rest) > _MOST_BYTES:
+            if (left is not None and left <= 0) or len(self._rest) > _MAX_BYTES:
                 raise TimeoutError
             self._connection.settimeout(left)
             try:

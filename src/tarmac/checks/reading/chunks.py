@@ -31,7 +31,7 @@ _PACKED = {
 
 # What no log holds but for single ones: control characters other than those of terminals.
 _CONTROL = bytes({*range(32)} - {0, *b"\a\b\t\n\v\f\r\x1b"})
-_MOST_CONTROL = 0.02
+_MAX_CONTROL = 0.02
 
 # Colours and all else that a program tells a terminal (ECMA-48): CSI, OSC, and short ones.
 _LONGEST_SEQUENCE = 64
@@ -113,5 +113,5 @@ def _refuse_binary(first: bytes, name: str) -> None:
                 hint=f"{command} {quoted(PurePath(name))} | tarmac check --read -",
             )
     num_control = len(first) - len(first.translate(None, _CONTROL))
-    if num_control > _MOST_CONTROL * len(first.replace(b"\0", b"")):
+    if num_control > _MAX_CONTROL * len(first.replace(b"\0", b"")):
         raise RequestError(f"{name} is not text", hint="Name a log: tarmac check --read train.log")

@@ -33,7 +33,7 @@ _BREAK_REACH = 2**8
 _SPAN_BYTES = 2**14
 
 # More than this without the end of a line is looked at before it comes.
-_MOST_WAITING_BYTES = 2**20
+_MAX_WAITING_BYTES = 2**20
 
 _LONGEST_SHOWN = 300
 
@@ -104,7 +104,7 @@ class Scanner:
         self._data += piece
         last = self._data.rfind(b"\n")
         stop = self._data.rfind(b"\n", 0, max(last, 0)) + 1
-        if len(self._data) - stop > _MOST_WAITING_BYTES:
+        if len(self._data) - stop > _MAX_WAITING_BYTES:
             stop = len(self._data) - _REACH_BYTES
         self._look(stop)
 

@@ -36,8 +36,8 @@ _REPLAYS_PER_MINUTE = 8
 
 # Rows that can be remapped for uncorrectable errors; pages that may be retired before a card counts
 # as worn out (https://docs.nvidia.com/deploy/dynamic-page-retirement/).
-_MOST_ROWS = 512
-_MOST_PAGES = 60
+_MAX_ROWS = 512
+_MAX_PAGES = 60
 
 
 def _fell_off_bus(evidence: Evidence) -> Hits:
@@ -227,10 +227,10 @@ def _sram(gpu: Gpu) -> str | None:
 
 def _memory_worn(gpu: Gpu) -> str | None:
     rows = gpu.remapped_rows.get("uncorrected", 0)
-    if rows >= _MOST_ROWS:
+    if rows >= _MAX_ROWS:
         return f"{rows} rows replaced for uncorrectable errors"
     pages = 0 if gpu.remapped_rows else gpu.retired_pages or 0
-    return f"{pages} pages retired" if pages >= _MOST_PAGES else None
+    return f"{pages} pages retired" if pages >= _MAX_PAGES else None
 
 
 def _inforom(gpu: Gpu) -> str | None:

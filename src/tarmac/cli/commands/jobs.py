@@ -30,7 +30,7 @@ _LOOK_EVERY_S = 0.2
 _SILENT_S = 60.0
 
 # What tasks of a run wait for, at most.
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 
 _run = cloup.argument(
     "run",
@@ -118,7 +118,7 @@ def _kept_waiting(run: RunStatus) -> Iterator[str]:
     reasons = Counter(
         task.reason for task in run.tasks if task.state in ("queued", "running") and task.reason
     )
-    for reason, count in reasons.most_common(_MOST_REASONS):
+    for reason, count in reasons.most_common(_MAX_REASONS):
         yield f"{run.name}: {counted(count, 'task')}: {reason}"
 
 

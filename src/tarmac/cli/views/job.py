@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}
 
 # More running tasks than this push the count off a usual screen.
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 
 # Of a failed task's standard error.
 _LAST_LINES = 10
 
 # Reasons to wait, the most frequent first; more of them tell nobody anything.
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 
 # Of a task, in its directory; errors are in the first as a rule.
 _LOGS = ("stderr", "stdout")
@@ -88,7 +88,7 @@ class _Queue:
         if not self._reasons:
             return ""
         counts = Counter({reason: n for reason, n in self._counts.copy().items() if reason})
-        parts = [f"{n} {reason}" for reason, n in counts.most_common(_MOST_REASONS)]
+        parts = [f"{n} {reason}" for reason, n in counts.most_common(_MAX_REASONS)]
         return f"{len(self._reasons)} queued" + (f": {'; '.join(parts)}" if parts else "")
 
 
@@ -274,7 +274,7 @@ class _LiveProgress(JobProgress):
         """Return the table as it is now; called by the thread that draws it."""
         running = [*self._running.values()]
         table = Table("running", "took", "CPUs", "GPUs", "last line", box=None, header_style="dim")
-        for task, grant, since in running[:_MOST_ROWS]:
+        for task, grant, since in running[:_MAX_ROWS]:
             directory = task_directory(self._run.path, task)
             last = last_lines(directory / "stdout", 1) if os.access(directory, os.X_OK) else []
             table.add_row(
@@ -287,7 +287,7 @@ class _LiveProgress(JobProgress):
                 Text(last[-1] if last else "", style="dim", no_wrap=True, overflow="ellipsis"),
             )
         failed = sum(row["outcome"] == "failed" for row in self.rows)
-        more = f", {len(running) - _MOST_ROWS} more run" if len(running) > _MOST_ROWS else ""
+        more = f", {len(running) - _MAX_ROWS} more run" if len(running) > _MAX_ROWS else ""
         bad = f", {failed} failed" if failed else ""
         waits = f", {queue}" if (queue := str(self._queue)) else ""
         counts = Text(

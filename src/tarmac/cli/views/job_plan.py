@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tarmac.jobs import Environment, JobRun, Machine, Secret, Task, Venv
 
 # Of tasks that a sweep makes of one: more would only push what differs off the screen.
-_MOST_ALIKE = 100
+_MAX_ALIKE = 100
 
 
 _FOR_GPUS = ("gpu_requirements", "gpu_before", "gpu_build_env")
@@ -135,7 +135,7 @@ def print_plans(plans: Sequence[Plan], machine: Machine | None) -> None:
     for plan in plans:
         click.secho(f"{plan.name}: {counted(len(plan.tasks), 'task')}", bold=True)
         for _, alike in itertools.groupby(plan.tasks, key=lambda task: task.spec):
-            for task in itertools.islice(alike, _MOST_ALIKE):
+            for task in itertools.islice(alike, _MAX_ALIKE):
                 click.echo(f"  {task.name}{_order(task)}")
                 for line in task_lines(task, machine):
                     click.echo(f"    {line}")

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 _COLOURS = {"succeeded": "green", "failed": "red", "interrupted": "yellow"}
 
 # Of one node's tasks: a batch of thousands is counted, not listed.
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 # More running tasks than this push the count off a usual screen.
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 
 # Of a failed task's standard error, and of how many failures.
 _LAST_LINES = 10
-_MOST_FAILURES = 5
+_MAX_FAILURES = 5
 
 # How often tasks that are not listed are counted.
 _COUNT_EVERY_S = 5.0
@@ -121,7 +121,7 @@ class PipelineProgress:
     ) -> None:
         """Show the start of an attempt."""
         self._directories[work.index] = directory
-        if self._node(work).num_lines < _MOST_LINES:
+        if self._node(work).num_lines < _MAX_LINES:
             again = f", attempt {attempt}" if attempt > 1 else ""
             on = f" on {host}" if host else ""
             using = f", {', '.join(gpus)}" if gpus else ""
@@ -155,13 +155,13 @@ class PipelineProgress:
             self.rows.append(_row(ending, outcome, directory))
         node = self._node(work)
         node.count(outcome)
-        node.is_told = node.num_lines < _MOST_LINES
+        node.is_told = node.num_lines < _MAX_LINES
         if outcome == "failed":
             self._num_failures += 1
-            if self._num_failures <= _MOST_FAILURES:
+            if self._num_failures <= _MAX_FAILURES:
                 self._say_ended(ending, outcome)
                 self._explain(ending, directory)
-        elif node.num_lines < _MOST_LINES:
+        elif node.num_lines < _MAX_LINES:
             self._say_ended(ending, outcome)
         node.num_lines += 1
 
@@ -282,7 +282,7 @@ class _LiveProgress(PipelineProgress):
         """Return the table as it is now; called by the thread that draws it."""
         running = [*self._running.values()]
         table = Table("running", "took", "in", "progress", box=None, header_style="dim")
-        for work, directory, since in running[:_MOST_ROWS]:
+        for work, directory, since in running[:_MAX_ROWS]:
             last = last_lines(directory / "stdout", 1)
             line = self._said.get(work.index) or (last[-1] if last else "")
             table.add_row(
@@ -291,7 +291,7 @@ class _LiveProgress(PipelineProgress):
                 directory.name,
                 Text(line, style="dim", no_wrap=True, overflow="ellipsis"),
             )
-        more = f", {len(running) - _MOST_ROWS} more run" if len(running) > _MOST_ROWS else ""
+        more = f", {len(running) - _MAX_ROWS} more run" if len(running) > _MAX_ROWS else ""
         bad = f", {self._num_failures} failed" if self._num_failures else ""
         counts = Text(f"{counted(self._num_ended, 'task')} done{bad}{more}")
         return Group(table, counts) if running else counts

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job, Machine
 
 # Of one node's tasks: more tell no more.
-_MOST_TASKS = 20
-_MOST_CHARACTERS = 200
+_MAX_TASKS = 20
+_MAX_CHARACTERS = 200
 
 
 def print_pipeline(job: Job, base: Path, *, fake_gpus: int) -> None:
@@ -90,9 +90,9 @@ def _node_lines(plan: PipelinePlan) -> Iterator[str]:
             whose = "its" if part.num_tasks == 1 else "their"
             yield f"    {whose} input depends on results"
             continue
-        for task in itertools.islice(part.tasks, _MOST_TASKS):
+        for task in itertools.islice(part.tasks, _MAX_TASKS):
             text = to_json([*task.input])
-            shown = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
+            shown = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
             yield f"    {task.name} {shown}"
-        if len(part.tasks) > _MOST_TASKS:
-            yield f"    and {len(part.tasks) - _MOST_TASKS} more"
+        if len(part.tasks) > _MAX_TASKS:
+            yield f"    and {len(part.tasks) - _MAX_TASKS} more"

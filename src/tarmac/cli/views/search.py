@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tarmac.studies import Progress, Reporter, Study
 
-_MOST_RUNNING_SHOWN = 12
+_MAX_RUNNING_SHOWN = 12
 
 
 @contextlib.contextmanager
@@ -222,14 +222,14 @@ class _Live(_Plain):
         if study is None:
             return
         lines = [totals_line(study) + self._left(study)]
-        for number, text in [*self._running.items()][:_MOST_RUNNING_SHOWN]:
+        for number, text in [*self._running.items()][:_MAX_RUNNING_SHOWN]:
             made = ", ".join(
                 f"{name}={_value(value)}"
                 for name, value in study.ledger.trials[number].params.items()
             )
             lines.append(f"  {number:>4}  {made}  {text}")
-        if len(self._running) > _MOST_RUNNING_SHOWN:
-            lines.append(f"        and {len(self._running) - _MOST_RUNNING_SHOWN} more")
+        if len(self._running) > _MAX_RUNNING_SHOWN:
+            lines.append(f"        and {len(self._running) - _MAX_RUNNING_SHOWN} more")
         if self._retraining:
             lines.append(self._retraining)
         self.shown.update(Group(generation_table(study), Text("\n".join(lines))))

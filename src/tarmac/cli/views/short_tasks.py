@@ -14,7 +14,7 @@ _SHORT_S = 30.0
 
 # A job that takes minutes spends little of it on its own beginning.
 _JOB_S = 300.0
-_MOST_PER_JOB = 100
+_MAX_PER_JOB = 100
 
 
 class ShortTasks:
@@ -41,7 +41,7 @@ class ShortTasks:
         median_s = statistics.median(self._seconds)
         if median_s >= _SHORT_S:
             return ""
-        per_job = min(_MOST_PER_JOB, max(2, round(_JOB_S / max(median_s, 1e-3))))
+        per_job = min(_MAX_PER_JOB, max(2, round(_JOB_S / max(median_s, 1e-3))))
         return (
             f"the first {_FIRST} tasks took {median_s:.1f} s each, less than beginning a job may "
             f"take: several share one with --set options.slurm.per_job={per_job}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # A class is a place in a list of names and an output of the model: numbers beyond are values.
-_MOST_CLASSES = 1_000_000
+_MAX_CLASSES = 1_000_000
 
 # Fewer different numbers are classes, however few samples there are.
 _FEW_CLASSES = 20
@@ -239,10 +239,10 @@ def targets_of(
             "least 0",
             hint="Numbers that are no classes: --values.",
         )
-    if targets.size and targets.max() >= _MOST_CLASSES:
+    if targets.size and targets.max() >= _MAX_CLASSES:
         raise TarmacError(
             f"{where} holds class {targets.max()} at sample {targets.argmax()}, expected below "
-            f"{_MOST_CLASSES:,}",
+            f"{_MAX_CLASSES:,}",
             hint="Numbers that are no classes: --values.",
         )
     if not as_classes:

@@ -24,7 +24,7 @@ from tarmac.formats.hkube.pipeline_rules import cluster_faults as cluster_faults
 from tarmac.formats.hkube.reading import read_hkube as read_hkube
 from tarmac.formats.hkube.references import DATA_SOURCE as DATA_SOURCE
 from tarmac.formats.hkube.references import FLOW_INPUT as FLOW_INPUT
-from tarmac.formats.hkube.references import MOST_ELEMENTS as MOST_ELEMENTS
+from tarmac.formats.hkube.references import MAX_ELEMENTS as MAX_ELEMENTS
 from tarmac.formats.hkube.references import Reference as Reference
 from tarmac.formats.hkube.references import read_raw_batch as read_raw_batch
 from tarmac.formats.hkube.references import read_reference as read_reference

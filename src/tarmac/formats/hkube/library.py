@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 # Definitions are small; what lies beside a pipeline may be data.
-_MOST_FILES, _MOST_BYTES = 1_000, 2**20
+_MAX_FILES, _MAX_BYTES = 1_000, 2**20
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FROM_FILE = re.compile(r"(-r\s*)(\S.*)")
 _MARKED = re.compile(
@@ -106,12 +106,12 @@ def definitions_beside(path: FilePath, documents: Sequence[Document]) -> list[Do
     known = {FilePath(document.name).resolve() for document in documents}
     definitions: list[Document] = []
     for number, file in enumerate(_files_of(path.parent)):
-        if number >= _MOST_FILES:
+        if number >= _MAX_FILES:
             break
         if file.resolve() in known:
             continue
         try:
-            if file.stat().st_size > _MOST_BYTES or not _MARKED.search(file.read_bytes()):
+            if file.stat().st_size > _MAX_BYTES or not _MARKED.search(file.read_bytes()):
                 continue
             document = read_document(file)
         except (OSError, RequestError):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.fields import Path
     from tarmac.formats.hkube.pipeline import Pipeline
 
-_MOST_NOTES = 20
+_MAX_NOTES = 20
 # Without effect here, of a pipeline, of its options, of a node.
 _IDLE = ("experimentName", "tags", "version")
 _IDLE_OPTIONS = ("concurrentPipelines", "progressVerbosityLevel")
@@ -49,13 +49,13 @@ def pipeline_notes(document: Document, path: Path, pipeline: Pipeline) -> list[s
         shown = f"{pipeline.name}: without effect off HKube, and kept: {', '.join(idle)}"
         notes.append(f"{where}: {shown}")
     unknown = list(_unknown(pipeline))
-    for inner, near in unknown[:_MOST_NOTES]:
+    for inner, near in unknown[:_MAX_NOTES]:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         where = _where(document, (*path, *inner))
         shown = show_path((*path, *inner))
         notes.append(f"{where}: {shown} is no field of HKube's, and is kept{hint}")
-    if len(unknown) > _MOST_NOTES:
-        more = f"{len(unknown) - _MOST_NOTES:,} more keys"
+    if len(unknown) > _MAX_NOTES:
+        more = f"{len(unknown) - _MAX_NOTES:,} more keys"
         notes.append(f"{_where(document, path)}: and {more} are no fields of HKube's, and are kept")
     return notes
 
@@ -78,7 +78,7 @@ def _unknown(pipeline: Pipeline) -> Iterator[tuple[Path, list[str]]]:
             if key in _EXPORTED:
                 continue
             num_hints += 1
-            is_shown = num_hints <= _MOST_NOTES
+            is_shown = num_hints <= _MAX_NOTES
             yield (*path, key), difflib.get_close_matches(key, known, n=1) if is_shown else []
 
 

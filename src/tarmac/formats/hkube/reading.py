@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
-_MOST_NOTES = 20
+_MAX_NOTES = 20
 
 _REQUESTS = (
     "cpu and mem are what HKube sets aside for an algorithm, which may take twice as much there; "
@@ -303,13 +303,13 @@ class _Reader:
             )
         unknown = [(key, field) for key, field in fields.items() if key not in KNOWN]
         # Finding the nearest name takes long, and nobody reads more of them.
-        for key, field in unknown[:_MOST_NOTES]:
+        for key, field in unknown[:_MAX_NOTES]:
             near = difflib.get_close_matches(key, KNOWN, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             self._note(field.path, f"is no field of HKube's, and is kept{hint}", separator="")
-        if len(unknown) > _MOST_NOTES:
-            more = f"{len(unknown) - _MOST_NOTES:,} more of its keys are no fields of HKube's"
-            self._note(unknown[_MOST_NOTES][1].path, f"and {more}, and are kept", separator="")
+        if len(unknown) > _MAX_NOTES:
+            more = f"{len(unknown) - _MAX_NOTES:,} more of its keys are no fields of HKube's"
+            self._note(unknown[_MAX_NOTES][1].path, f"and {more}, and are kept", separator="")
 
     def _note(self, path: Path, message: str, *, separator: str = ":") -> None:
         place = self._document.place_of(path)

@@ -33,9 +33,9 @@ _MARKS = ("@", "#", "*", "$")
 _INTEGER = re.compile(r"[-+]?\d+", re.ASCII)
 
 # HKube has no limit but JavaScript's; this one keeps a slip from filling the memory.
-MOST_ELEMENTS = 1_000_000
+MAX_ELEMENTS = 1_000_000
 # Of a range's end, and of an element's number: more are none that can be meant.
-_MOST_DIGITS = 15
+_MAX_DIGITS = 15
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def read_raw_batch(text: str) -> Sequence[int | str] | None:
     Elements are texts, numbers too, but for ``2...4``, which stands for the integers 2, 3, 4.
 
     Raises:
-        RequestError: It has more than `MOST_ELEMENTS`.
+        RequestError: It has more than `MAX_ELEMENTS`.
 
     Example:
         >>> list(read_raw_batch("#[a, 2, 2...4]"))
@@ -98,8 +98,8 @@ def read_raw_batch(text: str) -> Sequence[int | str] | None:
         return None
     parts = re.sub(r"[\[\]\s]", "", text[1:]).split(",")
     spans = [_span(part) if "..." in part else [part] for part in parts]
-    if sum(map(len, spans)) > MOST_ELEMENTS:
-        raise RequestError(f"{text!r} has more than {MOST_ELEMENTS} elements")
+    if sum(map(len, spans)) > MAX_ELEMENTS:
+        raise RequestError(f"{text!r} has more than {MAX_ELEMENTS} elements")
     return [element for span in spans for element in span]
 
 
@@ -107,10 +107,8 @@ def _span(text: str) -> Sequence[int]:
     first, last = (_INTEGER.match(end) for end in text.split("...")[:2])
     if not first or not last:
         return ()
-    if max(len(first[0]), len(last[0])) > _MOST_DIGITS:
-        raise RequestError(
-            f"{text!r} is no range: its numbers have more than {_MOST_DIGITS} digits"
-        )
+    if max(len(first[0]), len(last[0])) > _MAX_DIGITS:
+        raise RequestError(f"{text!r} is no range: its numbers have more than {_MAX_DIGITS} digits")
     return range(int(first[0]), int(last[0]) + 1)
 
 
@@ -168,4 +166,4 @@ def value_at(value: Any, path: Sequence[str]) -> Any:
 
 
 def _is_place(key: str) -> bool:
-    return key.isdecimal() and len(key) <= _MOST_DIGITS and str(int(key)) == key
+    return key.isdecimal() and len(key) <= _MAX_DIGITS and str(int(key)) == key

@@ -29,7 +29,7 @@ Suggest = Literal["uniform", "loguniform", "int", "discrete_uniform", "categoric
 SamplerName = Literal["Grid", "PartialFixed", "Random", "TPE", "CmaEs"]
 
 # Optuna keeps a grid's combinations in memory, and looks at all trials before each.
-_MOST_COMBINATIONS = 100_000
+_MAX_COMBINATIONS = 100_000
 
 
 class _Part(BaseModel):
@@ -219,9 +219,9 @@ def _faults_of_grid(space: Mapping[str, Any] | None) -> Iterator[tuple[Path, str
             yield (*path, name), "expected a list of at least one value"
             return
     combinations = math.prod(map(len, space.values()))
-    if combinations > _MOST_COMBINATIONS:
+    if combinations > _MAX_COMBINATIONS:
         reason = (
-            f"has {combinations:,} combinations, more than the {_MOST_COMBINATIONS:,} that a grid "
+            f"has {combinations:,} combinations, more than the {_MAX_COMBINATIONS:,} that a grid "
             "may have here: use Random or TPE"
         )
         yield path, reason

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 
-_MOST_SHOWN, _MOST_PROBLEMS = 20, 500
+_MAX_SHOWN, _MAX_PROBLEMS = 20, 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Report:
     @property
     def is_full(self) -> bool:
         """Whether no further problem is going to be said."""
-        return len(self._problems) >= _MOST_PROBLEMS
+        return len(self._problems) >= _MAX_PROBLEMS
 
     def note(self, path: Path, message: str) -> None:
         """Say what is otherwise than in Batch Shipyard."""
@@ -136,12 +136,12 @@ class Report:
     def _error(self) -> RequestError:
         lines = []
         ordered = sorted(self._problems, key=lambda problem: problem.order)
-        for problem in ordered[:_MOST_SHOWN]:
+        for problem in ordered[:_MAX_SHOWN]:
             lines.append(problem.line)
             if problem.hint:
                 lines.append(f"  {problem.hint}")
-        if len(ordered) > _MOST_SHOWN:
-            lines.append(f"and {len(ordered) - _MOST_SHOWN} more")
+        if len(ordered) > _MAX_SHOWN:
+            lines.append(f"and {len(ordered) - _MAX_SHOWN} more")
         return RequestError(lines[0], hint="\n".join(lines[1:]) or None)
 
 

@@ -16,7 +16,7 @@ from tarmac.hkube.clusters.wrapping import wrap
 from tarmac.hkube.hosting import Ending, first_of, is_tried_again
 from tarmac.hkube.values import digest_of
 from tarmac.jobs import (
-    MOST_DISTURBANCES,
+    MAX_DISTURBANCES,
     SHARED,
     Attempt,
     Began,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # On a network file system a result may be seen later than that its attempt has succeeded.
 _LOOK_AGAIN_S = 0.5
-_MOST_LOOKS = 40
+_MAX_LOOKS = 40
 
 
 @dataclasses.dataclass(eq=False)
@@ -241,7 +241,7 @@ class ClusterHost:
                 if is_disturbed(finished, report):
                     disturbances += 1
                     delay_s = 0.0 if finished.goes_on else disturbed_pause_s(disturbances)
-                    if disturbances > MOST_DISTURBANCES:
+                    if disturbances > MAX_DISTURBANCES:
                         return _given_up(finished, work, disturbances)
                     reason = finished.reason
                     self._watcher.disturbed(work, number, finished.cause, reason, delay_s)
@@ -311,7 +311,7 @@ class ClusterHost:
         """Return what the node has said of an attempt's end; None where it has said nothing."""
         path = ending_file(flight.errand)
         ending = read_ending(path, flight.work)
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_LOOKS):
             if ending is not None or finished.outcome != "succeeded":
                 break
             await asyncio.sleep(_LOOK_AGAIN_S)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The worker's own settings that a definition may set by `workerEnv`.
 _START = "ALGORITHM_DISCONNECTED_TIMEOUT_MS"
 _ALIVE = "WRAPPER_TIMEOUT_DURATION"
-_MOST_BYTES = "WORKER_SOCKET_MAX_PAYLOAD_BYTES"
+_MAX_BYTES = "WORKER_SOCKET_MAX_PAYLOAD_BYTES"
 
 
 @dataclasses.dataclass(eq=False)
@@ -77,7 +77,7 @@ class Hosted:
         # A container's users are its own, and what root starts may become another.
         is_any = isinstance(self.template.environment, Container) or os.geteuid() == 0
         options: dict[str, Any] = {"users": None if is_any else {os.geteuid()}}
-        most = _number(self.algorithm.worker_env.get(_MOST_BYTES))
+        most = _number(self.algorithm.worker_env.get(_MAX_BYTES))
         limits = {
             "max_payload_bytes": None if most is None else int(most),
             "disconnected_timeout_s": self._seconds(_START),

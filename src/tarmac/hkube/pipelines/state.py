@@ -20,7 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
-from tarmac.formats import MOST_ELEMENTS
+from tarmac.formats import MAX_ELEMENTS
 from tarmac.hkube.pipelines.forecast import count_all_tasks
 from tarmac.hkube.pipelines.graph import read_graph
 from tarmac.hkube.pipelines.interface import NodeFailure, NodeForecast, NodeTask, NodeTasks
@@ -278,9 +278,9 @@ class PipelineState:
         inputs = self._supply.inputs(node, index)
         num_made = self._progress[node.name].num_made
         num_tasks = num_made + inputs.count
-        if num_tasks > MOST_ELEMENTS:
+        if num_tasks > MAX_ELEMENTS:
             raise PipelineStopped(
-                f"{node.name}: {num_tasks} tasks, at most {MOST_ELEMENTS} can be run"
+                f"{node.name}: {num_tasks} tasks, at most {MAX_ELEMENTS} can be run"
             )
         return NodeTasks(node.name, num_made + 1 if node.batches else index, inputs)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ABSENT = object()
 
 # Of lists and objects within each other; more is no input that anyone writes.
-_MOST_DEPTH = 100
+_MAX_DEPTH = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def read_template(value: Sequence[Any], name: str) -> Template:
 
 def _read(value: Any, sources: list[Source], depth: int, name: str) -> Any:
     """Return a part with places; the value itself where it has none, which tasks then share."""
-    if depth > _MOST_DEPTH:
-        raise RequestError(f"{name} is nested more than {_MOST_DEPTH} deep")
+    if depth > _MAX_DEPTH:
+        raise RequestError(f"{name} is nested more than {_MAX_DEPTH} deep")
     if isinstance(value, str):
         elements = read_raw_batch(value)
         source = read_reference(value) if elements is None else RawBatch(elements)

@@ -24,8 +24,8 @@ _PIPELINE = "pipeline"
 TUNER = "hyperparamsTuner"
 
 # Of pipelines in each other, and of nodes in all: a few short files can ask for any number.
-MOST_DEPTH = 100
-_MOST_NODES = 10_000
+MAX_DEPTH = 100
+_MAX_NODES = 10_000
 
 
 def expand(pipeline: Pipeline, stored: Mapping[str, Pipeline]) -> Pipeline:
@@ -77,9 +77,9 @@ def _expand(pipeline: Pipeline, stored: Mapping[str, Pipeline], chain: tuple[str
             nodes.append(node.model_copy(update=changes))
             # Of nodes that stay, the references themselves are the order.
             ordered = {parent: None for parent in parents if parent in inner}
-        if len(nodes) > _MOST_NODES:
+        if len(nodes) > _MAX_NODES:
             raise RequestError(
-                f"pipeline {pipeline.name} has more than {_MOST_NODES} nodes with those that its "
+                f"pipeline {pipeline.name} has more than {_MAX_NODES} nodes with those that its "
                 "nodes name"
             )
         for parent in ordered:
@@ -100,8 +100,8 @@ def _expand_node(node: Node, stored: Mapping[str, Pipeline], chain: tuple[str, .
     if name not in stored:
         error = unknown_name("pipeline", name, dict.fromkeys(stored, ""))
         raise RequestError(f"node {node.node_name}: {error.message}", hint=error.hint)
-    if len(chain) > MOST_DEPTH:
-        raise RequestError(f"pipelines are in each other more than {MOST_DEPTH} deep")
+    if len(chain) > MAX_DEPTH:
+        raise RequestError(f"pipelines are in each other more than {MAX_DEPTH} deep")
     part = _expand(stored[name], stored, (*chain, name))
     names = {each.node_name for each in part.nodes}
     prefix = f"{node.node_name}-"

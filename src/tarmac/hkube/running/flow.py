@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tarmac.hkube.tuning import TrialEnd
 
 # Of one node at the host at once: more make it no faster, and each keeps its input in memory.
-_MOST_AT_ONCE = 256
+_MAX_AT_ONCE = 256
 
 
 class PipelineFailed(TarmacError):  # noqa: N818 - named for what has happened
@@ -161,7 +161,7 @@ class Flow:
             self._take(self._state.succeeded(task, value))
 
     def _start_some(self, node: str, groups: deque[Iterator[NodeTask]]) -> None:
-        while groups and len(self._active[node]) < _MOST_AT_ONCE:
+        while groups and len(self._active[node]) < _MAX_AT_ONCE:
             task = next(groups[0], None)
             if task is None:
                 groups.popleft()

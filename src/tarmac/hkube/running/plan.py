@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.errors import RequestError, unknown_name
 from tarmac.formats import read_algorithm, read_pipeline, read_tuner_spec
 from tarmac.hkube.pipelines import PipelineState
-from tarmac.hkube.running.expansion import MOST_DEPTH, TUNER, expand
+from tarmac.hkube.running.expansion import MAX_DEPTH, TUNER, expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,8 +128,8 @@ def _refuse_unknown(
         if name not in stored:
             error = unknown_name("pipeline", name, dict.fromkeys(stored, ""))
             raise RequestError(f"node {node.node_name}: {error.message}", hint=error.hint)
-        if len(chain) > MOST_DEPTH:
-            raise RequestError(f"pipelines tune each other more than {MOST_DEPTH} deep")
+        if len(chain) > MAX_DEPTH:
+            raise RequestError(f"pipelines tune each other more than {MAX_DEPTH} deep")
         if name not in checked:
             # A trial gives it its flowInput, so what refers to that cannot be checked yet.
             inner = expand(stored[name], stored)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Place = tuple[int, int]
 
 # One read or write takes at most 2 GiB, on Linux.
-_MOST_AT_ONCE = 2**30
+_MAX_AT_ONCE = 2**30
 
 
 class Results:
@@ -54,7 +54,7 @@ class Results:
             try:
                 view = memoryview(packed)
                 while view:
-                    view = view[os.write(self._file, view[:_MOST_AT_ONCE]) :]
+                    view = view[os.write(self._file, view[:_MAX_AT_ONCE]) :]
                 # The journal says next that it is there.
                 os.fdatasync(self._file)
             except BaseException:
@@ -72,7 +72,7 @@ class Results:
         parts = []
         with read_errors(self._path):
             while size > 0:
-                part = os.pread(self._file, min(size, _MOST_AT_ONCE), start)
+                part = os.pread(self._file, min(size, _MAX_AT_ONCE), start)
                 if not part:
                     raise TarmacError(
                         f"{self._path} is damaged: it ends before byte {start + size}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tarmac.hkube.protocol import Encoding
 
 # HKube's chart gives its worker as much (WORKER_SOCKET_MAX_PAYLOAD_BYTES, chart 2.0.20).
-_MOST_BYTES = 10**9
+_MAX_BYTES = 10**9
 
 _FIRST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 2.0
@@ -136,7 +136,7 @@ class Connection:
                 with connect(
                     self._url,
                     compression=None,
-                    max_size=_MOST_BYTES,
+                    max_size=_MAX_BYTES,
                     open_timeout=_OPENING_S,
                     close_timeout=_CLOSING_S,
                     # HKube's own clients send none, and a worker of its need not answer them.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # As HKube's own wrappers have it.
 _CODE = "Failed"
 
-_MOST_CAUSES = 5
+_MAX_CAUSES = 5
 
 # "--devices cpu", and "--output" without a value.
 _OPTION = re.compile(r"--([a-z][a-z-]*)(?:[ =]([a-z0-9][\w:./-]*[\w/]))?")
@@ -74,7 +74,7 @@ def _in_words(error: BaseException) -> str:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what caused it, as Python's own traceback has it."""
     current: BaseException | None = error
-    for _ in range(_MOST_CAUSES):
+    for _ in range(_MAX_CAUSES):
         if current is None:
             return
         yield current

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 0.5
 
 # Downloads and installers at once: more of them share the same line and the same disk.
-_MOST_STAGERS = 4
+_MAX_STAGERS = 4
 
 _STOPPED = "the run was stopped"
 
@@ -121,7 +121,7 @@ class LocalExecutor:
             engines = tuple(dict.fromkeys(self._engines.values()))
             opened.enter_context(guarded(self._mark, engines, parent_of_groups()))
             self._selector = opened.enter_context(selectors.DefaultSelector())
-            self._stagers = Stagers(self._mark, _MOST_STAGERS, self._selector)
+            self._stagers = Stagers(self._mark, _MAX_STAGERS, self._selector)
             opened.callback(self._stagers.close)
             self._launcher = Launcher(
                 mark=self._mark,

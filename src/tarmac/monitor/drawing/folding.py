@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Work
 
 # Of one whole, in one place.
-MOST_PARTS = 8
+MAX_PARTS = 8
 
 # By state, what is said of several; those that come first are shown first.
 _WORDS = {
@@ -41,7 +41,7 @@ class Rest:
     text: str
 
 
-def folded(works: Sequence[Work], most: int = MOST_PARTS) -> list[Work | Rest]:
+def folded(works: Sequence[Work], most: int = MAX_PARTS) -> list[Work | Rest]:
     """Return works in their order; where one whole has too many parts, the rest as a count.
 
     Args:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LEAVE_WITHIN_S = 120.0
 
 # So often a worker is begun again with no epoch trained by any since.
-_MOST_FUTILE = 10
+_MAX_FUTILE = 10
 
 # A journal on a network file system is read anew each time.
 _LOOK_EVERY_S = 1.0
@@ -71,7 +71,7 @@ class Following(jobs.Silent):
     @property
     def why_stuck(self) -> str:
         """Why a worker is begun again and again while nothing is trained; empty where none is."""
-        return self._why_again if max(self._num_again.values(), default=0) > _MOST_FUTILE else ""
+        return self._why_again if max(self._num_again.values(), default=0) > _MAX_FUTILE else ""
 
     def told(self, event: Event) -> None:
         """Say why a worker waits, once for each reason."""

@@ -31,7 +31,7 @@ RUNS = "cluster"
 STORAGE_VARIABLE = "TARMAC_STUDY_STORAGE"
 
 # So often a worker may leave for want of time, each time with trials done.
-_MOST_TURNS = 100_000
+_MAX_TURNS = 100_000
 
 _MEET = "the workers of a search meet in its directory"
 
@@ -148,7 +148,7 @@ def workers_job(
                 "name": "worker",
                 "command": command,
                 "sweep": {"repeat": count},
-                "retries": {"count": _MOST_TURNS, "backoff": "1ms", "exit_codes": [AGAIN]},
+                "retries": {"count": _MAX_TURNS, "backoff": "1ms", "exit_codes": [AGAIN]},
             }
         ],
         "env": {name: str(Path(value).resolve()) for name, value in passed.items()}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
 
 # Each process holds PyTorch and the data: some hundred MiB.
-_MOST_ON_CPU = 8
+_MAX_ON_CPU = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,5 +44,5 @@ def slots_of(devices: tuple[Device, ...], workers: int | None) -> list[Slot]:
         return [Slot(device.torch_name, 0) for device in chosen]
     threads = first.num_threads * len(devices)
     if workers is None:
-        workers = len(devices) if len(devices) > 1 else min(threads, _MOST_ON_CPU)
+        workers = len(devices) if len(devices) > 1 else min(threads, _MAX_ON_CPU)
     return [Slot("cpu", max(1, threads // workers)) for _ in range(max(1, workers))]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Importances of fewer trials say nothing; those of more values take minutes, and are the same.
 _LEAST_TRIALS = 2
-_MOST_VALUES = 2400
+_MAX_VALUES = 2400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def survey(study: Study) -> Survey:
     rows = {row["number"]: row for row in map(study.row, study.ledger.trials)}
     complete = [trial for trial in study.ledger.trials if _has_value(trial, study)]
     networks = [_network(trial, rows[trial.number], evolves=evolves) for trial in complete]
-    most = max(_LEAST_TRIALS, _MOST_VALUES // len(study.space.parameters))
+    most = max(_LEAST_TRIALS, _MAX_VALUES // len(study.space.parameters))
     judged = [complete[place] for place in _spread(len(complete), most)]
     importances, why_not = _importances(study, judged)
     return Survey(

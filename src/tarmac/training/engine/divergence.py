@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tarmac.training.engine.engine import Engine
     from tarmac.training.plan import Plan
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 # At which fairseq stops a training (`--min-loss-scale`): thirty steps on end were skipped before.
 _LEAST_LOSS_SCALE = 1e-4
@@ -148,8 +148,8 @@ def _describe(
         index = torch.arange(start, start + len(index))
     layer, samples = _inspect(engine, plan, index, epoch)
     if samples:
-        named = ", ".join(map(str, samples[:_MOST_NAMED]))
-        more = f" and {len(samples) - _MOST_NAMED} more" if len(samples) > _MOST_NAMED else ""
+        named = ", ".join(map(str, samples[:_MAX_NAMED]))
+        more = f" and {len(samples) - _MAX_NAMED} more" if len(samples) > _MAX_NAMED else ""
         text += f", for sample{'s' * (len(samples) > 1)} {named}{more} of train (from 0)"
     return f"{text}; the first layer whose output is not is {layer}" if layer else text
 

@@ -26,7 +26,7 @@ _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
 # Some 10 ms of a small network's steps, for which a stop waits. Copying the weights to where others
 # read them, after each call, takes a hundredth of that.
-_MOST_AT_ONCE = 256
+_MAX_AT_ONCE = 256
 
 # FlatOptimizer computes RMSprop by Adam's kernel, and names its state so.
 _OTHER_NAMES = {"square_avg": "exp_avg_sq"}
@@ -171,4 +171,4 @@ def _decay_of(name: str, patterns: Mapping[str, float]) -> float:
 
 def _evenly(num_steps: int) -> int:
     """Cut an epoch's full steps into calls of equal length, so that few are left over."""
-    return max(1, num_steps // -(-num_steps // _MOST_AT_ONCE)) if num_steps else 1
+    return max(1, num_steps // -(-num_steps // _MAX_AT_ONCE)) if num_steps else 1

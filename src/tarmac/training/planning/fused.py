@@ -29,7 +29,7 @@ _SINCE = (8, 0)
 # Matrix work of a step from which cuBLAS's larger tiles count for more than launches do. By
 # arithmetic, not measured yet: some 80 us fewer of launches on an H200 against products at a third
 # of its speed. A step of 784-512-512-10 with 128 samples is 0.4e9.
-_MOST_STEP_FLOPS = 4e9
+_MAX_STEP_FLOPS = 4e9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def choose_fused(
     if against is not None:
         return False, against
     gflop = others.step_flops / 1e9
-    if others.step_flops > _MOST_STEP_FLOPS:
+    if others.step_flops > _MAX_STEP_FLOPS:
         return False, f"{gflop:.0f} GFLOP a step keep a GPU busy without them"
     return True, f"a multilayer perceptron of {gflop:.1f} GFLOP a step on one GPU"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SOCKET = "link"
 
 # unix(7): 108 bytes, of which the last is zero; BSDs have four less.
-_MOST_BYTES_OF_SOCKET = 103
+_MAX_BYTES_OF_SOCKET = 103
 
 # How long workers may take to save their state together after a signal.
 _SHUTDOWN_S = 60
@@ -211,7 +211,7 @@ def _directory_of_sockets() -> str | None:
     """Return where a socket's path stays short enough; None for the usual place."""
     name = "tarmac.01234567-0123456-0123456789-01234567.scratch"
     path = Path(tempfile.gettempdir()) / name / _SOCKET
-    return None if len(os.fsencode(path)) <= _MOST_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
+    return None if len(os.fsencode(path)) <= _MAX_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
 
 
 def _describe(failures: dict[int, Any], logs: Path, attempt: int) -> str:

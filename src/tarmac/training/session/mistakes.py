@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _BATCH = 500
 
 # A larger matrix is no picture any more.
-_MOST_CLASSES = 20
+_MAX_CLASSES = 20
 
 
 def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Predictions:
@@ -105,7 +105,7 @@ def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
 def _confusion(
     targets: NDArray[np.int64], said: NDArray[np.int64], num_classes: int
 ) -> tuple[tuple[int, ...], ...]:
-    if num_classes > _MOST_CLASSES:
+    if num_classes > _MAX_CLASSES:
         return ()
     counts = np.zeros((num_classes, num_classes), np.int64)
     np.add.at(counts, (targets, said), 1)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.report import Path, Report
 
 # More than any pool ran; a mistake in a range makes more than memory holds.
-MOST_TASKS = 100_000
+MAX_TASKS = 100_000
 
 _LONGEST = 1000
 
@@ -67,7 +67,7 @@ def values_of(
     where = (*path, kind)
     if kind == "repeat":
         rows: Iterable[tuple[Any, ...]] = itertools.repeat(
-            (), min(max(factory[kind], 0), MOST_TASKS)
+            (), min(max(factory[kind], 0), MAX_TASKS)
         )
         return _taken(rows, factory[kind], where, report)
     if kind == "random":
@@ -81,10 +81,10 @@ def _taken(
     if count < 1:
         report.wrong(path, "makes no task")
         return None
-    if count > MOST_TASKS:
+    if count > MAX_TASKS:
         shown = f"{count:,}" if count < 10**15 else "far"
         more = "tasks, more" if count < 10**15 else "more tasks"
-        report.wrong(path, f"makes {shown} {more} than {MOST_TASKS:,}")
+        report.wrong(path, f"makes {shown} {more} than {MAX_TASKS:,}")
         return None
     return [*rows]
 
@@ -126,9 +126,7 @@ def _ranges(
             return None
         ranges.append(range(start, stop, step))
     count = math.prod(_length(part) for part in ranges)
-    return _taken(
-        itertools.product(*ranges) if 0 < count <= MOST_TASKS else (), count, path, report
-    )
+    return _taken(itertools.product(*ranges) if 0 < count <= MAX_TASKS else (), count, path, report)
 
 
 def _length(part: range) -> int:

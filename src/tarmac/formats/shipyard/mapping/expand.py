@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tarmac.errors import TarmacError
 from tarmac.formats.shipyard.factories.listing import files_of
 from tarmac.formats.shipyard.factories.template import Template as Format
-from tarmac.formats.shipyard.factories.values import MOST_TASKS, kind_of, values_of
+from tarmac.formats.shipyard.factories.values import MAX_TASKS, kind_of, values_of
 from tarmac.formats.shipyard.mapping.command import as_command, with_entrypoint
 from tarmac.formats.shipyard.mapping.files import read_resource_files, split_remote
 from tarmac.formats.shipyard.mapping.multi_instance import command_of
@@ -113,8 +113,8 @@ class Expander:
             task_id = self._names.take(None, path, ids)
             made = self._made(task_id, template, template.command, path, needs_bash=needs_bash)
             return [made] if made is not None else []
-        if before + len(rows) > MOST_TASKS:
-            self._report.wrong(where, f"the job has more than {MOST_TASKS:,} tasks")
+        if before + len(rows) > MAX_TASKS:
+            self._report.wrong(where, f"the job has more than {MAX_TASKS:,} tasks")
             return []
         is_plain = kind == "repeat"
         return self._filled(rows, template, path, ids, is_plain=is_plain, needs_bash=needs_bash)

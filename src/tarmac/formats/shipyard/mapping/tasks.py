@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AZURE_VARIABLE = re.compile(r"\$\{?(AZ_BATCH_[A-Z_]+)")
 
 # Azure Batch tries again at once. Its -1, for ever, is as good as this, and ends.
-MOST_RETRIES = 1000
+MAX_RETRIES = 1000
 
 # The directory of a task has no logs in it here, so both names stand for the same.
 _SET_HERE = ("AZ_BATCH_TASK_DIR", "AZ_BATCH_TASK_WORKING_DIR")
@@ -275,9 +275,9 @@ class Reader:
         if retries is not None:
             if retries < -1:
                 self.report.wrong(where, f"{retries}: expected at least 0, or -1 for no limit")
-            elif retries == -1 or retries > MOST_RETRIES:
-                self.report.note(where, f"{retries}: at most {MOST_RETRIES:,} times here")
-                retries = MOST_RETRIES
+            elif retries == -1 or retries > MAX_RETRIES:
+                self.report.note(where, f"{retries}: at most {MAX_RETRIES:,} times here")
+                retries = MAX_RETRIES
             if retries > 0:
                 fields["retries"] = {"count": retries, "backoff": 0}
         limit, where = self._either(task, path, "max_wall_time")

@@ -46,7 +46,7 @@ _STAND_INS = {
     "vm_configuration": ("publisher",),
     "arm_image_id": ("image_uris",),
 }
-_MOST_GUESSES = 500
+_MAX_GUESSES = 500
 _NOT_MERGED = ("depends_on", "depends_on_range", "multi_instance", "task_factory")
 
 
@@ -236,7 +236,7 @@ class _Checker:
 
     def _unknown(self, key: str, wanted: Property, path: Path) -> None:
         self._num_unknown += 1
-        if self._num_unknown > _MOST_GUESSES:
+        if self._num_unknown > _MAX_GUESSES:
             # To look for the nearest of many names takes longer than all else.
             self._say_unknown(key, path, "", "")
             return

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.kubernetes import Cluster
 
-MOST_UNITS = 1000
+MAX_UNITS = 1000
 
 # How pods end that are told to, and with them an attempt on several nodes.
 _SAYS_NO_REASON: frozenset[Cause | None] = frozenset({None, "exit", "signal", "start", "lost"})
@@ -104,7 +104,7 @@ class KubernetesEngine:
         # By kind and resource of a task: each is asked for once.
         self._gpus: dict[tuple[str, str], Demand] = {}
         self._heard = heard
-        self.most_units = MOST_UNITS
+        self.most_units = MAX_UNITS
         self._mirrors = Mirrors(cluster, files, heard)
         self._creation = Creation(cluster)
         self._admission = Admission(cluster)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster
 
 # Each is a connection to the API server; what more pods print is read when they have ended.
-_MOST_AT_ONCE = 64
+_MAX_AT_ONCE = 64
 
 # The log of an ended pod that cannot be had after so many tries is gone; the pause after each is
 # twice the one before. The container of one that has not ended may only just be starting.
-_MOST_TRIES = 5
+_MAX_TRIES = 5
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
 
 
@@ -69,7 +69,7 @@ class Followers:
         with self._lock:
             if followed.pod in self._at_work or followed.pod in self._results:
                 return
-            if len(self._at_work) >= _MOST_AT_ONCE * (2 if is_over else 1):
+            if len(self._at_work) >= _MAX_AT_ONCE * (2 if is_over else 1):
                 return
             self._at_work.add(followed.pod)
             self._whose[followed.pod] = followed.directory, followed.number
@@ -118,7 +118,7 @@ class Followers:
             if not is_over:
                 # Whether it has ended by now, whoever follows it knows.
                 break
-            is_last = failures >= _MOST_TRIES
+            is_last = failures >= _MAX_TRIES
             heard = Heard() if is_last else self._try(followed, is_over=is_over)
         with self._lock:
             self._at_work.discard(followed.pod)

@@ -15,7 +15,7 @@ from tarmac.files import storage_errors
 from tarmac.jobs.executors.elements import prepare_element
 from tarmac.jobs.executors.interface import ExecutorKind
 from tarmac.jobs.executors.kubernetes.demand import demand_of, program_of
-from tarmac.jobs.executors.kubernetes.engine import MOST_UNITS, KubernetesEngine
+from tarmac.jobs.executors.kubernetes.engine import MAX_UNITS, KubernetesEngine
 from tarmac.jobs.executors.kubernetes.making import ChunkManifests
 from tarmac.jobs.executors.kubernetes.manifests import (
     RUN_DIRECTORY,
@@ -297,7 +297,7 @@ def _preview(site: Site) -> Iterator[str]:
             demand = with_gpus(demand_of(task, site.secrets), cluster)
             shapes.setdefault(json.dumps(dataclasses.asdict(demand)), []).append(task)
         for key, tasks in shapes.items():
-            size = 1 if _is_alone(tasks[0]) else MOST_UNITS
+            size = 1 if _is_alone(tasks[0]) else MAX_UNITS
             for first in range(0, len(tasks), size):
                 attempts = [(task.index, 1) for task in tasks[first : first + size]]
                 record = files.make(json.loads(key), attempts, 1)

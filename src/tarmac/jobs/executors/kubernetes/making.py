@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster
 
 # What all files of a ConfigMap take at most (the API's MaxSecretSize, which holds for both).
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 
 
 class ChunkManifests:
@@ -220,7 +220,7 @@ class JobMaker:
         if demand.nodes == 1:
             files["plain.gz"] = plain_units(elements)
         size = sum(map(len, files.values()))
-        return _too_large(chunk, size) if size > _MOST_BYTES else files
+        return _too_large(chunk, size) if size > _MAX_BYTES else files
 
     def _adopt(self, chunk: ChunkRecord) -> Any:
         kind = demand_in(chunk).kind

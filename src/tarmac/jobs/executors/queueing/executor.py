@@ -19,7 +19,7 @@ from tarmac.jobs.executors.queueing.elsewhere import refuse_other_cluster
 from tarmac.jobs.executors.queueing.engine import Accepted
 from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
-from tarmac.jobs.executors.queueing.submissions import GATHER_S, MOST_HELD, Submissions
+from tarmac.jobs.executors.queueing.submissions import GATHER_S, MAX_HELD, Submissions
 from tarmac.jobs.executors.queueing.verdict import Judge, Patience
 from tarmac.jobs.executors.queueing.watch import Watch
 
@@ -216,7 +216,7 @@ class QueueingExecutor:
         return min((due for due in times if due > now), default=float("inf"))
 
     def _take_on(self, attempt: Attempt) -> Queued | Busy:
-        if len(self._ledger.flights) >= MOST_HELD:
+        if len(self._ledger.flights) >= MAX_HELD:
             return Busy.FULL
         flight = Flight(attempt)
         self._ledger.flights[flight.key] = flight

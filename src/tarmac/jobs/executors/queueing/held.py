@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Records of so many units that still wait are looked for, the first ones of a chunk: engines begin
 # units mostly in their order, and looking for a file that is not there costs a network file system
 # as much as reading one. Of so many it is told why they wait, too.
-MOST_TOLD = 16
+MAX_TOLD = 16
 
 
 @dataclasses.dataclass(eq=False)
@@ -156,7 +156,7 @@ class HeldChunk:
                 if index not in seen:
                     portion.append(self.flights[index])
                     seen.add(index)
-                if len(portion) == MOST_TOLD:
+                if len(portion) == MAX_TOLD:
                     break
             if not portion:
                 return

@@ -16,7 +16,7 @@ from tarmac.jobs.executors.events import (
     Waiting,
 )
 from tarmac.jobs.executors.queueing.failures import FirstFailures, Hosts
-from tarmac.jobs.executors.queueing.held import MOST_TOLD
+from tarmac.jobs.executors.queueing.held import MAX_TOLD
 from tarmac.jobs.machine import Grant
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Ledger:
         self._silent_since = self._silent_since or time.strftime("%H:%M")
         words = f"{silent.words}, since {self._silent_since}; what runs goes on"
         at_work = (flight for flight in self.flights.values() if flight.has_begun)
-        self.wait_for([*flights, *itertools.islice(at_work, MOST_TOLD)], words)
+        self.wait_for([*flights, *itertools.islice(at_work, MAX_TOLD)], words)
 
     def hear_answer(self) -> None:
         """Note that the engine answers."""

@@ -12,7 +12,7 @@ from tarmac.jobs.executors.queueing.backlog import Backlog
 from tarmac.jobs.executors.queueing.calls import Call
 from tarmac.jobs.executors.queueing.engine import Accepted, Full, Refused, Silent, TooLarge
 from tarmac.jobs.executors.queueing.fences import fence_unbegun
-from tarmac.jobs.executors.queueing.held import MOST_TOLD, Flight, HeldChunk, evidence_of
+from tarmac.jobs.executors.queueing.held import MAX_TOLD, Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.window import Window
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 # Attempts in hand at once, with the engine or on their way to it: what most sites let all their
 # users have together (slurm.conf(5), MaxJobCount).
-MOST_HELD = 10_000
+MAX_HELD = 10_000
 
 # Attempts of one chunk: a thousand jobs less than one array, and still quickly written.
-_MOST_OF_A_CHUNK = 1000
+_MAX_OF_A_CHUNK = 1000
 
 # Between two submissions while some still wait there, so that what becomes ready one by one goes
 # together.
@@ -53,7 +53,7 @@ _Answer = Accepted | Full | TooLarge | Refused | Silent
 
 def chunk_size(engine: Engine, per_unit: int) -> int:
     """Return how many units a chunk has at most."""
-    return min(engine.most_units, max(1, _MOST_OF_A_CHUNK // per_unit))
+    return min(engine.most_units, max(1, _MAX_OF_A_CHUNK // per_unit))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Submissions:
         self._concurrency = concurrency
         self._find_again_s = find_again_s
         self._gather_s = gather_s
-        self._window = Window(MOST_HELD)
+        self._window = Window(MAX_HELD)
         self._most_units = engine.most_units
         self._submit_at = 0.0
         self._avoid_at = 0.0
@@ -253,7 +253,7 @@ class Submissions:
                 self._submit_at, self._pause_s = now + self._gather_s, 0.0
             case Silent() as silent:
                 self._hold(made)
-                self._ledger.hear_silence(silent, made.flights[:MOST_TOLD])
+                self._ledger.hear_silence(silent, made.flights[:MAX_TOLD])
                 self._back_off(now)
             case Full() as full:
                 self._ledger.hear_answer()
@@ -289,7 +289,7 @@ class Submissions:
             self._ledger.interrupt(flight, flight.evidence.asked)
         wanted = [flight for flight in flights if not flight.evidence.asked]
         self.backlog.put_back(wanted)
-        self._ledger.wait_for(wanted[:MOST_TOLD], words)
+        self._ledger.wait_for(wanted[:MAX_TOLD], words)
 
     def _back_off(self, now: float) -> None:
         self._pause_s = min(max(_AGAIN_SOON_S, 2 * self._pause_s), _AGAIN_SELDOM_S)

@@ -36,7 +36,7 @@ _LOOK_AT_ONCE_S = 0.5
 
 # Between two questions on units that the engine does not show any more.
 _ASK_SOON_S, _ASK_SELDOM_S = 5.0, 60.0
-_MOST_ASKED = 500
+_MAX_ASKED = 500
 
 # Records are read so often, but for no more than this part of the time.
 _READ_SOON_S, _READ_SELDOM_S = 0.1, 2.0
@@ -151,7 +151,7 @@ class Watch:
         if not wanted:
             return None
         units = [(record, name.unit) for name, record in wanted.items()]
-        some = [*itertools.islice(units, _MOST_ASKED)]
+        some = [*itertools.islice(units, _MAX_ASKED)]
         self._ask_pause_s = min(max(_ASK_SOON_S, 2 * self._ask_pause_s), _ASK_SELDOM_S)
         self._ask_at = now + (self._ask_pause_s if len(some) == len(units) else 0.0)
         return Call(lambda: self._engine.endings(some), self._hear_endings)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.node import Element
 
-_MOST_UNITS = 1000
+_MAX_UNITS = 1000
 
 # A head that does not answer is looked for so often before it is given up; each takes 5 s at most.
 _LOOKS_FOR_HEAD = 3
@@ -61,7 +61,7 @@ class RayEngine:
     title = "Ray"
     # They end with their driver, so a run may go on elsewhere, or with a head at another address.
     keeps_units = False
-    most_units = _MOST_UNITS
+    most_units = _MAX_UNITS
 
     def __init__(
         self,

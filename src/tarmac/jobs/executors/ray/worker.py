@@ -33,7 +33,7 @@ _LOOK_EVERY_S = 0.2
 # Beside a program's grace, what its agent may take to keep what it made.
 _AGENTS_S = 5.0
 
-_MOST_BYTES = 64 * 2**10
+_MAX_BYTES = 64 * 2**10
 
 # Variables of a worker that are Ray's own, or say what another part of the job was given.
 _OF_RAY = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
@@ -188,7 +188,7 @@ class _Copy:
         for path in sorted(self._place.glob("std*")):
             with path.open("rb") as file:
                 file.seek(self._sent.get(path.name, 0))
-                while data := file.read(_MOST_BYTES):
+                while data := file.read(_MAX_BYTES):
                     ray.get(self._mirror.append.remote(nonce, self._target, path.name, data))
                     self._sent[path.name] = self._sent.get(path.name, 0) + len(data)
         if record in (b"", self._record):

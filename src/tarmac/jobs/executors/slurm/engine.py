@@ -54,7 +54,7 @@ _STAGING_S, _ENDING_S = 900.0, 120.0
 
 # A step of priority among a run's own tasks, in the units of sbatch's --nice.
 _NICE_PER_PRIORITY = 100
-_MOST_NICE = 1_000_000
+_MAX_NICE = 1_000_000
 
 # Of what a job printed that never came to its agent.
 _LAST_LINES = 5
@@ -107,7 +107,7 @@ def shape_of(task: Task, best_priority: int = 0) -> Shape:
         qos=options.qos,
         constraint=options.constraint,
         reservation=options.reservation,
-        nice=min(_NICE_PER_PRIORITY * (best_priority - task.priority), _MOST_NICE),
+        nice=min(_NICE_PER_PRIORITY * (best_priority - task.priority), _MAX_NICE),
         extra=options.sbatch,
         setup=options.setup,
     )
