@@ -26,7 +26,7 @@ PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -
 # Of `make test-changed`; by itself where the branch left main.
 BASE ?=
 # Of `make check`; the longest begins first.
-CHECKS := check-types check-format check-lint check-layers check-workflows
+CHECKS := check-types check-format check-lint check-layers check-workflows check-words
 
 .PHONY: demo $(ALL) test-all test-changed left-out try-gpu-bed gpu gpu-bed gpu-bounds wheels check $(CHECKS) format docs clean
 
@@ -90,6 +90,8 @@ check-lint:
 	$(BIN)/ruff check .
 check-layers:
 	$(BIN)/lint-imports
+check-words:
+	.ci/words
 check-workflows:
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
