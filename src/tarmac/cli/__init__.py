@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["main"]
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; see `tarmac.cli.entry.main`.

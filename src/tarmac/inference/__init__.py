@@ -7,20 +7,29 @@ Example::
     print(said.classes, said.probabilities)
 """
 
-from tarmac.inference.exporting import FORMATS as FORMATS
-from tarmac.inference.exporting import TOLERANCE as TOLERANCE
-from tarmac.inference.exporting import Exported as Exported
-from tarmac.inference.exporting import Format as Format
-from tarmac.inference.exporting import export as export
-from tarmac.inference.predicting import Predictions as Predictions
-from tarmac.inference.predicting import predict as predict
-from tarmac.inference.predicting import predict_each as predict_each
-from tarmac.inference.reading import read_samples as read_samples
-from tarmac.inference.scoring import Evaluation as Evaluation
-from tarmac.inference.scoring import evaluate as evaluate
-from tarmac.inference.trained import Trained as Trained
-from tarmac.inference.trained import load_model as load_model
-from tarmac.inference.trained import open_trained as open_trained
-from tarmac.inference.writing import check_target as check_target
-from tarmac.inference.writing import json_lines as json_lines
-from tarmac.inference.writing import write_predictions as write_predictions
+from tarmac.inference.exporting import FORMATS, TOLERANCE, Exported, Format, export
+from tarmac.inference.predicting import Predictions, predict, predict_each
+from tarmac.inference.reading import read_samples
+from tarmac.inference.scoring import Evaluation, evaluate
+from tarmac.inference.trained import Trained, load_model, open_trained
+from tarmac.inference.writing import check_target, json_lines, write_predictions
+
+__all__ = [
+    "FORMATS",
+    "TOLERANCE",
+    "Evaluation",
+    "Exported",
+    "Format",
+    "Predictions",
+    "Trained",
+    "check_target",
+    "evaluate",
+    "export",
+    "json_lines",
+    "load_model",
+    "open_trained",
+    "predict",
+    "predict_each",
+    "read_samples",
+    "write_predictions",
+]

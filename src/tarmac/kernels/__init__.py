@@ -7,11 +7,19 @@ cannot be used. Nothing of Triton is loaded before a stack is made.
 
 from __future__ import annotations
 
-from tarmac.kernels.architecture import Architecture as Architecture
-from tarmac.kernels.architecture import read_architecture as read_architecture
-from tarmac.kernels.network import MAX_CLASSES as MAX_CLASSES
-from tarmac.kernels.network import FusedNetwork as FusedNetwork
-from tarmac.kernels.network import UnfitNetworkError as UnfitNetworkError
-from tarmac.kernels.requirements import why_not as why_not
-from tarmac.kernels.rules import momentum_product as momentum_product
-from tarmac.kernels.stack import FusedStack as FusedStack
+from tarmac.kernels.architecture import Architecture, read_architecture
+from tarmac.kernels.network import MAX_CLASSES, FusedNetwork, UnfitNetworkError
+from tarmac.kernels.requirements import why_not
+from tarmac.kernels.rules import momentum_product
+from tarmac.kernels.stack import FusedStack
+
+__all__ = [
+    "MAX_CLASSES",
+    "Architecture",
+    "FusedNetwork",
+    "FusedStack",
+    "UnfitNetworkError",
+    "momentum_product",
+    "read_architecture",
+    "why_not",
+]

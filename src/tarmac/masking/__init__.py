@@ -12,21 +12,37 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tarmac.masking.forms import HIDDEN as HIDDEN
-from tarmac.masking.forms import hide_forms, is_count
-from tarmac.masking.forms import hide_urls as hide_urls
+from tarmac.masking.forms import HIDDEN, hide_forms, hide_urls, is_count
 from tarmac.masking.programs import hide_in_arguments, hide_in_lines
-from tarmac.masking.values import fingerprints as fingerprints
-from tarmac.masking.values import learn as learn
-from tarmac.masking.values import longest_known as longest_known
-from tarmac.masking.values import num_remembered as num_remembered
-from tarmac.masking.values import remember as remember
-from tarmac.masking.values import without_known as without_known
-from tarmac.masking.values import without_known_in as without_known_in
+from tarmac.masking.values import (
+    fingerprints,
+    learn,
+    longest_known,
+    num_remembered,
+    remember,
+    without_known,
+    without_known_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+__all__ = [
+    "HIDDEN",
+    "fingerprints",
+    "hide_urls",
+    "is_secret_name",
+    "learn",
+    "longest_known",
+    "masked_command",
+    "masked_environment",
+    "masked_text",
+    "num_remembered",
+    "remember",
+    "remember_environment",
+    "without_known",
+    "without_known_in",
+]
 
 # A shorter value of a variable may stand in many texts.
 _MIN_VALUE = 8

@@ -9,10 +9,15 @@ Example::
     answer = jobs.submit(Submission(name="mine-1", entrypoint="python train.py"))
 """
 
-from tarmac.ray.access import dashboard_address as dashboard_address
-from tarmac.ray.access import read_token as read_token
-from tarmac.ray.jobs import RayJob as RayJob
-from tarmac.ray.jobs import RayJobs as RayJobs
-from tarmac.ray.jobs import Refused as Refused
-from tarmac.ray.jobs import Silence as Silence
-from tarmac.ray.jobs import Submission as Submission
+from tarmac.ray.access import dashboard_address, read_token
+from tarmac.ray.jobs import RayJob, RayJobs, Refused, Silence, Submission
+
+__all__ = [
+    "RayJob",
+    "RayJobs",
+    "Refused",
+    "Silence",
+    "Submission",
+    "dashboard_address",
+    "read_token",
+]

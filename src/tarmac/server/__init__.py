@@ -4,7 +4,7 @@
 says who may see them. The pages of runs are those of `tarmac.pages`.
 """
 
-from tarmac.server.access import AccessGuard as AccessGuard
-from tarmac.server.access import Verdict as Verdict
-from tarmac.server.verb import Serving as Serving
-from tarmac.server.verb import serve as serve
+from tarmac.server.access import AccessGuard, Verdict
+from tarmac.server.verb import Serving, serve
+
+__all__ = ["AccessGuard", "Serving", "Verdict", "serve"]

@@ -9,9 +9,8 @@ Example:
     >>> tracker.end("completed", {"test_accuracy": 0.97})
 """
 
-from tarmac.trackers.in_thread import InThread as InThread
-from tarmac.trackers.registry import TRACKERS as TRACKERS
-from tarmac.trackers.registry import check_tracker as check_tracker
-from tarmac.trackers.registry import open_tracker as open_tracker
-from tarmac.trackers.tracker import TrackedRun as TrackedRun
-from tarmac.trackers.tracker import Tracker as Tracker
+from tarmac.trackers.in_thread import InThread
+from tarmac.trackers.registry import TRACKERS, check_tracker, open_tracker
+from tarmac.trackers.tracker import TrackedRun, Tracker
+
+__all__ = ["TRACKERS", "InThread", "TrackedRun", "Tracker", "check_tracker", "open_tracker"]

@@ -1,5 +1,6 @@
 """Environments of conda's packages: how they are built, where existing ones are, what they set."""
 
-from tarmac.environments.conda.activation import activated as activated
-from tarmac.environments.conda.existing import CondaSpec as CondaSpec
-from tarmac.environments.conda.existing import existing_prefix as existing_prefix
+from tarmac.environments.conda.activation import activated
+from tarmac.environments.conda.existing import CondaSpec, existing_prefix
+
+__all__ = ["CondaSpec", "activated", "existing_prefix"]

@@ -7,41 +7,38 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.formats.format import Format, Reading, Written
-from tarmac.formats.hkube.algorithm import Algorithm as Algorithm
-from tarmac.formats.hkube.algorithm import Protocol as Protocol
-from tarmac.formats.hkube.algorithm import read_algorithm as read_algorithm
+from tarmac.formats.hkube.algorithm import Algorithm, Protocol, read_algorithm
 from tarmac.formats.hkube.fields import NAME, looks_like_hkube
-from tarmac.formats.hkube.library import definitions_beside as definitions_beside
-from tarmac.formats.hkube.pipeline import Edge as Edge
-from tarmac.formats.hkube.pipeline import Node as Node
-from tarmac.formats.hkube.pipeline import Options as Options
-from tarmac.formats.hkube.pipeline import Pipeline as Pipeline
-from tarmac.formats.hkube.pipeline import Retry as Retry
-from tarmac.formats.hkube.pipeline_jobs import complete_job as complete_job
-from tarmac.formats.hkube.pipeline_jobs import has_runs, read_runs
-from tarmac.formats.hkube.pipeline_reading import read_pipeline as read_pipeline
-from tarmac.formats.hkube.pipeline_rules import cluster_faults as cluster_faults
-from tarmac.formats.hkube.reading import read_hkube as read_hkube
-from tarmac.formats.hkube.references import DATA_SOURCE as DATA_SOURCE
-from tarmac.formats.hkube.references import FLOW_INPUT as FLOW_INPUT
-from tarmac.formats.hkube.references import MAX_ELEMENTS as MAX_ELEMENTS
-from tarmac.formats.hkube.references import Reference as Reference
-from tarmac.formats.hkube.references import read_raw_batch as read_raw_batch
-from tarmac.formats.hkube.references import read_reference as read_reference
-from tarmac.formats.hkube.references import references as references
-from tarmac.formats.hkube.references import value_at as value_at
-from tarmac.formats.hkube.requests import InputError as InputError
-from tarmac.formats.hkube.requests import merged as merged
-from tarmac.formats.hkube.requests import takes_flow_input as takes_flow_input
-from tarmac.formats.hkube.requests import task_id_fault as task_id_fault
-from tarmac.formats.hkube.requests import with_input as with_input
-from tarmac.formats.hkube.tuner_spec import HyperParam as HyperParam
-from tarmac.formats.hkube.tuner_spec import TunerSpec as TunerSpec
-from tarmac.formats.hkube.tuner_spec import read_tuner_spec as read_tuner_spec
-from tarmac.formats.hkube.writing import left_out_for_hkube as left_out_for_hkube
-from tarmac.formats.hkube.writing import notes_for_hkube as notes_for_hkube
-from tarmac.formats.hkube.writing import write_hkube as write_hkube
-from tarmac.formats.hkube.writing import write_pipeline
+from tarmac.formats.hkube.library import definitions_beside
+from tarmac.formats.hkube.pipeline import Edge, Node, Options, Pipeline, Retry
+from tarmac.formats.hkube.pipeline_jobs import complete_job, has_runs, read_runs
+from tarmac.formats.hkube.pipeline_reading import read_pipeline
+from tarmac.formats.hkube.pipeline_rules import cluster_faults
+from tarmac.formats.hkube.reading import read_hkube
+from tarmac.formats.hkube.references import (
+    DATA_SOURCE,
+    FLOW_INPUT,
+    MAX_ELEMENTS,
+    Reference,
+    read_raw_batch,
+    read_reference,
+    references,
+    value_at,
+)
+from tarmac.formats.hkube.requests import (
+    InputError,
+    merged,
+    takes_flow_input,
+    task_id_fault,
+    with_input,
+)
+from tarmac.formats.hkube.tuner_spec import HyperParam, TunerSpec, read_tuner_spec
+from tarmac.formats.hkube.writing import (
+    left_out_for_hkube,
+    notes_for_hkube,
+    write_hkube,
+    write_pipeline,
+)
 from tarmac.formats.original import original_of
 
 if TYPE_CHECKING:
@@ -51,6 +48,42 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.jobs import Job
 
+__all__ = [
+    "DATA_SOURCE",
+    "FLOW_INPUT",
+    "HKUBE",
+    "MAX_ELEMENTS",
+    "Algorithm",
+    "Edge",
+    "HyperParam",
+    "InputError",
+    "Node",
+    "Options",
+    "Pipeline",
+    "Protocol",
+    "Reference",
+    "Retry",
+    "TunerSpec",
+    "cluster_faults",
+    "complete_job",
+    "definitions_beside",
+    "left_out_for_hkube",
+    "merged",
+    "notes_for_hkube",
+    "read_algorithm",
+    "read_hkube",
+    "read_pipeline",
+    "read_raw_batch",
+    "read_reference",
+    "read_tuner_spec",
+    "references",
+    "takes_flow_input",
+    "task_id_fault",
+    "value_at",
+    "with_input",
+    "write_hkube",
+]
+
 
 def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Reading:
     del environment
@@ -58,7 +91,7 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
     if has_runs(document.value):
         return read_runs(documents)
     jobs, notes = read_hkube(document)
-    return Reading(NAME, jobs, notes, [refusal for job in jobs for refusal in job.refusals])
+    return Reading(NAME, jobs, notes, [said for job in jobs for said in job.refusals])
 
 
 def _write(jobs: Sequence[Job], directory: Path) -> Written:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.files import list_objects
 from tarmac.formats.format import Format, Reading
-from tarmac.formats.shipyard.reader import ShipyardReading as ShipyardReading
-from tarmac.formats.shipyard.reader import read_shipyard as read_shipyard
+from tarmac.formats.shipyard.reader import ShipyardReading, read_shipyard
 from tarmac.formats.shipyard.reading.files import (
     find_jobs_files,
     is_part,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
+__all__ = ["SHIPYARD", "ShipyardReading", "read_shipyard"]
 
 _ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 from tarmac.formats.format import Format, Reading, Written
-from tarmac.formats.skypilot.writing import write_skypilot as write_skypilot
+from tarmac.formats.skypilot.writing import write_skypilot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.jobs import Job
 
+__all__ = ["SKYPILOT", "write_skypilot"]
 
 # Beside `run`: what no other format that is known here has.
 _OWN = frozenset(("setup", "num_nodes", "workdir", "file_mounts"))

@@ -6,8 +6,9 @@ queues, lost nodes, limits and secrets are as with any job. The node's half (`ru
 Between them are two files in the task's directory, which the nodes see.
 """
 
-from tarmac.hkube.clusters.host import ClusterHost as ClusterHost
-from tarmac.hkube.clusters.interface import EngineWatcher as EngineWatcher
-from tarmac.hkube.clusters.node import run_errand as run_errand
-from tarmac.hkube.clusters.wrapping import refuse_on as refuse_on
-from tarmac.hkube.clusters.wrapping import wrap as wrap
+from tarmac.hkube.clusters.host import ClusterHost
+from tarmac.hkube.clusters.interface import EngineWatcher
+from tarmac.hkube.clusters.node import run_errand
+from tarmac.hkube.clusters.wrapping import refuse_on, wrap
+
+__all__ = ["ClusterHost", "EngineWatcher", "refuse_on", "run_errand", "wrap"]

@@ -6,16 +6,25 @@ Example:
     10.0
 """
 
-from tarmac.hkube.hosting.instances import first_of as first_of
-from tarmac.hkube.hosting.interface import Calls as Calls
-from tarmac.hkube.hosting.interface import Ending as Ending
-from tarmac.hkube.hosting.interface import Host as Host
-from tarmac.hkube.hosting.interface import RetryPolicy as RetryPolicy
-from tarmac.hkube.hosting.interface import Watcher as Watcher
-from tarmac.hkube.hosting.interface import Why as Why
-from tarmac.hkube.hosting.interface import Work as Work
-from tarmac.hkube.hosting.logs import last_line as last_line
-from tarmac.hkube.hosting.pool import Pool as Pool
-from tarmac.hkube.hosting.pool import refuse as refuse
-from tarmac.hkube.hosting.retries import is_tried_again as is_tried_again
-from tarmac.hkube.hosting.timers import Timers as Timers
+from tarmac.hkube.hosting.instances import first_of
+from tarmac.hkube.hosting.interface import Calls, Ending, Host, RetryPolicy, Watcher, Why, Work
+from tarmac.hkube.hosting.logs import last_line
+from tarmac.hkube.hosting.pool import Pool, refuse
+from tarmac.hkube.hosting.retries import is_tried_again
+from tarmac.hkube.hosting.timers import Timers
+
+__all__ = [
+    "Calls",
+    "Ending",
+    "Host",
+    "Pool",
+    "RetryPolicy",
+    "Timers",
+    "Watcher",
+    "Why",
+    "Work",
+    "first_of",
+    "is_tried_again",
+    "last_line",
+    "refuse",
+]

@@ -4,4 +4,6 @@
 says; `Connection` keeps the websocket up.
 """
 
-from tarmac.hkube.serving.verb import serve as serve
+from tarmac.hkube.serving.verb import serve
+
+__all__ = ["serve"]

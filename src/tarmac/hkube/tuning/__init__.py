@@ -1,4 +1,5 @@
 """Nodes of the kind hyperparamsTuner: trials chosen by Optuna."""
 
-from tarmac.hkube.tuning.trials import TrialEnd as TrialEnd
-from tarmac.hkube.tuning.trials import tune as tune
+from tarmac.hkube.tuning.trials import TrialEnd, tune
+
+__all__ = ["TrialEnd", "tune"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.feed import Feed
 
+__all__ = ["ScreenOptions", "can_show_screen", "run_screen", "serve_in_browser"]
 
 # By this variable textual-serve has a program draw for a page.
 _BROWSER = "TEXTUAL_DRIVER"

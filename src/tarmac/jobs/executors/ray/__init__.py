@@ -1,5 +1,6 @@
 """The executor ``ray``: tasks of Ray Core, whose driver is the run's own process."""
 
-from tarmac.jobs.executors.ray.kind import RAY as RAY
-from tarmac.jobs.executors.ray.kind import RayExecutor as RayExecutor
-from tarmac.jobs.executors.ray.options import RayOptions as RayOptions
+from tarmac.jobs.executors.ray.kind import RAY, RayExecutor
+from tarmac.jobs.executors.ray.options import RayOptions
+
+__all__ = ["RAY", "RayExecutor", "RayOptions"]
