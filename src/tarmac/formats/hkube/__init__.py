@@ -91,7 +91,7 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
     if has_runs(document.value):
         return read_runs(documents)
     jobs, notes = read_hkube(document)
-    return Reading(NAME, jobs, notes, [said for job in jobs for said in job.refusals])
+    return Reading(NAME, jobs, notes, [refusal for job in jobs for refusal in job.refusals])
 
 
 def _write(jobs: Sequence[Job], directory: Path) -> Written:
