@@ -218,6 +218,18 @@ def test_a_run_that_is_a_link_is_not_removed_and_told_where_it_leads(tmp_path, m
     assert [path.name for path in link.iterdir()] == ["lent"]
 
 
+@pytest.mark.parametrize("name", ["a-link", "z-link"])
+def test_a_link_beside_the_run_that_it_leads_to_does_not_stand_for_it(tmp_path, made, name):
+    link = tmp_path / name
+    link.symlink_to(made[0])
+    catalogue = Catalogue(KINDS, tmp_path)
+    for reference in (name, str(link)):
+        with pytest.raises(RequestError, match=f"{name} is a link to {made[0]}"):
+            catalogue.remove(catalogue.find(reference))
+    assert catalogue.find(made[0].name).path == made[0]
+    assert catalogue.find(f"{made[0]}/.").path == made[0]
+
+
 def test_a_run_that_cannot_be_removed_whole_stays_one(tmp_path, made, monkeypatch):
     (made[2] / "tasks" / "a").mkdir(parents=True)
 

@@ -254,7 +254,9 @@ class Catalogue:
             for kind in self._kinds:
                 # Also a pipe: whoever reads it says what is wrong with it.
                 if os.path.exists(path / kind.record):  # noqa: PTH110 - False where forbidden
-                    same = (run for run in known if run.path.resolve() == path.resolve())
+                    # A link stands for itself, also beside what it leads to: that must not be
+                    # deleted by the link's name.
+                    same = (run for run in known if _is_at(run.path, path))
                     return next(same, FoundRun(kind, path))
         heads = {run.path: _head(run) for run in known}
         known.sort(key=lambda run: heads[run.path].created_at, reverse=True)
@@ -429,6 +431,13 @@ def refuse_empty(reference: str) -> None:
             "the name of the run is empty",
             hint="A variable of the shell's may not be set. See what is there: tarmac runs list",
         )
+
+
+def _is_at(path: Path, reference: Path) -> bool:
+    """Whether both are one directory; a link is another one than what it leads to."""
+    if path.is_symlink() or reference.is_symlink():
+        return path.name == reference.name and path.parent.resolve() == reference.parent.resolve()
+    return path.resolve() == reference.resolve()
 
 
 def _fits(run: FoundRun, head: _Head, reference: str) -> bool:
