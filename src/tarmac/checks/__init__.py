@@ -1,4 +1,4 @@
-"""Checking: does every framework compute on every device, right and fast? Else what to type."""
+"""Checks that every framework computes correctly and fast on every device, with fixes to type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AMD's GPUs as the kernel's files describe them, without ROCm's tools.
 
 The files are those of the driver amdgpu (https://docs.kernel.org/gpu/amdgpu/index.html) and of its
-computing part, KFD, which counts all of a machine's nodes, CPUs too.
+compute part, KFD, which counts all nodes of a machine, CPUs included.
 
 Example:
     >>> gfx_name(90402), gfx_name(90010), gfx_name(110001)
@@ -56,12 +56,13 @@ class AmdGpu(_Facts):
 
 
 class Amd(_Facts):
-    """What computing on AMD's GPUs needs.
+    """AMD's GPUs, and the settings that computing on them needs.
 
     Attributes:
         gpus: All AMD GPUs, in the order of KFD's nodes.
-        kfd: Whether this process may use ``/dev/kfd``, may not, or there is none.
-        kfd_group: The group that may.
+        kfd: ``open`` where this process may use ``/dev/kfd``, ``denied`` where it may not,
+            ``absent`` where the device does not exist.
+        kfd_group: Name of the group that owns ``/dev/kfd``.
         numa_balancing: Whether the kernel moves memory between NUMA nodes by itself.
     """
 
@@ -72,15 +73,15 @@ class Amd(_Facts):
 
 
 def gfx_name(version: int) -> str:
-    """Return the name that compilers give to a ``gfx_target_version``: 90402 is gfx942."""
+    """Return the compilers' target name for a ``gfx_target_version``: ``gfx942`` for 90402."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
 
 
 def read_amd(root: Path = Path("/")) -> Amd:
-    """Describe AMD's GPUs.
+    """Read the facts about AMD's GPUs.
 
     Args:
-        root: Where ``dev``, ``proc`` and ``sys`` are; for tests.
+        root: Directory that has ``dev``, ``proc`` and ``sys``; for tests. Default: ``/``.
     """
     kfd = root / "dev/kfd"
     group = None

@@ -1,4 +1,4 @@
-"""The quick check, done once for each start of the machine, driver and environment."""
+"""The quick check, cached for each combination of boot, driver and environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
-# What may hide or choose GPUs, or their libraries.
+# Variables that may hide or choose GPUs, or their libraries.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME")
 
 
@@ -38,17 +38,16 @@ def quick_check(
     *,
     stop: threading.Event | None = None,
 ) -> Report:
-    """Return the quick check's report, from the cache where nothing that matters has changed.
+    """Return the quick check's report, from the cache where no relevant fact has changed.
 
-    Reports of failures are not kept: they may be fixed any time.
+    The relevant facts are the boot ID, the driver's version, the interpreter's environment, the
+    versions of PyTorch and Tarmac, and the variables that choose GPUs. Reports of failures are not
+    cached, as the failures may be fixed at any time.
 
     Args:
-        cache: The directory of earlier reports; by default in the user's cache.
-        environment: By default this process's.
+        cache: Directory of earlier reports. Default: in the user's cache.
+        environment: Environment variables to read. Default: this process's.
         stop: When set, the check is ended.
-
-    What decides is the boot id, the driver's version, the interpreter's environment, PyTorch's
-    version, and the variables that choose GPUs.
     """
     return _kept(cache, environment, (), lambda: check(depth="quick", stop=stop))
 
@@ -58,15 +57,15 @@ def check_here(
     cache: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Report:
-    """Return the quick check's report of devices that this process is about to compute on.
+    """Return the quick check's report on devices that this process is about to compute on.
 
-    PyTorch computes on them in this process, which takes a tenth of a second. Reports are kept as
-    those of `quick_check` are.
+    PyTorch computes on them in this process, which takes a tenth of a second. Reports are cached
+    like those of `quick_check`.
 
     Args:
-        devices: As PyTorch names them: ``cuda:0``, ``cpu``.
-        cache: The directory of earlier reports; by default in the user's cache.
-        environment: By default this process's.
+        devices: PyTorch's names of the devices, such as ``cuda:0`` or ``cpu``.
+        cache: Directory of earlier reports. Default: in the user's cache.
+        environment: Environment variables to read. Default: this process's.
     """
 
     def look() -> Report:
@@ -91,7 +90,7 @@ def _kept(
     except (OSError, ValidationError):
         report = look()
     if report.ok:
-        # A cache that cannot be written costs time, and nothing else.
+        # A cache that cannot be written only costs time.
         with contextlib.suppress(OSError, TarmacError):
             directory.mkdir(parents=True, exist_ok=True)
             write_text(path, report.model_dump_json())

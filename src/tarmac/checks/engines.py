@@ -1,4 +1,4 @@
-"""The container engines of a host, and how they give GPUs to a container.
+"""The container engines of a host, and their options that give GPUs to a container.
 
 Example:
     >>> run_with_gpus(Engines(docker="28.2.2")), run_with_gpus(Engines(podman="4.9.3"))
@@ -18,11 +18,11 @@ from tarmac.files import parse_json
 
 _LIMIT_S = 3.0
 
-# Where descriptions of devices lie: the Container Device Interface,
+# Folders of device descriptions, by the Container Device Interface:
 # https://github.com/cncf-tags/container-device-interface.
 _CDI_FOLDERS = ("etc/cdi", "var/run/cdi")
 
-# From this major version on, Docker gives GPUs by CDI
+# From this major version on, Docker uses CDI for GPUs
 # (https://docs.docker.com/engine/release-notes/29/).
 _CDI_SINCE = 29
 
@@ -30,13 +30,13 @@ _BY_CDI = "--device nvidia.com/gpu=all"
 
 
 class Engines(BaseModel):
-    """What could start a container here.
+    """The container engines of a machine.
 
     Attributes:
         docker: Version of the Docker engine that answers; None where none does.
         podman: Version of Podman; None where it is not installed.
-        runtimes: Names of Docker's runtimes; ``nvidia`` is there once it is configured for GPUs.
-        cdi: Files that describe NVIDIA's devices to engines.
+        runtimes: Names of Docker's runtimes; includes ``nvidia`` once Docker is set up for GPUs.
+        cdi: Paths of the CDI files that describe NVIDIA's devices.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,10 +48,10 @@ class Engines(BaseModel):
 
 
 def read_engines(root: Path = Path("/")) -> Engines:
-    """Ask the engines of this machine.
+    """Read the versions and the GPU setup of this machine's engines.
 
     Args:
-        root: Where ``etc`` and ``var`` are; for tests.
+        root: Directory that has ``etc`` and ``var``; for tests. Default: ``/``.
     """
     try:
         facts = parse_json(_output("docker", "info", "--format", "{{json .}}"))
@@ -102,7 +102,7 @@ def run_with_gpus(engines: Engines, kind: str | None = None) -> str:
 
     Args:
         engines: Container engines of this host; all fields are empty in a container.
-        kind: What the check runs in, where that is a container.
+        kind: Kind of the container that the check runs in; None outside of one.
     """
     if kind == "podman" or (engines.podman is not None and engines.docker is None):
         return f"podman run {_BY_CDI}"

@@ -1,4 +1,4 @@
-"""What a check has seen, before any conclusion: the machine, its GPUs, and what probes said."""
+"""The evidence of a check, before any conclusion: the machine, its GPUs and the probes' results."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class _Facts(BaseModel):
 
 
 class PciCard(_Facts):
-    """A display or compute card on the bus, driver or not.
+    """A display or compute card on the bus, with or without a driver.
 
     Attributes:
         address: PCI address of the card, such as ``0000:01:00.0``; ``built in`` for Apple's chips.
         vendor: ``nvidia``, ``amd``, ``intel`` or ``apple``.
-        device: The vendor's number of it, e.g. ``0x2330``; Apple's name of its chip.
-        driver: The kernel's driver that holds it.
-        memory_bytes: Its own memory, as AMD's driver says.
-        used_bytes: What of that is in use, as AMD's driver says.
-        busy: Share of time that it computes, in percent, as AMD's driver says.
-        link: Speed and width of its PCIe link, now and at most, in the kernel's words.
+        device: PCI device ID, such as ``0x2330``; the chip's name for Apple.
+        driver: Kernel driver that is bound to the card; None without one.
+        memory_bytes: Memory of the card in bytes, from AMD's driver only.
+        used_bytes: Memory in use in bytes, from AMD's driver only.
+        busy: Share of time that the card computes, in percent, from AMD's driver only.
+        link: Speed and width of the PCIe link, ``now`` and ``max``, as the kernel prints them.
     """
 
     address: str
@@ -50,11 +50,11 @@ class Driver(_Facts):
 
     Attributes:
         version: Version of the driver, as NVML reports it.
-        cuda: The newest CUDA that it runs, ``13.0``.
-        nvml_error: Why NVML does not start; None where it does.
-        module_version: The loaded kernel module's version.
+        cuda: Newest CUDA version that the driver supports, such as ``13.0``.
+        nvml_error: Reason why NVML does not start; None where it does.
+        module_version: Version of the loaded kernel module.
         modules: Loaded kernel modules that matter: ``nvidia``, ``nvidia_uvm``, ``nouveau``.
-        library: The libcuda.so.1 that would be loaded, or None.
+        library: Path of the libcuda.so.1 that would be loaded, or None.
     """
 
     version: str | None = None
@@ -66,11 +66,11 @@ class Driver(_Facts):
 
 
 class Container(_Facts):
-    """What confines this process.
+    """The container that this process runs in, if any.
 
     Attributes:
-        kind: ``docker``, ``podman``, ``kubernetes``, ``apptainer``, ``lxc`` or another that the
-            system names, ``wsl``, or None.
+        kind: ``docker``, ``podman``, ``kubernetes``, ``apptainer``, ``wsl``, or systemd's name of
+            another kind, such as ``lxc``; None outside of a container.
         device_nodes: Names under /dev that belong to GPUs.
     """
 
@@ -79,14 +79,15 @@ class Container(_Facts):
 
 
 class Limits(_Facts):
-    """What this process may use; None is unlimited or unknown.
+    """Resource limits of this process; None is unlimited or unknown.
 
     Attributes:
         cpus: CPUs that the affinity mask and the cgroup allow.
         memory_bytes: Memory limit of the cgroup, in bytes.
         shm_bytes: Size of ``/dev/shm``, in bytes.
         memlock_bytes: Memory that the process may lock, in bytes.
-        infiniband: Whether there are InfiniBand devices, which need it.
+        open_files: Number of files that the process may hold open.
+        infiniband: Whether there are InfiniBand devices, which need locked memory.
     """
 
     cpus: float | None = None
@@ -110,12 +111,12 @@ class Host(_Facts):
 
 
 class Topology(_Facts):
-    """How cards are joined to the machine and to each other.
+    """The links of cards to the machine and to each other.
 
     Attributes:
-        pcie: How each card is joined to its processor, where the kernel tells.
-        nvlink_pairs: The GPUs that NVLink joins, as NVIDIA's driver says.
-        num_nvswitches: NVIDIA's switches for NVLink on the bus.
+        pcie: PCIe path from each card to its processor, where the kernel reports one.
+        nvlink_pairs: Pairs of GPUs that NVLink joins, as NVIDIA's driver reports them.
+        num_nvswitches: Number of NVIDIA's NVSwitches on the bus.
     """
 
     pcie: tuple[PciePath, ...] = ()
@@ -123,17 +124,17 @@ class Topology(_Facts):
     num_nvswitches: int = 0
 
     def path_of(self, address: str | None) -> PciePath | None:
-        """Return how the card of an address is joined to its processor."""
+        """Return the PCIe path of the card at an address; None where it is unknown."""
         return next((path for path in self.pcie if path.address == address), None)
 
 
 class Upkeep(_Facts):
-    """What decides which commands work on this machine.
+    """The facts that decide which commands work on this machine.
 
     Attributes:
-        distribution: Its name in os-release, ``ubuntu``; empty where it has none.
-        like: Those that it descends from.
-        is_root: Whether this is root, who needs no sudo.
+        distribution: ``ID`` in os-release, such as ``ubuntu``; empty where it is missing.
+        like: Distributions that it descends from, ``ID_LIKE`` in os-release.
+        is_root: Whether this user is root and needs no sudo.
         processor: Machine architecture, such as ``x86_64`` or ``aarch64``.
         scheduler: Scheduler whose job this process belongs to: ``slurm``, ``pbs`` or ``lsf``. None
             outside of a job.
@@ -147,21 +148,21 @@ class Upkeep(_Facts):
 
 
 class Inventory(_Facts):
-    """The machine, seen without any framework.
+    """The facts about a machine, read without any framework.
 
     Attributes:
-        environment: The variables that steer GPUs, of those that are set.
+        environment: Set environment variables that affect GPUs, from name to value.
         kernel_log: Lines of the kernel's log that matter, since the start of the machine.
-        kernel: How that log was read.
+        kernel: How the kernel's log was read.
         amd: AMD's GPUs, and what computing on them needs.
-        engines: What could start a container here, where there are GPUs to give.
-        libraries: CUDA's, cuDNN's and NCCL's libraries that a program of this Python would load,
+        engines: Container engines of this machine; read only where there are GPUs.
+        libraries: CUDA, cuDNN and NCCL libraries that a program of this Python would load, from
             name to path.
         missing_instructions: Instruction sets that framework builds use (``avx``, ``avx2``,
             ``fma``) and this x86 CPU lacks.
-        topology: How cards are joined to the machine and to each other.
-        upkeep: What decides which commands work here.
-        network: What it has to reach other machines by.
+        topology: Links of cards to the machine and to each other.
+        upkeep: Facts that decide which commands work here.
+        network: Network interfaces, and ports of InfiniBand and RoCE.
     """
 
     host: Host
@@ -188,12 +189,12 @@ class Inventory(_Facts):
 
     @property
     def usable_memory_bytes(self) -> int:
-        """What of the machine's memory this process may use."""
+        """The part of the machine's memory that this process may use, in bytes."""
         return min(self.host.memory_bytes, self.limits.memory_bytes or self.host.memory_bytes)
 
     @property
     def is_confined(self) -> bool:
-        """Whether this is a container."""
+        """Whether this process runs in a container; WSL is none."""
         return self.container.kind not in (None, "wsl")
 
 
@@ -203,20 +204,20 @@ Outcome = Literal[
 
 
 class Probe(_Facts):
-    """What the probe of a framework said, and how its process ended.
+    """The result of a framework's probe, and the end of its process.
 
     Attributes:
-        framework: As the user names it.
-        where: The interpreter, image or environment it ran in.
-        outcome: How the process ended.
-        detail: The signal, the time limit, or what stood in the result's place.
+        framework: Name of the framework, such as ``torch``.
+        where: Interpreter, image or environment that the probe ran in.
+        outcome: How the probe's process ended.
+        detail: Signal, time limit, or the reason why there is no result.
         seconds: Wall-clock seconds that the probe took.
-        result: What it wrote down; see any of the probes.
-        printed: The last of what it printed, up to 4,000 characters.
-        printed_bytes: All that it printed.
-        left_behind: Processes that it left, and that were ended.
+        result: Result that the probe wrote; see any of the probes.
+        printed: End of its printed output, up to 4,000 characters.
+        printed_bytes: Number of bytes that the probe printed in all.
+        left_behind: Number of processes that the probe left running; they were killed.
         seen_on_gpus: Indices of the GPUs on which the driver saw its process.
-        image: The container image that it ran in, None outside of one.
+        image: Container image that the probe ran in; None outside of a container.
     """
 
     framework: str
@@ -233,24 +234,25 @@ class Probe(_Facts):
 
     @property
     def label(self) -> str:
-        """What it is called in verdicts and findings: ``keras on jax (/opt/venv/bin/python)``."""
+        """The name in verdicts and findings, such as ``keras on jax (/opt/venv/bin/python)``."""
         backend = (self.result.get("build") or {}).get("backend")
         name = f"{self.framework} on {backend}" if backend else self.framework
         return name if self.where == "this Python" else f"{name} ({self.where})"
 
     @property
     def text(self) -> str:
-        """Everything it said, for patterns to look at."""
+        """All text of the probe, for patterns to search: traceback, notes and printed output."""
         error = self.result.get("error") or {}
         notes = "\n".join(self.result.get("notes", ()))
         return "\n".join((error.get("traceback", ""), notes, self.printed))
 
 
 class Evidence(_Facts):
-    """All that a check has seen.
+    """All facts that a check has gathered.
 
     Attributes:
-        under_load: Each GPU that computed while a probe measured; none where nothing was measured.
+        under_load: Readings of each GPU that computed while a probe measured; empty where no probe
+            measured.
     """
 
     inventory: Inventory

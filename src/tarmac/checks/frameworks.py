@@ -1,7 +1,7 @@
-"""The table of the frameworks that can be checked, each with its probe.
+"""The table of the frameworks that Tarmac can check, each with its probe.
 
-Installed packages add to it by entry points of the group ``tarmac.probes``: the entry point's name
-is the framework's, and what it loads is a `Framework`.
+Installed packages add frameworks by entry points of the group ``tarmac.probes``. The entry point
+has the framework's name, and loads a `Framework`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _GROUP = "tarmac.probes"
 
 @dataclasses.dataclass(frozen=True)
 class Framework:
-    """A framework, and the probe that makes it compute.
+    """A framework and its probe.
 
     Attributes:
-        name: The module that is imported.
-        title: What it is called in lists and messages.
-        alias: Another name that users may give.
-        pins: An environment of versions that work together, with files of ``environments/``; None
-            where none is built.
-        backends: What it can compute through, and chooses at import.
-        backend_variable: The environment variable by which it chooses.
-        probe: The probe's file; by default ``probes/NAME_probe.py``.
+        name: Name of the framework's module.
+        title: Name of the framework in lists and messages.
+        alias: Another name that users may type.
+        pins: Environment of pinned versions, with files of ``environments/``; None where Tarmac
+            builds none.
+        backends: Names of the backends, one of which the framework chooses at import.
+        backend_variable: Environment variable that chooses the backend.
+        probe: File of the probe. Default: ``probes/NAME_probe.py``.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Framework:
         return self.probe or PROBES / f"{self.name}_probe.py"
 
 
-# MXNet and Chainer are retired: their last versions, with the newest NumPy that they run with. The
-# examples of `tarmac run` have the same environments, which are therefore built once for both.
+# MXNet and Chainer are retired, so their pins are their last versions with the newest NumPy that
+# they work with. The examples of `tarmac run` use the same environments, built once for both.
 _ALL = (
     Framework("torch", "PyTorch", alias="pytorch"),
     Framework(
@@ -93,32 +93,33 @@ _ALL = (
     ),
 )
 
-# Several processes by PyTorch. It follows from what PyTorch sees, so users do not name it.
+# Several processes with PyTorch. The check adds it where PyTorch sees several GPUs, so users do not
+# name it.
 ALL_REDUCE = Framework("all-reduce", "All-reduce, by PyTorch", probe=PROBES / "all_reduce_probe.py")
 
-# One training on each device, where that is asked for.
+# One training on each device, for `race`.
 RACE = Framework("race", "One training on each device, by PyTorch", probe=PROBES / "race_probe.py")
 
-# Every device at work for minutes, where that is asked for.
+# All devices busy for minutes, for `soak`.
 SOAK = Framework("soak", "All devices at once, by PyTorch", probe=PROBES / "soak_probe.py")
 
-# Tarmac's own, name to title.
+# Tarmac's own frameworks, name to title.
 FRAMEWORKS: Mapping[str, str] = {framework.name: framework.title for framework in _ALL}
 
-# Those that an environment can be built for.
+# Frameworks for which an environment can be built, name to title.
 PROVISIONED: Mapping[str, str] = {f.name: f.title for f in _ALL if f.pins is not None}
 
 _BY_NAME = {name: f for f in _ALL for name in (f.name, f.alias) if name is not None}
 
 
 def framework_names() -> tuple[str, ...]:
-    """Return the names of Tarmac's own frameworks, then of those that packages provide."""
+    """Return the names of Tarmac's own frameworks, then of those from installed packages."""
     provided = {point.name for point in points_of(_GROUP)}
     return (*FRAMEWORKS, *sorted(provided - _BY_NAME.keys()))
 
 
 def framework_named(name: str) -> Framework | None:
-    """Return the framework of a name or an alias, in any case; None where there is none.
+    """Return a framework by its name or alias, ignoring case; None for an unknown name.
 
     Raises:
         TarmacError: A package that provides frameworks cannot be loaded.
@@ -128,10 +129,10 @@ def framework_named(name: str) -> Framework | None:
 
 
 def find_framework(name: str) -> Framework:
-    """Return the framework of a name or an alias, in any case.
+    """Return a framework by its name or alias, ignoring case.
 
     Raises:
-        RequestError: There is none.
+        RequestError: No framework has this name.
         TarmacError: A package that provides frameworks cannot be loaded.
     """
     framework = framework_named(name)
@@ -143,7 +144,7 @@ def find_framework(name: str) -> Framework:
 
 @functools.cache
 def _provided() -> Mapping[str, Framework]:
-    """Load what installed packages provide, by name and alias."""
+    """Load the frameworks of installed packages, by name and alias."""
     frameworks: dict[str, Framework] = {}
     for point in points_of(_GROUP):
         try:

@@ -1,8 +1,8 @@
-"""Checks the GPUs that a job was given: ``python -m tarmac.checks.given_gpus UUID...``.
+"""Checks the GPUs granted to a job: ``python -m tarmac.checks.given_gpus UUID...``.
 
-The agent on a cluster's node asks before a task's program begins. The answer is one JSON object on
-standard output: `failures`, for which the program is not to begin there, and `unseen`, what could
-not be looked at; a line each.
+The agent on a cluster's node runs it before a task's program starts. The answer is one JSON object
+on standard output. ``failures`` are reasons not to start the program there, and ``unseen`` are the
+parts that gave no answer, a line each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.checks.rules.findings import Finding
     from tarmac.machine import Gpu
 
-# What PyTorch fails of by its own installation in Tarmac's environment; the program has its own.
+# Failures of the PyTorch installed in Tarmac's environment; the job's program has its own PyTorch.
 _OF_INSTALLATIONS = frozenset(
     {
         *("torch-cpu-build", "import-failed", "library-missing", "numpy-abi", "nvjitlink"),
@@ -31,8 +31,8 @@ _OF_INSTALLATIONS = frozenset(
 
 
 def main() -> None:
-    """Check the GPUs that the arguments name, which are the only ones that programs see here."""
-    # What libraries print is no part of the answer.
+    """Check the GPUs named by the arguments; programs see no others here."""
+    # Redirect the output of libraries, which must not mix with the answer.
     answers = os.dup(1)
     os.dup2(2, 1)
     failures, unseen = judge_given(check(depth="quick", devices=["cuda"]), sys.argv[1:])
@@ -41,14 +41,14 @@ def main() -> None:
 
 
 def judge_given(report: Report, given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what of a quick check speaks against GPUs, and what it has not seen of them.
+    """Return a quick check's failures of GPUs, and the parts of them that gave no answer.
 
-    Other GPUs of the machine are other jobs' business. PyTorch that is not made for these says
-    nothing of them; the driver's word is what is left then.
+    Findings of other GPUs of the machine are left out: those belong to other jobs. Where Tarmac's
+    own PyTorch cannot run on these GPUs, only the driver judges them.
 
     Args:
-        report: The check's, by a process that sees these GPUs alone.
-        given: UUIDs of the GPUs, or of parts of them (MIG).
+        report: Report of a check by a process that sees only these GPUs.
+        given: UUIDs of the GPUs, or of their MIG devices.
     """
     names = {gpu.label: _names(gpu) for gpu in report.inventory.gpus}
     others = {label for label, own in names.items() if own.isdisjoint(given)}
@@ -66,7 +66,7 @@ def judge_given(report: Report, given: Sequence[str]) -> tuple[list[str], list[s
         unseen.append("nothing was computed there: PyTorch is not in Tarmac's environment")
     for each in report.unseen:
         if each.where not in others:
-            # The silence of a driver is no good news; a probe that was not started says nothing.
+            # No answer of the driver counts as a failure; a probe that was not started does not.
             messages = unseen if each.where in _frameworks(report) else failures
             messages.append(f"{each.where}: {each.why}")
     return failures, unseen

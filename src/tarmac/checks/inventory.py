@@ -1,4 +1,4 @@
-"""The machine as its kernel, its files and NVIDIA's driver describe it, without any framework."""
+"""The machine as its kernel, files and NVIDIA's driver describe it, without any framework."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
-# Of whose cards it is known which bridges are their own.
+# Vendors whose cards' own PCIe bridges are known.
 _JUDGED = ("nvidia", "amd")
 
-# PCI class 0x03 is display controllers, with 0x0302 for those without a screen; 0x1200 is
+# PCI class 0x03 is display controllers, with 0x0302 for those without a display; 0x1200 is
 # processing accelerators (pci.ids).
 _CARD_CLASSES = ("0x03", "0x1200")
 
@@ -58,7 +58,7 @@ _VARIABLES = re.compile(
     "|COMPUTE_PROFILE|OPENCL_PROFILE|NSIGHT_CUDA_DEBUGGER"
 )
 
-# Whose job has these variables.
+# The scheduler that sets each of these variables in its jobs.
 _SCHEDULERS = {"SLURM_JOB_ID": "slurm", "PBS_JOBID": "pbs", "LSB_JOBID": "lsf"}
 
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "amdgpu")
@@ -70,12 +70,12 @@ def read_inventory(
     *,
     xid_hours: float = DEFAULT_HOURS,
 ) -> Inventory:
-    """Describe this machine.
+    """Read the facts about this machine.
 
     Args:
-        root: Where ``proc``, ``sys`` and ``dev`` are; for tests.
-        environment: By default this process's.
-        xid_hours: How far back errors in the kernel's log count.
+        root: Directory that has ``proc``, ``sys`` and ``dev``; for tests. Default: ``/``.
+        environment: Environment variables to read. Default: this process's.
+        xid_hours: Age up to which errors in the kernel's log count, in hours.
     """
     variables = os.environ if environment is None else environment
     gpus: tuple[Gpu, ...] = ()
@@ -92,7 +92,7 @@ def read_inventory(
     libraries = find_libraries(variables)
     kernel_log, kernel = read_kernel_log(xid_hours, root)
     cards = _cards(root)
-    # Asking an engine takes a tenth of a second, for commands about GPUs alone.
+    # Asking an engine takes a tenth of a second, and only commands about GPUs need the answer.
     has_gpus = bool(gpus) or any(card.vendor == "nvidia" for card in cards)
     return Inventory(
         host=_read_host(root),
@@ -125,7 +125,7 @@ def read_inventory(
 
 
 def identify_machine(root: Path = Path("/")) -> tuple[str | None, str | None]:
-    """Return this start's boot id and the driver module's version, without asking the driver."""
+    """Return the boot ID and the driver module's version, from the kernel's files alone."""
     return _text(root / "proc/sys/kernel/random/boot_id"), _module_version(root)
 
 
@@ -151,7 +151,7 @@ def _read_host(root: Path) -> Host:
 
 
 def _missing_instructions(root: Path) -> tuple[str, ...]:
-    # Other CPUs than x86's say Features or isa, and have other builds.
+    # Only x86 has "flags": other CPUs have "Features" or "isa", and other framework builds.
     flags = re.search(r"^flags\s*:(.*)$", _text(root / "proc/cpuinfo") or "", re.MULTILINE)
     if flags is None:
         return ()
@@ -160,7 +160,8 @@ def _missing_instructions(root: Path) -> tuple[str, ...]:
 
 
 def _upkeep(root: Path, environment: Mapping[str, str]) -> Upkeep:
-    # Quoted or not (https://www.freedesktop.org/software/systemd/man/latest/os-release.html).
+    # Values may be quoted:
+    # https://www.freedesktop.org/software/systemd/man/latest/os-release.html
     release = _text(root / "etc/os-release") or ""
     fields = dict(re.findall("^(ID|ID_LIKE)=[\"']?(.*?)[\"']?$", release, re.MULTILINE))
     return Upkeep(
@@ -237,7 +238,7 @@ def _link(device: Path, when: str) -> str | None:
 
 
 def _apples(root: Path) -> Iterator[PciCard]:
-    """Yield Apple's own GPU, which is on no bus: firmware names the chip that it is part of."""
+    """Yield Apple's GPU, which is on no bus: the firmware names the chip that it is part of."""
     names = (_text(root / "proc/device-tree/compatible") or "").split("\0")
     chip = next((name for name in names if re.fullmatch(r"apple,t\d+", name)), None)
     if chip is not None:
@@ -257,7 +258,7 @@ def _container(root: Path, environment: Mapping[str, str]) -> Container:
     elif (root / ".dockerenv").exists():
         kind = "docker"
     elif named := _text(root / "run/systemd/container"):
-        # systemd writes down what it was started in (https://systemd.io/CONTAINER_INTERFACE).
+        # systemd writes the kind of its container there (https://systemd.io/CONTAINER_INTERFACE).
         kind = named
     elif "microsoft" in (_text(root / "proc/version") or "").lower():
         kind = "wsl"

@@ -1,6 +1,6 @@
-"""One line of a kernel's log: what it says of GPUs and links, and of programs that it ended.
+"""One line of a kernel's log as an event: errors of GPUs and links, and killed programs.
 
-Pure, so that the log of this machine and one from anywhere are read alike.
+The functions are pure, so that logs of this machine and of any other are read in the same way.
 
 Example:
     >>> line = "[12.1] NVRM: Xid (PCI:0000:9c:00): 94, pid=7194, name=python, Contained: SM (0x1)."
@@ -23,27 +23,28 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# The address that `read_recovery` returns where a line is of all GPUs.
+# The address that `read_recovery` returns for a line about all GPUs.
 ALL_GPUS = "all"
 
-# The kernel's own are shorter (PRINTK_MESSAGE_MAX is 2048); what is read may be anything.
+# Characters read of a line. The kernel's lines are shorter (PRINTK_MESSAGE_MAX is 2048), but the
+# input may be any text.
 _LONGEST = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelEvent:
-    """What a line says.
+    """The event that a line of the kernel's log reports.
 
     Attributes:
-        code: The failure's, in the catalogue.
-        words: What happened, e.g. ``Xid 94, contained memory error``.
-        address: The card's on the bus, without its function: ``0000:9c:00``.
+        code: Code of the failure in the catalogue.
+        words: Description of the event, such as ``Xid 94, contained memory error``.
+        address: PCI address of the card, without its function, such as ``0000:9c:00``.
         number: Number of the Xid or SXid; None for other kinds of events.
-        pid: The process that it happened to, as the machine numbers it.
-        process: Name of that process; None where the line has none.
-        action: What to do at once, where that differs from number to number.
-        passes: Whether it was over when it was logged, so that it tells less with every hour.
-        is_reset: Whether it is over once the GPU is reset, as by loading the driver.
+        pid: ID of the affected process, as the machine numbers it.
+        process: Name of the affected process; None where the line has none.
+        action: Immediate action for this number; empty where the code alone tells what to do.
+        passes: Whether the error is transient: over when it was logged, and less relevant with age.
+        is_reset: Whether a reset of the GPU ends it, such as by loading the driver.
     """
 
     code: str
@@ -58,15 +59,15 @@ class KernelEvent:
 
 
 class Xid(BaseModel):
-    """What a number of NVIDIA's driver means.
+    """The meaning of an error number of NVIDIA's driver.
 
     Attributes:
-        meaning: In a few words.
-        code: The failure of the catalogue that it belongs to.
-        action: What to do at once; empty where nothing is to be done.
-        says: Patterns, and the code where one is found in the line; what a group matches is shown.
-            ``none`` is no failure.
-        survives: Whether it stands after a reset of the GPU.
+        meaning: Meaning of the number in a few words.
+        code: Code of its failure in the catalogue.
+        action: Immediate action to take; empty where none is needed.
+        says: Pairs of a pattern and the code that replaces ``code`` where the line matches. The
+            text of the pattern's group is shown. The code ``none`` is no failure.
+        survives: Whether the error still counts after a reset of the GPU.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,7 +84,7 @@ _UNKNOWN = Xid(meaning="unknown to us", code="xid-unknown", action="look the num
 
 @functools.cache
 def read_xids() -> Mapping[int, Xid]:
-    """Return what is known of Xids, by number."""
+    """Return the known Xids by number."""
     text = Path(__file__).with_name("rules").joinpath("xids.toml").read_text(encoding="utf-8")
     xids: dict[int, Xid] = {}
     for entry in tomllib.loads(text)["xid"]:
@@ -91,13 +92,13 @@ def read_xids() -> Mapping[int, Xid]:
     return xids
 
 
-# Programs' names are the last that may hold anything, so each pattern begins at the driver's name.
-# What must follow a number shows that the line was not cut off within it.
+# A program's name may contain any text, so each pattern begins at the driver's name and a program's
+# name comes last. The text required after a number shows that the number was not cut off.
 _ADDRESS = r"(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
 _XID = re.compile(rf"NVRM: Xid \({_ADDRESS}(?: GPU-I:(\w+))?\): (\d+),(.*)")
 _PROCESS = re.compile(r"^ pid='?(\d+)'?,(?: name=([^,]*),)?")
 _LOST = re.compile(rf"NVRM: (?:GPU {_ADDRESS}: GPU has )?fallen off the bus")
-# Of a process that the driver ends for what it has logged before.
+# A process that the driver ends because of an earlier Xid.
 _CAUSED = re.compile(r" caused by previous Xid (\d+)(?!\d)")
 _SXID = re.compile(rf"nvidia-nvswitch\w*: SXid \({_ADDRESS}\): (\d+), (.*)")
 _INIT = re.compile(rf"NVRM: GPU {_ADDRESS}: (RmInitAdapter failed!(?: \([^)]*\))?)")
@@ -117,15 +118,15 @@ _TOO_NEW = re.compile(
     r"|is not supported by (?:the NVIDIA [\d.]+ driver release|open nvidia\.ko because)"
 )
 _RECOVERED = re.compile(rf"NVRM: Xid \({_ADDRESS}\): 154,.* to 0x\w+ \(None\)")
-# What the driver says first when it is loaded, before it looks at any card.
+# The driver's first message when it is loaded, before it initializes any card.
 _LOADED = "nvidia-nvlink: Nvlink Core is being initialized"
 
 
 def read_event(line: str) -> KernelEvent | None:
-    """Return what a line of a log says; None where it says nothing that matters here.
+    """Return the event that a line of a log reports; None where it reports no known event.
 
     Args:
-        line: With or without time, host and level before the message.
+        line: Line of the log, with or without time, host and level before the message.
     """
     line = line[:_LONGEST]
     for mark, read in _READERS:
@@ -137,10 +138,10 @@ def read_event(line: str) -> KernelEvent | None:
 
 
 def read_recovery(line: str) -> str | None:
-    """Return the address of the GPU that a line shows to be well again, or `ALL_GPUS`.
+    """Return the address of the GPU that a line shows to have recovered, or `ALL_GPUS`.
 
-    The driver names "None" as what is left to do after a reset (Xid 154), and says when it is
-    loaded, which initialises every GPU. None where the line says neither.
+    After a reset, the driver logs the remaining recovery action "None" (Xid 154). It also logs when
+    it is loaded, which initializes every GPU. Return None for all other lines.
     """
     if _LOADED in line:
         return ALL_GPUS
@@ -149,7 +150,7 @@ def read_recovery(line: str) -> str | None:
 
 
 def explain_xid(number: int, address: str | None) -> KernelEvent | None:
-    """Return what a number of NVIDIA's driver says by itself; None where it is no failure.
+    """Return the event of a Xid number without its line; None where it is no failure.
 
     Args:
         number: Number of the Xid, such as 94.
@@ -159,7 +160,7 @@ def explain_xid(number: int, address: str | None) -> KernelEvent | None:
 
 
 def _address(text: str | None) -> str | None:
-    """Return an address as the kernel writes it: four digits of the domain, small letters."""
+    """Return an address in the kernel's form: a domain of four digits, small letters."""
     if text is None:
         return None
     domain, bus, slot = ("0000:" + text.lower()).split(":")[-3:]
@@ -215,7 +216,7 @@ def _read_lost(line: str) -> KernelEvent | None:
 
 def _read_sxid(line: str) -> KernelEvent | None:
     match = _SXID.search(line)
-    # Lines of data and of parts follow the one that says how bad it is.
+    # Lines with data and details follow the line with the severity.
     if match is None or match[3].startswith(("Data {", "Severity ")):
         return None
     number, text = int(match[2]), match[3].strip()
@@ -274,7 +275,7 @@ def _read_pcie(line: str) -> KernelEvent | None:
 
 
 def _plain(pattern: re.Pattern[str], code: str) -> Callable[[str], KernelEvent | None]:
-    """Return the reader of a message that names neither card nor process."""
+    """Return the reader of a message that has neither a card nor a process."""
 
     def read(line: str) -> KernelEvent | None:
         match = pattern.search(line)
@@ -286,7 +287,7 @@ def _plain(pattern: re.Pattern[str], code: str) -> Callable[[str], KernelEvent |
     return read
 
 
-# A mark is looked for first, as most lines of most logs have none.
+# Marks are searched first, as most lines have none and need no pattern.
 _READERS: tuple[tuple[str, Callable[[str], KernelEvent | None]], ...] = (
     ("NVRM: Xid", _read_xid),
     ("SXid", _read_sxid),
@@ -305,5 +306,5 @@ _READERS: tuple[tuple[str, Callable[[str], KernelEvent | None]], ...] = (
     ("Legacy drivers", _plain(_TOO_NEW, "driver-too-new")),
 )
 
-# Each line that says something has one of these.
+# Each line with an event contains one of these marks.
 MARKS = tuple(mark for mark, _ in _READERS)

@@ -1,4 +1,4 @@
-"""Reads this machine's kernel log, and keeps what matters of it."""
+"""Reads this machine's kernel log, and keeps the lines that matter."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
     from tarmac.checks.kernel_log import KernelEvent
 
-# Xids are asked about by shift: what has not come back for a day is no reason to turn work away.
+# Operators check Xids once a shift. An error that has not come back for a day is no reason to
+# refuse work.
 DEFAULT_HOURS = 24.0
 
 _LIMIT_S = 5.0
 
-# Of one error of one card, and of what else the driver says: a flood of one hides no other.
+# Lines kept of each error of each card, and of the driver's other messages. Separate limits, so
+# that a flood of one error hides no other.
 _KEPT_EACH, _KEPT_OTHER = 20, 50
 _LONGEST = 1024
 
-# Of lines that other rules look at, or that show what is over.
+# Marks of lines that other rules read, or that show that an error is over.
 _OTHER_MARKS = ("NVRM: ", "nvidia-nvlink: ")
 
-# What is first in a log that reaches back to the machine's start was written in its first seconds.
+# The first line of a log that reaches back to the boot was written within these seconds.
 _FIRST_S = 60.0
 
 _COMMANDS = (
@@ -41,7 +43,7 @@ _COMMANDS = (
     ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager", "--no-hostname", "-q"),
 )
 
-# The variable of UEFI that says whether Secure Boot is on: four bytes of attributes, then 0 or 1.
+# The UEFI variable of Secure Boot: four bytes of attributes, then 0 or 1.
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -49,10 +51,10 @@ class KernelLog(BaseModel):
     """How the kernel's log was read.
 
     Attributes:
-        source: The program that told it: ``dmesg`` or ``journalctl``; None where none did.
-        problem: Why it could not be read, or not far enough back; None where it was.
-        clock: When; None where it was not.
-        hours: How far back an error that passes was looked for.
+        source: Program that printed the log: ``dmesg`` or ``journalctl``; None where neither did.
+        problem: Reason why the log could not be read, or not far enough back; None without one.
+        clock: Time of the reading; None where the log was not read.
+        hours: Age up to which a transient error was looked for, in hours.
         secure_boot: Whether Secure Boot is on; None where the firmware does not say.
     """
 
@@ -68,14 +70,14 @@ class KernelLog(BaseModel):
 def read_kernel_log(
     hours: float = DEFAULT_HOURS, root: Path = Path("/")
 ) -> tuple[tuple[str, ...], KernelLog]:
-    """Return the lines that matter since the start of the machine, and how they were read.
+    """Return the lines that matter since the boot, and how they were read.
 
-    The kernel's own memory of its log is asked first; the journal where that may not be read, or
-    has already lost what was written within the hours.
+    The kernel's own buffer is read first. The journal is read where the buffer may not be read, or
+    has already lost lines of the last ``hours``.
 
     Args:
-        hours: How far back errors that pass are looked for.
-        root: Where ``sys`` is; for tests.
+        hours: Age up to which transient errors count, in hours. Default 24.
+        root: Directory that has ``sys``; for tests. Default: ``/``.
     """
     problems = []
     best: tuple[tuple[str, ...], KernelLog] | None = None
@@ -106,7 +108,7 @@ def read_kernel_log(
 
 
 def _output(command: tuple[str, ...]) -> tuple[str, str | None]:
-    """Return what a program prints, and why that is no log where it is none."""
+    """Return a program's output, and the reason why it is no log; None where it is one."""
     name = command[0]
     try:
         done = subprocess.run(
@@ -126,13 +128,13 @@ def _output(command: tuple[str, ...]) -> tuple[str, str | None]:
         return "", f"{name}: {error.strerror}"
     if done.stdout.strip():
         return done.stdout, None
-    # A kernel that runs has said something: nothing is no answer.
+    # A running kernel always has messages, so an empty output is no answer.
     message = (done.stderr.strip().splitlines() or [f"{name} printed nothing"])[-1]
     return "", message if message.startswith(name) else f"{name}: {message}"
 
 
 def _missed_hours(text: str, clock: Clock, hours: float) -> float | None:
-    """Return how many hours a log reaches back where those are too few; None where it is enough."""
+    """Return the hours that a log reaches back if too few; None where they are enough."""
     wanted_s = min(hours * 3600, clock.uptime_s - _FIRST_S)
     reached_s = read_age(text[: text.find("\n")], clock)
     if reached_s is None or reached_s >= wanted_s:
@@ -151,7 +153,7 @@ def _secure_boot(root: Path) -> bool | None:
 def _marked(text: str) -> Iterator[str]:
     """Yield the lines of a log that may matter, in order.
 
-    Each mark is looked for in the whole, which takes a tenth of the time of looking at each line.
+    Each mark is searched in the whole text, which takes a tenth of the time of a search by line.
     """
     starts = set()
     for mark in (*MARKS, *_OTHER_MARKS):
@@ -172,26 +174,27 @@ class _Kept:
     event: KernelEvent | None
 
     def is_over(self, recovered: str) -> bool:
-        """Whether the reset of a GPU, or of all, has mended what the line says."""
+        """Return whether a reset of one GPU, or of all, has ended the line's error."""
         if self.event is None or not self.event.is_reset:
             return False
         return recovered in {ALL_GPUS, self.event.address}
 
 
 def select_lines(lines: Iterable[str], clock: Clock, hours: float) -> list[str]:
-    """Return the lines to keep, in order: what still counts, and the last of what the driver said.
+    """Return the lines to keep, in order: errors that still count, and the driver's last messages.
 
-    What passes counts for some hours, and until the GPU that it happened to was reset.
+    A transient error counts for some hours. An error that a reset ends counts until its GPU was
+    reset.
 
     Args:
-        lines: Log lines since a single start of the machine, oldest first.
-        clock: When they were read.
-        hours: How long an error that passes counts.
+        lines: Log lines since a single boot, oldest first.
+        clock: Time at which the lines were read.
+        hours: Age up to which a transient error counts, in hours.
     """
     kept: dict[tuple[object, ...], deque[_Kept]] = {}
     age_s = None
     for order, line in enumerate(lines):
-        # The second line of one message has no time of its own.
+        # The second line of a message has no time of its own.
         age_s = read_age(line, clock) if line[:1] not in (" ", "\t") else age_s
         recovered = read_recovery(line)
         if recovered is not None:

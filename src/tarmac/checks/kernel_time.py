@@ -1,4 +1,4 @@
-"""When a line of a kernel's log was written, in the forms in which programs print it.
+"""The age of a line in a kernel's log, from the time formats of the programs that print it.
 
 Example:
     >>> clock = Clock(now=datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC), uptime_s=900.0)
@@ -19,14 +19,15 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Clocks that were set meanwhile are forgiven; a line of another start or machine is not.
+# Seconds that a line may be in the future, as clocks may have been set meanwhile. A larger
+# difference means another boot or another machine.
 _FORGIVEN_S = 3600.0
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-# dmesg, and with -x facility and level before it; 0 to 7 in <> where it is raw.
+# dmesg: with -x the facility and the level come first, with -r the level, 0 to 7, in <>.
 _SINCE_START = re.compile(r"^(?:<\d+>|\w+ *:\w+ *: )?\[ *(\d+\.\d+)\]")
-# /dev/kmsg: level, number, microseconds.
+# /dev/kmsg: level, sequence number, microseconds.
 _DEVICE = re.compile(r"^\d+,\d+,(\d+),")
 # journalctl -o short-iso, dmesg --time-format iso, syslog by RFC 5424.
 _ISO = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)\s")
@@ -37,11 +38,11 @@ _SHORT = re.compile(r"^(?:<\d+>)?(\w{3}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)\s")
 
 
 class Clock(BaseModel):
-    """When a log was read.
+    """The time at which a log was read.
 
     Attributes:
-        now: The time of day then.
-        uptime_s: Seconds that the machine had run then, without those in which it slept.
+        now: Date and time of the reading, with its time zone.
+        uptime_s: Uptime of the machine at the reading, in seconds, without time in suspend.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,9 +52,10 @@ class Clock(BaseModel):
 
 
 def read_age(line: str, clock: Clock) -> float | None:
-    """Return how many seconds ago a line was written; None where it does not say.
+    """Return the age of a line in seconds; None where the line has no time.
 
-    A time without a zone is this machine's; one without a year is of the last twelve months.
+    A time without a zone is in this machine's zone. A time without a year is of the last twelve
+    months.
     """
     started = _SINCE_START.match(line) or _DEVICE.match(line)
     if started:
@@ -87,14 +89,14 @@ def _read_time(line: str, now: datetime.datetime) -> datetime.datetime | None:
 
 
 def _local(year: int | str, month: str, numbers: Sequence[str]) -> datetime.datetime:
-    """Return this machine's time of a day, hour, minute and second."""
+    """Return the time in this machine's zone; ``numbers`` are day, hour, minute and second."""
     day, hour, minute, second = map(int, numbers)
     naive = datetime.datetime(int(year), _MONTHS.index(month) + 1, day, hour, minute, second)
     return naive.astimezone()
 
 
 def age_in_words(age_s: float) -> str:
-    """Return an age as people say it: ``4 min ago``."""
+    """Return an age in words: ``4 min ago``."""
     if age_s < 60:
         return f"{age_s:.0f} s ago"
     if age_s < 3600:

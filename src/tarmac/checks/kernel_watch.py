@@ -1,7 +1,7 @@
-"""What the kernel's log says of GPUs from now on, with the errors that NVIDIA's driver told of.
+"""New errors of GPUs, from the kernel's log and from the events of NVIDIA's driver.
 
-The log says more of an error than the driver's events do, and may be read by few; the events reach
-everybody. What both tell is told once.
+The log has more details of an error than the driver's events, but few users may read it; all users
+get the events. An error that is in both is reported once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tarmac.checks.kernel_log import KernelEvent
     from tarmac.machine import XidSeen
 
-# So far apart the same error may be in the log and be an event of the driver's.
+# Time within which a line of the log and an event of the driver may be the same error.
 _SAME = timedelta(seconds=60)
 
 _RECORD_BYTES = 8192
-# A card that is broken may fill the log faster than it is read.
+# Limit of each reading, as a broken card may fill the log faster than it is read.
 _MAX_RECORDS = 10_000
 
 _JOURNAL_EVERY_S = 30.0
@@ -39,18 +39,18 @@ _JOURNAL = ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager", "--no-hos
 
 @dataclasses.dataclass(frozen=True)
 class KernelNews:
-    """Something that happened to a GPU, or to a program, while it was watched.
+    """A new error of a GPU or of a program.
 
     Attributes:
-        code: The failure's, in the catalogue.
-        words: What happened, e.g. ``Xid 94, contained memory error``.
-        action: What to do at once, where that differs from number to number.
+        code: Code of the failure in the catalogue.
+        words: Description of the error, such as ``Xid 94, contained memory error``.
+        action: Immediate action for this number; empty where the code alone tells what to do.
         at: Time of the event, in UTC.
         number: Number of the Xid or SXid; None for other kinds of events.
-        address: The card's on the bus, without its function: ``0000:9c:00``.
-        gpu_uuid: The GPU's, where the driver's event told of it, and not the log.
-        pid: The process that it happened to, as the machine numbers it.
-        process: Name of that process; None where the log has none.
+        address: PCI address of the card, without its function, such as ``0000:9c:00``.
+        gpu_uuid: UUID of the GPU, from an event of the driver; None for a line of the log.
+        pid: ID of the affected process, as the machine numbers it.
+        process: Name of the affected process; None where the log has none.
     """
 
     code: str
@@ -65,14 +65,14 @@ class KernelNews:
 
 
 class KernelWatch:
-    """Watches from when it is made; never waits.
+    """A watch of the kernel's log, from its creation on; its methods never wait.
 
-    The log itself is read where this user may, else the journal every half a minute.
+    It reads the log itself where this user may, else the journal every 30 s.
 
     Args:
-        device: The kernel's log; for tests.
-        journal: Returns what the journal has since a time; for tests.
-        clock: Seconds that only grow; for tests.
+        device: Device of the kernel's log; for tests. Default: ``/dev/kmsg``.
+        journal: Returns the journal's text since a time; for tests.
+        clock: Returns monotonic seconds; for tests.
     """
 
     def __init__(
@@ -89,24 +89,24 @@ class KernelWatch:
         self._told: list[KernelNews] = []
 
     def new(self, xids: Sequence[XidSeen] = ()) -> tuple[KernelNews, ...]:
-        """Return what happened since the last call.
+        """Return the errors since the last call.
 
         Args:
-            xids: What `LiveReader.new_xids` returned meanwhile.
+            xids: Events of the driver that `LiveReader.new_xids` returned meanwhile.
         """
         log = self._read_log() if self._log is not None else self._read_journal()
         clock = Clock(now=datetime.now(UTC), uptime_s=time.clock_gettime(time.CLOCK_MONOTONIC))
         events = [_from_line(line, clock) for line in log] + [_from_event(xid) for xid in xids]
         news: list[KernelNews] = []
         for event in events:
-            # The log comes first, as it says more.
+            # The log's entries come first, as they have more details.
             if event and not any(_is_same(event, other) for other in (*self._told, *news)):
                 news.append(event)
         self._told = [event for event in (*self._told, *news) if clock.now - event.at < _SAME]
         return tuple(news)
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log or the journal."""
         if self._log is not None:
             os.close(self._log)
             self._log = None
@@ -121,7 +121,7 @@ class KernelWatch:
             try:
                 record = os.read(self._log, _RECORD_BYTES)
             except BrokenPipeError:
-                # What was not read in time is overwritten; the next is there.
+                # Records that were not read in time are overwritten; continue with the next.
                 continue
             except OSError:
                 break
@@ -140,7 +140,7 @@ class KernelWatch:
         elif self._clock() - self._asked_at >= _JOURNAL_EVERY_S:
             self._asked_at = self._clock()
             self._journal.ask(self._since)
-            # The journal counts in whole seconds.
+            # One second earlier, as the journal counts in whole seconds.
             self._since = datetime.now(UTC) - timedelta(seconds=1)
         return lines
 
@@ -155,7 +155,7 @@ def _open_at_end(device: Path) -> int | None:
 
 
 def _read_journal(since: datetime) -> str:
-    """Return what the journal has since a time; nothing where it may not be read."""
+    """Return the journal's text since a time; empty where it may not be read."""
     try:
         done = subprocess.run(
             (*_JOURNAL, f"--since=@{since.timestamp():.0f}"),
@@ -203,7 +203,7 @@ def _told_of(event: KernelEvent, at: datetime) -> KernelNews:
 
 
 def _is_same(one: KernelNews, other: KernelNews) -> bool:
-    """Whether two tell of the same, or of the same again."""
+    """Return whether two entries report the same error, or its repetition."""
     if abs(one.at - other.at) >= _SAME or one.number != other.number:
         return False
     if one.number is None:

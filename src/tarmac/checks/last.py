@@ -1,4 +1,4 @@
-"""What the last check of this machine found, kept for whoever watches it."""
+"""The report of the last check of this machine, kept for monitors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def last_check_file() -> Path:
-    """Return where this user's last check of this machine is kept, as ``--save`` would have it."""
+    """Return the file of this user's last check of this machine, in the form of ``--save``."""
     return Path(platformdirs.user_state_dir("tarmac")) / "last-check.json"
 
 
 def note_check(report: Report) -> None:
-    """Keep a check of this machine as the last one; where that cannot be written, it is not."""
+    """Keep a report as this machine's last check; do nothing where the file cannot be written."""
     path = last_check_file()
     with contextlib.suppress(OSError, TarmacError):
         path.parent.mkdir(parents=True, exist_ok=True)

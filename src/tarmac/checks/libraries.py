@@ -1,4 +1,4 @@
-"""Which of CUDA's libraries a program would load, in the order in which the loader looks."""
+"""The CUDA libraries that a program would load, in the loader's search order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NAMES = ("libcuda", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia
 
 
 def find_libraries(environment: Mapping[str, str], packages: Path | None = None) -> dict[str, str]:
-    """Return CUDA's, cuDNN's and NCCL's libraries, name to the path that would be loaded.
+    """Return the CUDA, cuDNN and NCCL libraries, from name to the path that would be loaded.
 
-    The first directory counts: LD_LIBRARY_PATH, then the ``nvidia`` wheels and the frameworks' own
-    directories, where the frameworks' libraries look by themselves (their RUNPATH; ld.so(8)), then
-    the loader's cache.
+    The first match in this order counts: ``LD_LIBRARY_PATH``, the ``nvidia`` wheels, the
+    frameworks' own directories, the loader's cache. The frameworks' libraries search the wheels
+    and their own directories through their RUNPATH (ld.so(8)).
 
     Args:
         environment: Environment variables, of which ``LD_LIBRARY_PATH`` is read.
-        packages: The interpreter's site-packages; by default this one's.
+        packages: Directory of site-packages. Default: this interpreter's.
     """
     packages = packages or Path(sysconfig.get_path("platlib"))
     directories = [Path(part) for part in environment.get("LD_LIBRARY_PATH", "").split(":") if part]
@@ -44,7 +44,7 @@ def _named(paths: Iterable[Path]) -> list[tuple[str, str]]:
 
 
 def _is_cudas(name: str) -> bool:
-    # libcudnn_ops.so.9 is cuDNN's too, libcublasLt.so.13 cuBLAS's.
+    # Parts of a library count too: libcudnn_ops.so.9 of cuDNN, libcublasLt.so.13 of cuBLAS.
     stem = re.match(r"lib[a-z]+(-ml)?", name)
     return stem is not None and stem[0] in _NAMES
 

@@ -1,4 +1,4 @@
-"""What a machine has to reach others by: interfaces, and ports of InfiniBand and RoCE."""
+"""The network of a machine: interfaces, and ports of InfiniBand and RoCE."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Port(_Facts):
     """A port of an adapter for remote direct memory access.
 
     Attributes:
-        name: Adapter and number, ``mlx5_0/1``.
-        state: ``ACTIVE``, ``DOWN``, ``INIT`` or ``ARMED``.
-        physical: ``LinkUp``, ``Disabled``, ``Polling``, or another word of the kernel.
-        layer: ``InfiniBand``, or ``Ethernet`` for RoCE.
-        rate: ``400 Gb/sec (4X NDR)``.
+        name: Adapter and number of the port, such as ``mlx5_0/1``.
+        state: Logical state: ``ACTIVE``, ``DOWN``, ``INIT`` or ``ARMED``.
+        physical: Physical state: ``LinkUp``, ``Disabled``, ``Polling``, or another of the kernel's.
+        layer: Link layer: ``InfiniBand``, or ``Ethernet`` for RoCE.
+        rate: Rate of the link, such as ``400 Gb/sec (4X NDR)``.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Port(_Facts):
 
 
 class Network(_Facts):
-    """What a machine has to reach others by.
+    """The network interfaces and ports of a machine.
 
     Attributes:
         interfaces: Names of all network interfaces, sorted, loopback included.
         ports: Ports of all InfiniBand and RoCE adapters.
-        open_module: Whether NVIDIA's kernel module is the open one, which lends a GPU's memory to
-            adapters by dma-buf; None where none is loaded.
+        open_module: Whether NVIDIA's kernel module is the open one, which shares a GPU's memory
+            with adapters by dma-buf; None where none is loaded.
     """
 
     interfaces: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ class Network(_Facts):
 
 
 def read_network(root: Path) -> Network:
-    """Read the kernel's files.
+    """Read the network's state from the kernel's files.
 
     Args:
-        root: Where ``proc`` and ``sys`` are.
+        root: Directory that has ``proc`` and ``sys``.
     """
     module = _text(root / "proc/driver/nvidia/version")
     return Network(
@@ -67,7 +67,7 @@ def _ports(root: Path) -> Iterator[Port]:
     for path in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
         yield Port(
             name=f"{path.parent.parent.name}/{path.name}",
-            # "4: ACTIVE"
+            # The file has "4: ACTIVE" and the like.
             state=_text(path / "state").partition(": ")[2],
             physical=_text(path / "phys_state").partition(": ")[2],
             layer=_text(path / "link_layer"),

@@ -1,8 +1,8 @@
-"""Checks the GPUs that a pod was given: ``python -m tarmac.checks.pod_gpus COUNT``.
+"""Checks the GPUs granted to a pod: ``python -m tarmac.checks.pod_gpus COUNT``.
 
-The init container of a pod on Kubernetes runs it before the pod's program begins. It ends with
-`tarmac.kubernetes.UNFIT` where a GPU is not fit to compute on, and its last line says why;
-with 0 where all are. Any other exit code says that nothing was looked at.
+The init container of a Kubernetes pod runs it before the pod's program starts. The exit code is 0
+where all GPUs are fit to compute on, and `tarmac.kubernetes.UNFIT` where one is not; the last line
+then says why. Any other exit code means that no GPU was checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Check the GPUs that this pod sees; return the exit code."""
+    """Check the GPUs that this pod sees, and return the exit code."""
     failures, unseen = judge_pod(check(depth="quick", devices=["cuda"]), int(sys.argv[1]))
     for line in (*unseen, *reversed(failures)):
         print(line, file=sys.stderr)  # noqa: T201 - a container's log
@@ -28,11 +28,11 @@ def main() -> int:
 
 
 def judge_pod(report: Report, asked: int) -> tuple[list[str], list[str]]:
-    """Return what of a quick check speaks against a pod's GPUs, and what it has not seen of them.
+    """Return a quick check's failures of a pod's GPUs, and the parts that gave no answer.
 
     Args:
-        report: The check's; a pod sees its own GPUs alone.
-        asked: So many it was given, parts of GPUs (MIG) counted each.
+        report: Report of the check; a pod sees only its own GPUs.
+        asked: Number of GPUs granted to the pod; each MIG device counts as one.
     """
     parts: list[Gpu | MigDevice] = [
         part for gpu in report.inventory.gpus for part in (gpu.mig_devices or (gpu,))

@@ -1,8 +1,9 @@
-"""Says what a pod has: ``python -m tarmac.checks.pod_look COUNT FILE``, for ``tarmac check --on``.
+"""Checks a pod for ``tarmac check --on``: ``python -m tarmac.checks.pod_look COUNT FILE``.
 
-The answer is one JSON object in FILE, a container's termination log. Python, Tarmac and the driver;
-the GPUs by name; `failures`, which speak against the node, and `unseen`, what of it could not be
-looked at, a line each. Exit code 0 says that it is there, and nothing of what is in it.
+The answer is one JSON object in FILE, a container's termination log. It has the versions of Python,
+Tarmac and the driver, and the GPUs by name. ``failures`` are reasons not to use the node, and
+``unseen`` are the parts that gave no answer, a line each. Exit code 0 means that the answer was
+written, whatever it says.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from tarmac.distribution import installed_version
 if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
 
-# Kubernetes keeps so much of a termination log (MaxContainerTerminationMessageLength).
+# Bytes that Kubernetes keeps of a termination log (MaxContainerTerminationMessageLength).
 _BYTES = 4096
 _LONGEST_LINE = 300
 
 
 def main() -> None:
-    """Check the GPUs that this pod was given, or its processors where it has none."""
+    """Check the GPUs granted to this pod, or its CPU where it has no GPU."""
     num_gpus = int(sys.argv[1])
     report = check(depth="quick", devices=["cuda" if num_gpus else "cpu"])
     Path(sys.argv[2]).write_bytes(shorten(tell(report, num_gpus)))
 
 
 def tell(report: Report, asked: int) -> dict[str, Any]:
-    """Return what a quick check says of a pod's node.
+    """Return the answer of a quick check about a pod's node.
 
     Args:
         report: Report of a quick check in the pod.
         asked: Number of GPUs granted to the pod; 0 for none.
     """
-    # Who was given no GPU says nothing of those that it may see, nor of what computes on them.
+    # A pod without granted GPUs does not judge the GPUs that it may see.
     failures, unseen = judge_pod(report, asked) if asked else (judge_given(report, ())[0], [])
     names = collections.Counter(gpu.name or "GPU" for gpu in report.inventory.gpus)
     return {
@@ -55,7 +56,7 @@ def tell(report: Report, asked: int) -> dict[str, Any]:
 
 
 def shorten(answer: dict[str, Any]) -> bytes:
-    """Return an answer as JSON that a termination log holds; what is left out is counted."""
+    """Return an answer as JSON that fits into a termination log; count the lines left out."""
     lists = {name: answer[name] for name in ("failures", "unseen")}
     most = max(map(len, lists.values()))
     while len(written := json.dumps(answer, ensure_ascii=False).encode()) > _BYTES and most:

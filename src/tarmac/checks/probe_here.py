@@ -1,8 +1,8 @@
-"""Runs PyTorch's probe in this process, on the devices that it is about to compute on.
+"""Runs the PyTorch probe in this process, on the devices that it is about to compute on.
 
-A process of its own would import PyTorch again and make a second context on each GPU: some seconds,
-and in an exclusive mode it could not. What the probe does takes a tenth of a second. What it can
-crash on or wait for without end, the work that follows would as well.
+A separate process would import PyTorch again and make a second context on each GPU. That takes some
+seconds, and an exclusive compute mode forbids it. The probe itself takes a tenth of a second. Where
+the probe crashes or hangs, the work that follows would crash or hang too.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def probe_here(devices: Sequence[str]) -> Probe:
-    """Let PyTorch compute on devices, without measuring rates; its random numbers stay as they are.
+    """Compute on devices with PyTorch, without measuring rates; keep the random number state.
 
     Args:
-        devices: As PyTorch names them: ``cuda:0``, ``cpu``.
+        devices: PyTorch's names of the devices, such as ``cuda:0`` or ``cpu``.
 
     Returns:
-        What the probe said.
+        The outcome and the result of the probe.
     """
-    import torch  # noqa: PLC0415 - checks of other frameworks do without
+    import torch  # noqa: PLC0415 - checks of other frameworks need no PyTorch
 
     framework = find_framework("torch")
     started = time.perf_counter()
     gpus = [int(name.split(":")[1]) for name in devices if name.startswith("cuda:")]
-    # Where PyTorch sees no GPU the CPU is all that there is, and that is worth a finding.
+    # Without a GPU in PyTorch, name no device: naming the CPU would suppress the finding.
     wanted = devices if gpus or torch.cuda.device_count() else ()
     with (
         scratch_directory() as directory,
@@ -61,8 +61,8 @@ def probe_here(devices: Sequence[str]) -> Probe:
 
 @contextlib.contextmanager
 def _programs(program: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
-    """Load what probes share and a probe; both are gone from Python's modules afterwards."""
-    # Probes are programs of their own, which import what they share from the folder they are in.
+    """Load the harness and a probe, and remove both from ``sys.modules`` afterwards."""
+    # Probes are standalone programs, which import `harness` from their own folder.
     hidden = sys.modules.pop("harness", None)
     try:
         harness = sys.modules["harness"] = _load(PROBES / "harness.py")

@@ -1,4 +1,4 @@
-"""The result that a probe writes down: whether it is one, and what it says of the framework."""
+"""The result that a probe writes: whether it is valid, and the outcome that it means."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Outcome
 
-# What is said of each operation.
+# Keys of each entry of ``placements``.
 _PLACEMENT = {"device", "operation", "ran_on"}
 
 
 def read_result(path: Path) -> tuple[dict[str, Any], str]:
-    """Return what a probe has written, and in words why that is no result; one of them is empty."""
+    """Return a probe's result, and in words why it is not valid; one of the two is empty."""
     try:
         written = parse_json(path.read_text(encoding="utf-8"))
     except OSError:
@@ -31,7 +31,7 @@ def read_result(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def is_result(written: dict[str, Any]) -> bool:
-    """Whether what is read further on has the types that a probe gives it."""
+    """Return whether the fields of a result that other code reads have a probe's types."""
     devices = written.get("devices", [])
     placements = written.get("placements", [])
     return (
@@ -50,7 +50,7 @@ def is_result(written: dict[str, Any]) -> bool:
 
 
 def last_error(printed: str) -> str:
-    """Return the line that most likely says why there is no result."""
+    """Return the printed line that most likely explains a missing result, after ``": "``."""
     lines = [line.strip() for line in printed.splitlines()]
     errors = [line for line in lines if "rror" in line]
     message = (errors or [line for line in lines if line] or [""])[-1]
@@ -60,13 +60,13 @@ def last_error(printed: str) -> str:
 def judge_result(
     written: Mapping[str, Any], flaw: str, code: int, words: str
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a probe whose process has ended by itself, and what shows it.
+    """Return the outcome and its detail, for a probe whose process has ended by itself.
 
     Args:
-        written: Its result, from `read_result`.
-        flaw: Why there is none.
+        written: Result of the probe, from `read_result`.
+        flaw: Reason why there is no result; empty where there is one.
         code: Exit code of the probe's process.
-        words: What it printed last of an error; empty where there is a result.
+        words: Last error that the probe printed; empty where there is a result.
     """
     stage, error = written.get("stage"), written.get("error")
     all_reduce = written.get("all_reduce") or {}

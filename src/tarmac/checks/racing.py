@@ -1,4 +1,4 @@
-"""How many times faster a GPU is: one training on the CPU and on each GPU, by PyTorch."""
+"""The speed of each GPU relative to the CPU, from one training with PyTorch on each."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
 
-# Long enough for clocks to rise, and for the processor of a small machine to make some steps.
+# Long enough for clocks to rise, and for the CPU of a small machine to make some steps.
 _SECONDS = 3.0
 
-# The first step's losses may differ so much, relatively: a GPU convolves in TF32, of ten bits.
+# Relative difference of the first step's losses that is allowed: a GPU convolves in TF32, whose
+# mantissa has ten bits.
 _TOLERANCE = 0.01
 
 
@@ -36,7 +37,7 @@ class Racer:
 
     Attributes:
         device: Device as PyTorch names it: ``cpu``, ``cuda:0``.
-        chip: What its maker calls it.
+        chip: Vendor's name of the chip.
         images_per_s: Training throughput, in images per second.
         times: Throughput divided by the CPU's; 1 for the CPU itself.
         is_right: Whether its first loss was the CPU's, up to rounding.
@@ -55,10 +56,10 @@ class Race:
 
     Attributes:
         version: Version of PyTorch that trained on all devices.
-        where: The interpreter or image whose PyTorch that is.
+        where: Interpreter or image that has this PyTorch.
         seconds: Seconds that each device trained, after some first steps.
         threads: Number of threads that the CPU trained with.
-        racers: The CPU, then the GPUs.
+        racers: Results of the CPU first, then of the GPUs.
     """
 
     version: str
@@ -78,19 +79,19 @@ def race(
 ) -> Race:
     """Train one small network on the CPU and on each GPU, one after another, and compare.
 
-    It is the network of Keras's example for MNIST (keras-team/keras, mnist_cnn.py), on random
-    images in batches of 256, by SGD in fp32 as PyTorch computes that by itself.
+    The network is that of Keras's example for MNIST (keras-team/keras, mnist_cnn.py). It trains on
+    random images in batches of 256, with SGD in fp32 and PyTorch's default settings.
 
     Args:
-        python: The interpreter whose PyTorch computes; by default this one.
-        image: A container image whose PyTorch computes instead.
-        devices: GPUs to take part, ``cuda:0``; all by default. The CPU always does.
-        seconds: How long each trains.
-        timeout_s: When it is given up, in seconds.
+        python: Interpreter whose PyTorch computes. Default: this one.
+        image: Container image whose PyTorch computes instead.
+        devices: GPUs to take part, such as ``cuda:0``. Default: all. The CPU always takes part.
+        seconds: Seconds that each device trains. Default 3.
+        timeout_s: Time limit of the whole race in seconds, above 0. Default 120.
 
     Raises:
-        RequestError: There is no such interpreter, image or GPU, or no PyTorch in it.
-        TarmacError: A device failed.
+        RequestError: The interpreter, image or GPU does not exist, or PyTorch is not installed.
+        TarmacError: A device failed, or the race took longer than ``timeout_s``.
     """
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")

@@ -1,4 +1,4 @@
-"""What several ranks said of themselves, and what they computed together."""
+"""The facts about several ranks, and the results of their all-reduces."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class _Facts(BaseModel):
 
 
 class Rank(_Facts):
-    """A rank, and the machine that it is on; None stands for what is not known.
+    """A rank and its machine; None stands for an unknown value.
 
     Attributes:
         rank: Global rank of the process, from 0.
-        host: As Slurm or the machine itself calls it.
+        host: Name of its host, by Slurm or by the machine itself.
         address: Address by which the other ranks reach its host.
         driver: Version of NVIDIA's driver on its host.
         torch: Version of PyTorch on this rank.
         torch_cuda: CUDA version that PyTorch is built for.
         nccl: Version of NCCL that PyTorch uses.
-        gpu: What tells its GPU apart.
-        gpu_name: What its GPU is called.
-        clock_off_s: By how much its clock differs from rank 0's, in seconds.
+        gpu: UUID of its GPU, or the index where PyTorch reports no UUID.
+        gpu_name: Name of its GPU, as PyTorch reports it.
+        clock_off_s: Difference of its clock from rank 0's, in seconds.
         modules: Loaded kernel modules that matter.
-        network: What its machine has to reach others by.
-        environment: The variables that steer GPUs and their messages.
-        problem: Why it has no PyTorch that answers; empty where it has.
+        network: Network interfaces and ports of its machine.
+        environment: Environment variables that affect GPUs and their messages.
+        problem: Reason why its PyTorch does not answer; empty where it does.
     """
 
     rank: int
@@ -51,14 +51,14 @@ class Rank(_Facts):
 
 
 class Pair(_Facts):
-    """Two hosts, or two ranks of one host, that added numbers up alone.
+    """The all-reduce of two hosts, or of two ranks of one host.
 
     Attributes:
         round: Round in which they were paired, from 0.
         names: Names of the two hosts, or of the two ranks.
         seconds: Seconds of an all-reduce: the median of the slowest rank; None where it failed.
         problem: Reason for the failure, with the rank; empty where it worked.
-        own: Names of those whose own process failed, and not their partner's.
+        own: Names of the members whose own process failed, rather than their partner's.
     """
 
     round: int
@@ -69,14 +69,14 @@ class Pair(_Facts):
 
 
 class Ranks(_Facts):
-    """Several ranks, and what they computed together.
+    """Several ranks, and the results of their all-reduces.
 
     Attributes:
         size: Number of ranks that the launcher started.
         limit_s: Seconds to wait for all ranks.
         ranks: Ranks that connected in time, in ascending order.
         missing: Numbers of the ranks that did not connect in time.
-        lost: Those that were lost later, with how.
+        lost: Ranks that were lost later, from rank to reason.
         message_bytes: Size of the message that each pair all-reduces, in bytes.
         pairs: Results of all pairs, in the order of their rounds.
     """
@@ -99,18 +99,18 @@ class Ranks(_Facts):
 
     @property
     def units(self) -> dict[str, list[Rank]]:
-        """What is paired, by name: hosts, or the ranks of a single one."""
+        """The units to pair, by name: the hosts, or the ranks of a single host."""
         if len(self.hosts) > 1:
             return self.hosts
         return {f"rank {rank.rank}": [rank] for rank in self.ranks}
 
     def name_of(self, rank: int) -> str:
-        """Return what a rank is called, with its host where that is known."""
+        """Return the name of a rank, with its host where there are several and it is known."""
         hosts = [known.host for known in self.ranks if known.rank == rank]
         return f"rank {rank} on {hosts[0]}" if hosts and len(self.hosts) > 1 else f"rank {rank}"
 
     def median_s(self, name: str, *, of_others: bool = False) -> float | None:
-        """Return the median time of the pairs of a unit, or of those without it."""
+        """Return the median seconds of the pairs with a unit, or of those without it."""
         times = [
             pair.seconds
             for pair in self.pairs

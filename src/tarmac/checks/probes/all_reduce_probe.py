@@ -1,10 +1,10 @@
-"""All-reduces over several processes by PyTorch, and copies between every pair of GPUs.
+"""All-reduces over several processes with PyTorch, and copies between every pair of GPUs.
 
     python all_reduce_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run. Over NCCL where there is a GPU for each rank, else over Gloo.
-Started as ``--rank DIRECTORY`` it is one of the processes, which says in a file of its own how far
-it came; so ranks that hang have names.
+See `harness` for the arguments and the result. The backend is NCCL where there is a GPU for each
+rank, else Gloo. Started as ``--rank DIRECTORY``, the program is one of the ranks. It writes its
+progress to a file of its own, so that ranks that hang can be named.
 """
 
 import os
@@ -30,7 +30,7 @@ REPEATS = 5
 
 
 def as_rank(directory):
-    """All-reduce, and leave the verdict in a file of this rank's own."""
+    """All-reduce as one rank, and write the result to this rank's file."""
     rank = int(os.environ["RANK"])
     say = teller(directory, rank)
     say(step="import")
@@ -112,7 +112,7 @@ def main(probe):
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             codes = [process.poll() for process in ranks]
-            # One that has failed keeps the others waiting for ever.
+            # A failed rank blocks the others for ever, so do not wait for them.
             if None not in codes or any(codes):
                 break
             time.sleep(0.05)
@@ -161,7 +161,7 @@ def main(probe):
 
 
 def pairs(probe, count):
-    """Copy between every two GPUs, and see what arrives."""
+    """Copy between every two GPUs, and compare the copies with the originals."""
     import torch
 
     copies = []

@@ -1,8 +1,8 @@
-"""Makes Chainer compute on every device it sees, and writes down what came of it.
+"""Computes with Chainer on every device that it sees, and writes the result.
 
     python chainer_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run.
+See `harness` for the arguments and the result.
 """
 
 import importlib.util
@@ -67,7 +67,7 @@ def compute(probe, np, chainer, xp, name):
 
 
 def where(array):
-    """Return whose array it is, and on which GPU where it is CuPy's."""
+    """Return the library of an array, with the GPU for CuPy's arrays."""
     module = type(array).__module__.split(".")[0]
     return module if module == "numpy" else "%s %s" % (module, array.device)
 
@@ -95,7 +95,7 @@ def measure(probe, np, xp, found, put):
     found["copies"] = {"memory": probe.rate(2.0 * count, copy)}
     if on_gpu:
         host = np.ones(count // 4, "float32")
-        # Of ordinary memory, which is slower than pinned memory.
+        # The host's memory is not pinned, so copies are slower.
         found["copies"]["pinned"] = False
 
         def send():
@@ -111,7 +111,7 @@ def measure(probe, np, xp, found, put):
         taken = int(free * 0.9) if probe.depth == "deep" else min(free // 2, 1 << 30)
         block = xp.empty(taken, "uint8")
         found["allocated_bytes"] = block.size
-        # Back to the driver, for the probes beside this one.
+        # Returns memory to the driver, for the probes that run in parallel.
         del block
         xp.get_default_memory_pool().free_all_blocks()
 

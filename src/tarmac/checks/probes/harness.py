@@ -1,16 +1,16 @@
-"""What all probes share: the result's file, the turns at measuring, how an error is told.
+"""The code that all probes share: the result's file, turns to measure, and errors.
 
-A probe is a program of this folder that makes one framework compute:
+A probe is a program of this folder that computes with one framework:
 
     python NAME_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-It runs under whatever interpreter holds the framework, from Python 3.7 on, on the host or with this
-folder mounted into a container, so this module needs the standard library alone. RESULT is
-rewritten after every stage, so that a crash or a hang leaves the stage it came in.
+It runs under the interpreter that has the framework, from Python 3.7 on, on the host or with this
+folder mounted into a container. So this module needs only the standard library. RESULT is rewritten
+at the start of every stage, so that a crash or a hang leaves the name of its stage.
 
-Variables: TARMAC_PROBE_LIMIT_S is when a probe is ended, in seconds; TARMAC_PROBE_RANKS the number
-of processes of a probe that computes by several; TARMAC_PROBE_TURN a file that is locked by the one
-that measures.
+Variables: TARMAC_PROBE_LIMIT_S is the time limit of a probe in seconds. TARMAC_PROBE_RANKS is the
+number of processes of a probe with several. TARMAC_PROBE_TURN is a file that the measuring probe
+locks.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ import time
 import traceback
 import warnings
 
-# How far a process comes that computes together with others.
+# The steps of a process that computes together with others, in order.
 STEPS = ["start", "import", "rendezvous", "all-reduce", "timing", "done"]
 
 # Bytes of the message that ranks time: large enough to fill a link.
@@ -33,10 +33,10 @@ MESSAGE_BYTES = {"gpu": 1 << 28, "cpu": 1 << 24}
 
 
 class Probe:
-    """A probe at work.
+    """A running probe.
 
-    ``result`` is what RESULT is to hold, ``seconds`` what each measured rate may take (0 where none
-    is), ``sizes`` the size of a product that fills a GPU or a CPU.
+    ``result`` is the content of RESULT. ``seconds`` is the time to measure each rate, 0 for no
+    measurement. ``sizes`` are the sizes of a product that fills a GPU or a CPU.
     """
 
     def __init__(self, framework, path, depth, arguments):
@@ -57,25 +57,25 @@ class Probe:
 
     @property
     def wanted(self):
-        """The devices that were asked for; all where there are none."""
+        """The devices that were named; empty for all."""
         return self.result["wanted"]
 
     @property
     def directory(self):
-        """Where RESULT is, which goes with whoever asked, also where this process is killed."""
+        """The directory of RESULT; the parent removes it, even where this process is killed."""
         return os.path.dirname(os.path.abspath(self._path))
 
     def stage(self, name):
-        """Write down what is begun."""
+        """Write the name of a stage that starts."""
         self.result["stage"] = name
         write_whole(self._path, self.result)
 
     def wants(self, name):
-        """Whether a device was asked for: ``cuda:0`` by its name or as ``cuda``."""
+        """Return whether to probe a device: ``cuda:0`` is named by itself or by ``cuda``."""
         return not self.wanted or name in self.wanted or name.split(":")[0] in self.wanted
 
     def lacks(self, *modules):
-        """Whether a module is not installed; the result then says that the framework is absent."""
+        """Return whether a module is missing, and if so mark the framework as absent."""
         if all(importlib.util.find_spec(name) is not None for name in modules):
             return False
         self.result["absent"] = True
@@ -83,22 +83,22 @@ class Probe:
 
     @contextlib.contextmanager
     def importing(self):
-        """Time what is imported within."""
+        """Time the imports within the context."""
         self.stage("import")
         start = time.perf_counter()
         yield
         self.result["import_s"] = time.perf_counter() - start
 
     def device(self, name, on_gpu):
-        """Return the entry of a device in the result, for what is found out about it."""
+        """Add an entry for a device to the result, and return it."""
         entry = {"name": name, "kind": "gpu" if on_gpu else "cpu"}
         self.result["devices"].append(entry)
         return entry
 
     def ran(self, found, operation, place):
-        """Write down where an operation ran, in the framework's own words for both.
+        """Record the place where an operation ran, both as the framework names them.
 
-        ``found`` is the entry of the device that it was asked for.
+        ``found`` is the entry of the device that the operation was meant for.
         """
         self.result["placements"].append(
             {"device": found["name"], "operation": operation, "ran_on": str(place)}
@@ -106,7 +106,7 @@ class Probe:
 
     @contextlib.contextmanager
     def turn(self):
-        """Measure while no other probe does, where several run together."""
+        """Hold the lock that lets only one of several parallel probes measure."""
         if "TARMAC_PROBE_TURN" not in os.environ:
             yield
             return
@@ -117,7 +117,7 @@ class Probe:
             yield
 
     def rate(self, work, function, synchronize=lambda: None):
-        """Return work per second of the fastest of several runs."""
+        """Return the work per second of the fastest of several runs."""
         function()
         synchronize()
         best, end = 0.0, time.perf_counter() + self.seconds
@@ -133,13 +133,13 @@ class Probe:
 
 
 def run(framework, main, as_rank=None):
-    """Run a probe's ``main(probe)``, and end with exit code 1 where it failed.
+    """Run a probe's ``main(probe)``, and exit with code 1 where it failed.
 
-    A probe that starts processes which compute together starts itself with ``--rank``; these call
-    ``as_rank`` with the arguments behind it.
+    A probe with several processes starts itself with ``--rank``. Each of these processes calls
+    ``as_rank`` with the arguments that follow.
     """
     if "TARMAC_PROBE_LIMIT_S" in os.environ:
-        # Says where it hangs, and ends, should nobody be left to end it.
+        # Prints the traceback of a hang and exits, in case the parent process is gone.
         faulthandler.dump_traceback_later(float(os.environ["TARMAC_PROBE_LIMIT_S"]) + 5, exit=True)
     if sys.argv[1] == "--rank":
         as_rank(*sys.argv[2:])
@@ -150,7 +150,7 @@ def run(framework, main, as_rank=None):
 
 
 def attempt(probe, main, caught=Exception):
-    """Call a probe's ``main``, and write down what came of it: errors of a kind, and warnings."""
+    """Call a probe's ``main``, and write its error, if it is of type ``caught``, and warnings."""
     result = probe.result
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -168,20 +168,20 @@ def attempt(probe, main, caught=Exception):
 
 
 def write_whole(path, content):
-    """Write JSON so that a reader sees all of it or what was there before."""
+    """Write JSON atomically: a reader sees all of it or the previous content."""
     with open(path + ".part", "w") as file:
         json.dump(content, file)
     os.replace(path + ".part", path)
 
 
 def relative(ours, reference):
-    """Return the largest difference of two arrays, as a part of the largest number."""
+    """Return the largest difference of two arrays, relative to the reference's largest value."""
     return float(abs(ours - reference).max() / abs(reference).max())
 
 
 def judged(error, tolerance):
-    """Return an error with its verdict."""
-    # A NaN is no smaller than anything.
+    """Return an error with its tolerance and verdict."""
+    # A NaN compares as False, so it is never ok.
     return {"error": error, "tolerance": tolerance, "ok": bool(error <= tolerance)}
 
 
@@ -213,17 +213,20 @@ def num_ranks():
 
 
 def ranks_limit_s():
-    """Return how long ranks may take: they are named before the probe itself is ended."""
+    """Return the time limit of ranks in seconds.
+
+    It is 0.8 of the probe's own limit, so that hung ranks are named before the probe is ended.
+    """
     return 0.8 * float(os.environ.get("TARMAC_PROBE_LIMIT_S", "600"))
 
 
 def numbers_of(positions, rank):
-    """Return what a rank adds, for an array of positions: whole numbers, whose sums are exact."""
+    """Return a rank's summands for an array of positions: integers, so that sums are exact."""
     return positions * (2 * rank + 3) % 251
 
 
 def bus_rate(count, num_bytes, seconds):
-    """Return what a link carries, whatever the number of ranks.
+    """Return the bus bandwidth of an all-reduce, which does not depend on the number of ranks.
 
     See PERFORMANCE.md of NVIDIA's nccl-tests.
     """
@@ -231,9 +234,9 @@ def bus_rate(count, num_bytes, seconds):
 
 
 def latest(said, waiting):
-    """Name the ranks that keep the others waiting, those that have come least far, and their step.
+    """Return the names of the running ranks at the earliest step, and that step.
 
-    ``said`` is what all have written, ``waiting`` the numbers of those that have not ended.
+    ``said`` has the reports of all ranks, ``waiting`` the numbers of the ranks that still run.
     """
     first = min(STEPS.index(rank["step"]) for rank in said)
     late = [n for n in waiting if STEPS.index(said[n]["step"]) == first] or list(waiting)
@@ -241,7 +244,7 @@ def latest(said, waiting):
 
 
 def teller(directory, rank):
-    """Return a function by which a rank writes down its step, and what is known by then."""
+    """Return a function that writes a rank's step and facts to its file."""
     path = _rank_file(directory, rank)
 
     def say(**facts):
@@ -251,7 +254,7 @@ def teller(directory, rank):
 
 
 def read_ranks(directory, count):
-    """Return what each rank has written."""
+    """Return the report that each rank has written."""
     reports = []
     for rank in range(count):
         try:
@@ -267,7 +270,7 @@ def _rank_file(directory, rank):
 
 
 def _python():
-    """Return what decides which command installs packages for this interpreter."""
+    """Return the facts that decide which command installs packages for this interpreter."""
     made_by = ""
     if os.path.isdir(os.path.join(sys.prefix, "conda-meta")):
         made_by = "conda"
@@ -275,20 +278,20 @@ def _python():
         with contextlib.suppress(OSError), open(os.path.join(sys.prefix, "pyvenv.cfg")) as file:
             made_by = "uv" if any(line.split("=")[0].strip() == "uv" for line in file) else "venv"
     elif os.path.exists(os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")):
-        # Its distribution's, which lets pip install nothing (PEP 668).
+        # The distribution's Python, into which pip may install nothing (PEP 668).
         made_by = "system"
     first = shutil.which("pip")
     return {
         "path": sys.executable,
         "made_by": made_by,
         "has_pip": importlib.util.find_spec("pip") is not None,
-        # What pip alone installs for.
+        # Whether `pip` on PATH installs for this interpreter.
         "is_first": first is not None and os.path.dirname(first) == os.path.dirname(sys.executable),
     }
 
 
 def _libraries():
-    """Return the CUDA libraries that are loaded, by where they are."""
+    """Return the paths of the CUDA libraries that this process has loaded."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}

@@ -1,10 +1,10 @@
-"""All-reduces over several processes by Horovod, with each framework that it is built for.
+"""All-reduces over several processes with Horovod, with each framework that it is built for.
 
     python horovod_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run. Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY`` it is
-one of the processes, which says in a file of its own how far it came; so ranks that hang have
-names.
+See `harness` for the arguments and the result. Started as ``--rank FRAMEWORK cpu|gpu DIRECTORY``,
+the program is one of the ranks. It writes its progress to a file of its own, so that ranks that
+hang can be named.
 """
 
 import glob
@@ -33,7 +33,7 @@ COUNT = 1 << 18
 
 
 def gpus_of(framework):
-    """Return how many GPUs a framework sees."""
+    """Return the number of GPUs that a framework sees."""
     if framework == "torch":
         import torch
 
@@ -48,9 +48,9 @@ def gpus_of(framework):
 
 
 def operations(framework, hvd, index):
-    """Return what puts an array on a rank's device, all-reduces it, and brings it back.
+    """Return functions that copy an array to a rank's device, all-reduce it, and copy it back.
 
-    ``index`` is of its GPU, None on the CPU. Bringing it back waits for it.
+    ``index`` is the index of the rank's GPU, None for the CPU. Copying back waits for the result.
     """
     if framework == "torch":
         import torch
@@ -89,10 +89,10 @@ def operations(framework, hvd, index):
 
 
 def as_rank(framework, wanted, directory):
-    """All-reduce, and leave in a file of this rank's own how far it came."""
+    """All-reduce as one rank, and write the progress to this rank's file."""
     say = teller(directory, int(os.environ.get("HOROVOD_RANK", "0")))
     say(step="import")
-    # Beside other probes, and other ranks, on one device.
+    # Other probes and ranks may use the same device.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     import numpy as np
 
@@ -114,7 +114,7 @@ def as_rank(framework, wanted, directory):
     message, token = put(np.zeros(size // 4, "float32")), put(np.zeros(1, "float32"))
     best = float("inf")
     for _ in range(REPEATS + 1):
-        # All start together: the first time warms up.
+        # The small all-reduce makes all ranks start together. The first repeat warms up.
         back(all_reduce(token))
         start = time.perf_counter()
         back(all_reduce(message)[:1])
@@ -124,7 +124,7 @@ def as_rank(framework, wanted, directory):
         rank=hvd.rank(),
         local_rank=hvd.local_rank(),
         size=hvd.size(),
-        # MXNet calls it a context.
+        # MXNet names the device "context".
         ran_on=str(summed.context if framework == "mxnet" else summed.device),
         device="cpu" if index is None else "cuda:%d" % index,
         ok=bool((total == expected).all()),
@@ -134,7 +134,7 @@ def as_rank(framework, wanted, directory):
 
 
 def compute(probe, framework, limit_s):
-    """All-reduce with a framework; return whether that came to an end."""
+    """All-reduce with a framework; return whether it finished, False where it hung."""
     count = num_ranks()
     probe.stage("all-reduce with %s" % framework)
     with tempfile.TemporaryDirectory(dir=probe.directory) as directory:
@@ -143,7 +143,7 @@ def compute(probe, framework, limit_s):
         kind = "cpu" if probe.wanted == ["cpu"] else "gpu"
         own = [sys.executable, os.path.abspath(__file__), "--rank", framework, kind, directory]
         with tempfile.TemporaryFile("w+", errors="replace") as output:
-            # -m looks for modules in the current directory first, which may be the user's.
+            # -m searches the current directory first, so do not run in the user's directory.
             process = subprocess.Popen(
                 launcher + ranks + own,
                 cwd=os.path.dirname(os.path.abspath(__file__)),
@@ -203,7 +203,7 @@ def main(probe):
 
     probe.result["version"] = horovod.__version__
     probe.stage("devices")
-    # Horovod's own answer to this may be wrong: what it built lies there as a library.
+    # Horovod's own answer may be wrong, so look for the libraries that its build made.
     package = os.path.dirname(horovod.__file__)
     built = [name for name in FRAMEWORKS if glob.glob(os.path.join(package, name, "mpi_lib*.so"))]
     probe.result["build"] = {

@@ -1,8 +1,8 @@
-"""Makes JAX compute on every device it sees, and writes down what came of it.
+"""Computes with JAX on every device that it sees, and writes the result.
 
     python jax_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run.
+See `harness` for the arguments and the result.
 """
 
 import os
@@ -17,7 +17,7 @@ def compute(probe, np, jax, device, name):
     entry = probe.device(name, on_gpu)
     if on_gpu:
         entry["chip"] = device.device_kind
-        # "9.0" on NVIDIA's.
+        # NVIDIA's devices have "9.0" and the like.
         capability = getattr(device, "compute_capability", None) or ""
         entry["capability"] = [int(part) for part in str(capability).split(".") if part.isdigit()]
         stats = device.memory_stats() or {}
@@ -67,7 +67,7 @@ def compute(probe, np, jax, device, name):
 
 
 def where(array):
-    """Return the device that an array lies on, in JAX's words."""
+    """Return the devices of an array, as JAX names them."""
     return ", ".join(sorted(map(str, array.devices())))
 
 
@@ -82,7 +82,7 @@ def measure(probe, jax, device, found, put):
     if on_gpu:
         types["fp16"] = "float16"
         if found["capability"] and found["capability"] < [8, 0]:
-            # Emulated before Ampere: seconds for each product.
+            # bf16 is emulated before Ampere, and takes seconds for each product.
             del types["bf16"]
     for kind, dtype in types.items():
         probe.stage("%s rate on %s" % (kind, found["name"]))
@@ -98,15 +98,15 @@ def measure(probe, jax, device, found, put):
     add = jax.jit(lambda array: array + 1)
     found["copies"] = {"memory": probe.rate(2.0 * count, lambda: add(here).block_until_ready())}
     if on_gpu:
-        # Of ordinary memory, which is slower than pinned memory.
+        # The host's memory is not pinned, so copies are slower.
         found["copies"]["pinned"] = False
         found["copies"]["to_device"] = probe.rate(
             count, lambda: jax.device_put(there, device).block_until_ready()
         )
-        # A fresh array each time: one that was copied to the host stays there.
+        # A new array each time, as JAX keeps the host's copy of an array that was copied before.
         found["copies"]["from_device"] = probe.rate(count, lambda: np.asarray(add(here)))
         probe.stage("allocation on %s" % found["name"])
-        # No more, however deep: JAX does not give memory back to probes beside this one.
+        # 1 GiB at any depth: JAX does not return memory for the probes that run in parallel.
         taken = 1 << 30
         with jax.default_device(device):
             jax.numpy.zeros(taken, "uint8").block_until_ready()
@@ -116,7 +116,7 @@ def measure(probe, jax, device, found, put):
 def main(probe):
     if probe.lacks("jax"):
         return
-    # What is probed may be in use: three quarters of its memory would be too much.
+    # A probed GPU may be in use, so do not reserve three quarters of its memory.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with probe.importing():
         import jax
@@ -127,7 +127,7 @@ def main(probe):
     import jaxlib
 
     probe.result["build"] = {"jaxlib": jaxlib.__version__, **plugins()}
-    # In fp32, not in TF32 of ten bits, so that numbers and rates are fp32's.
+    # Disable TF32, whose mantissa has ten bits, so that results and rates are fp32's.
     jax.config.update("jax_default_matmul_precision", "highest")
     devices = [device for device in jax.devices() if device.platform != "cpu"]
     named = [("cuda:%d" % device.id, device) for device in devices]
@@ -138,14 +138,14 @@ def main(probe):
 
 
 def plugins():
-    """Return the versions of the installed plugins for devices, and of what they are built for."""
+    """Return the versions of the installed CUDA plugins, and of CUDA, cuDNN and cuBLAS for them."""
     try:
         from importlib.metadata import distributions
     except ImportError:
         return {}
     installed = {(d.metadata["Name"] or "").replace("_", "-"): d.version for d in distributions()}
     versions = {n: version for n, version in installed.items() if n.startswith("jax-cuda")}
-    # jax-cuda13-plugin is for CUDA 13, whichever minor version.
+    # jax-cuda13-plugin is for CUDA 13, with any minor version.
     majors = [name[len("jax-cuda") :].split("-")[0] for name in versions]
     cudnn = [version for name, version in installed.items() if name.startswith("nvidia-cudnn")]
     cublas = [version for name, version in installed.items() if name.startswith("nvidia-cublas")]

@@ -1,8 +1,8 @@
-"""Makes Keras compute on every device it sees, and writes down what came of it.
+"""Computes with Keras on every device that it sees, and writes the result.
 
     python keras_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run.
+See `harness` for the arguments and the result.
 """
 
 import os
@@ -15,7 +15,7 @@ def main(probe):
     if probe.lacks("keras", backend):
         return
     probe.result["build"] = {"backend": backend}
-    # What is probed may be in use: all or most of its memory would be too much.
+    # A probed GPU may be in use, so do not reserve all or most of its memory.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with probe.importing():

@@ -1,8 +1,8 @@
-"""Makes MXNet compute on every device it sees, and writes down what came of it.
+"""Computes with MXNet on every device that it sees, and writes the result.
 
     python mxnet_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run.
+See `harness` for the arguments and the result.
 """
 
 from harness import convolve_channels_first, judged, relative, run, trained
@@ -79,7 +79,7 @@ def measure(probe, mx, context, found, put):
     found["copies"] = {"memory": probe.rate(2.0 * count, add)}
     if on_gpu:
         there = mx.nd.ones(count // 4, ctx=mx.cpu())
-        # Of ordinary memory, which is slower than pinned memory.
+        # The host's memory is not pinned, so copies are slower.
         found["copies"]["pinned"] = False
         found["copies"]["to_device"] = probe.rate(
             count, lambda: there.copyto(context).wait_to_read()
@@ -88,7 +88,7 @@ def measure(probe, mx, context, found, put):
             count, lambda: here.copyto(mx.cpu()).wait_to_read()
         )
         probe.stage("allocation on %s" % name)
-        # No more, however deep: MXNet does not give memory back to probes beside this one.
+        # 1 GiB at any depth: MXNet does not return memory for the probes that run in parallel.
         taken = 1 << 30
         mx.nd.zeros(taken, ctx=context, dtype="uint8").wait_to_read()
         found["allocated_bytes"] = taken
@@ -105,7 +105,7 @@ def main(probe):
     probe.stage("devices")
     features = mx.runtime.Features()
     probe.result["build"] = {
-        # It tells whether, not which.
+        # MXNet reports whether it has CUDA, but not which version.
         "with_cuda": features.is_enabled("CUDA"),
         "with_cudnn": features.is_enabled("CUDNN"),
         "onednn": features.is_enabled("MKLDNN"),

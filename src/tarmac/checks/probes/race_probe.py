@@ -1,8 +1,9 @@
-"""Trains one network on the CPU and on each GPU by PyTorch, each for as long, and counts images.
+"""Trains one network with PyTorch on the CPU and each GPU for the same time, and counts images.
 
     python race_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run. TARMAC_PROBE_RACE_S is how long each device trains, in seconds.
+See `harness` for the arguments and the result. TARMAC_PROBE_RACE_S is the training time of each
+device, in seconds.
 """
 
 import os
@@ -36,7 +37,7 @@ def train(probe, torch, device, seconds):
     if on_gpu:
         entry["chip"] = torch.cuda.get_device_name(device)
     probe.stage("training on %s" % device)
-    # The same numbers everywhere: they are drawn on the CPU.
+    # Drawn on the CPU, so that all devices have the same numbers.
     torch.manual_seed(0)
     model = network(torch).to(device)
     images = torch.randn(BATCH_SIZE, 1, 28, 28).to(device)
@@ -49,12 +50,12 @@ def train(probe, torch, device, seconds):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        # A GPU is waited for: it has only been told what to do.
+        # Reading the loss waits for a GPU, whose kernels run asynchronously.
         return float(loss.detach())
 
     entry["first_loss"] = steps(1)
     steps(FEWEST_STEPS)
-    # Between two looks at the clock a GPU is kept busy.
+    # Several steps between two readings of the clock keep a GPU busy.
     at_once = 20 if on_gpu else 1
     done, start = 0, time.perf_counter()
     while done < FEWEST_STEPS or time.perf_counter() - start < seconds:

@@ -1,10 +1,10 @@
-"""One of several ranks that add numbers up together by PyTorch, in the groups that it is told.
+"""One of several ranks that all-reduce with PyTorch, in the groups that its commands name.
 
     python ranks_probe.py LOCAL_RANK
 
-Reads commands and writes answers, a line of JSON each: standard input and output. First it says
-what PyTorch is here. A command names a group: where its members meet, which of them this is, and
-how many there are. So one that hangs can be ended and started anew, while the others stay.
+Reads commands from standard input and writes answers to standard output, a line of JSON each. The
+first answer has the facts about PyTorch. A command names a group: its rendezvous, the rank of this
+process in it, and its size. So a process that hangs can be restarted while the others stay.
 """
 
 import datetime
@@ -18,12 +18,12 @@ from harness import MESSAGE_BYTES, numbers_of
 
 REPEATS = 9
 
-# So a stopped process, or one that a driver holds, is told from one that waits for others.
+# Heartbeats distinguish a stopped process, or one that a driver blocks, from one that waits.
 SIGN_EVERY_S = 0.5
 
 
 def facts(torch, local_rank):
-    """Return what PyTorch is here, and which GPU is this rank's."""
+    """Return the facts about PyTorch and about this rank's GPU."""
     count = torch.cuda.device_count()
     values = {
         "torch": torch.__version__,
@@ -42,7 +42,7 @@ def facts(torch, local_rank):
 
 
 def add_up(torch, local_rank, command, say):
-    """All-reduce in a group; return whether the sums are right, and each one's seconds."""
+    """All-reduce in a group; return whether the sums are right, and the seconds of each repeat."""
     import torch.distributed as dist
 
     rank, count, on_gpu = command["rank"], command["count"], command["on_gpu"]
@@ -74,7 +74,7 @@ def add_up(torch, local_rank, command, say):
         if on_gpu:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
-    # The store ends with its first member, whom the others must not need any more.
+    # The store ends with the process of rank 0, so all ranks must be done before that exits.
     dist.barrier()
     dist.destroy_process_group()
     return {"ok": ok, "seconds": seconds, "bytes": size}
@@ -82,7 +82,7 @@ def add_up(torch, local_rank, command, say):
 
 def main():
     local_rank = int(sys.argv[1])
-    # What libraries print goes where errors go.
+    # Redirect the output of libraries to standard error, away from the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     lock = threading.Lock()

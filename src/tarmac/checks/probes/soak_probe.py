@@ -1,11 +1,11 @@
-"""Keeps every GPU at work for some time by PyTorch, the CPU where there is none, and compares.
+"""Keeps every GPU, or the CPU without one, busy with PyTorch for some time, and compares results.
 
     python soak_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run, and `soak_work` for what is computed. TARMAC_PROBE_SOAK_S is how
-long, in seconds; TARMAC_PROBE_SILENCE_S after how long without a sign a device counts as hung.
-Started as ``--rank DIRECTORY ...`` it is the process of one device, which says in a file of its own
-how far it came; so devices that hang have names.
+See `harness` for the arguments and the result, and `soak_work` for the computations.
+TARMAC_PROBE_SOAK_S is the duration in seconds. A device counts as hung after TARMAC_PROBE_SILENCE_S
+seconds without progress. Started as ``--rank DIRECTORY ...``, the program is the process of one
+device. It writes its progress to a file of its own, so that devices that hang can be named.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ LOOK_EVERY_S = 0.25
 
 
 def as_rank(directory, number, device, following, end):
-    """Soak a device until a time of `time.monotonic`, and leave what was found in a file."""
+    """Soak a device until a time of `time.monotonic`, and write the result to a file."""
     from soak_work import Soak
 
     tell, parent = teller(directory, int(number)), os.getppid()
 
     def say(**facts):
-        # Nobody is left to end it.
+        # The parent process is gone, so nothing else would end this one.
         if os.getppid() != parent:
             sys.exit(1)
         tell(**facts)
 
     say(step="import")
-    # Where the machine runs out of memory, this is what it takes it from.
+    # If memory runs out, the kernel shall kill this process before all others.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     import torch
@@ -48,7 +48,7 @@ def as_rank(directory, number, device, following, end):
 
 
 def count_gpus(probe):
-    """Return how many GPUs PyTorch sees; where there can be none, without its import."""
+    """Return the number of GPUs that PyTorch sees; skip its import where there can be none."""
     nodes = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")
     can_be_none = not probe.wanted and not any(map(os.path.exists, nodes))
     if can_be_none or set(probe.wanted) == {"cpu"}:
@@ -62,7 +62,7 @@ def count_gpus(probe):
 def start(directory, names, end):
     """Start a process for each device."""
     gpus = [name for name in names if name != "cpu"]
-    # The same product shall take the same way each time: see "Results Reproducibility" in cuBLAS's
+    # Makes repeated products bit-identical: see "Results Reproducibility" in cuBLAS's
     # documentation, and "Conditional Numerical Reproducibility" in that of Intel's MKL.
     fixed = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8", MKL_CBWR="AUTO")
     for number, name in enumerate(names):
@@ -74,7 +74,7 @@ def start(directory, names, end):
 
 
 def how_it_ended(code, said):
-    """Say how a process ended that did not come to its end."""
+    """Describe the end of a process that did not finish its soak."""
     if code < 0:
         try:
             how = "ended by %s" % signal.Signals(-code).name
@@ -89,13 +89,13 @@ def how_it_ended(code, said):
 def main(probe):
     if probe.lacks("torch"):
         return
-    # Its import, too, is part of the time.
+    # The import of PyTorch is part of the time.
     begin = time.monotonic()
     seconds = float(os.environ.get("TARMAC_PROBE_SOAK_S", "60"))
     silence_s = float(os.environ.get("TARMAC_PROBE_SILENCE_S", "120"))
     gpus = ["cuda:%d" % index for index in range(count_gpus(probe))]
     names = [name for name in gpus + ["cpu"] if probe.wants(name)] if probe.wanted else gpus
-    # The CPU has its turn where it is asked for, or all there is.
+    # The CPU is soaked only where it is named, or where there is no GPU.
     names = names if names or probe.wanted else ["cpu"]
     entries = [probe.device(name, name != "cpu") for name in names]
     probe.stage("soak")
@@ -112,11 +112,11 @@ def main(probe):
 
 
 def watch(probe, directory, processes, entries, silence_s):
-    """Write down how far the devices are, until each has come to its end, died or hung."""
+    """Write the progress of the devices, until each is done, has died or hangs."""
     heard = [(None, time.monotonic())] * len(processes)
     left, parent = set(range(len(processes))), os.getppid()
     while left:
-        # Whoever asked is gone.
+        # The parent process is gone.
         if os.getppid() != parent:
             sys.exit(1)
         time.sleep(LOOK_EVERY_S)

@@ -1,38 +1,38 @@
-"""What a device is soaked with: products, copies and memory patterns, each compared bit for bit.
+"""The work of a soak: products, copies and memory patterns, each compared bit for bit.
 
-`Soak` does one round after another on one device, and writes down after each step how far it is.
+`Soak` works round after round on one device, and writes its progress at each step.
 """
 
 import time
 
-# A product that fills the device, and how many of it are compared in a round. fp32 products take
-# some 15 times as long as those of matrix units.
+# Size of a product that fills the device, and number of products compared in a round. fp32 products
+# take some 15 times as long as those of matrix units.
 PRODUCT_SIZE = {"gpu": 8192, "cpu": 1024}
 PRODUCTS = {"bf16": 8, "fp16": 8, "fp32": 2}
 
-# Bytes of a copy, and of a block of memory; how many blocks have their turn in a round.
+# Bytes of a copy, and of a block of memory; number of blocks checked in a round.
 COPY_BYTES = 1 << 24
 BLOCK_BYTES = {"gpu": 1 << 27, "cpu": 1 << 25}
 BLOCKS = {"gpu": 8, "cpu": 1}
 
-# Of the free memory; the rest is left to what else runs.
+# Share of the free memory to use; other programs may take the rest.
 SHARE = 0.9
 
 PATTERNS = ("walking ones", "addresses", "random")
 
-# Mismatches that are kept in full; the others are counted.
+# Mismatches that are kept with details; further ones are only counted.
 KEPT = 20
 
-# Multiplying by it spreads numbers over all bits (Knuth, The Art of Computer Programming, 6.4).
+# Multiplying by this spreads numbers over all bits (Knuth, The Art of Computer Programming, 6.4).
 SPREAD = 0x9E3779B97F4A7C15
 
 
 class Soak:
-    """The work on one device.
+    """The soak of one device.
 
-    ``state`` is what is known by now: ``comparisons``, ``bytes`` compared, ``mismatches`` (the
-    first ones) and ``num_mismatches``, ``rounds``, ``memory_bytes`` under patterns, and the
-    ``fastest_s`` and ``slowest_s`` time of a round's products.
+    ``state`` has the results so far: ``comparisons``, ``bytes`` compared, ``mismatches`` (the first
+    ones) and ``num_mismatches``, ``rounds``, ``memory_bytes`` under patterns, and the ``fastest_s``
+    and ``slowest_s`` time of a round's products.
     """
 
     def __init__(self, torch, device, following, say):
@@ -56,7 +56,7 @@ class Soak:
         self._verify_s = 0.0
 
     def step(self, name):
-        """Write down what is begun."""
+        """Write the name of a step that starts, with the state."""
         self.state["step"] = name
         self._say(**self.state)
 
@@ -72,7 +72,7 @@ class Soak:
             for _ in range(BLOCKS[self.kind]):
                 self.visit()
             self.state["rounds"] += 1
-            # What lies in memory is looked at once more before the end.
+            # Leaves time to compare all blocks once more before the end.
             if time.monotonic() + 1.2 * self._verify_s * len(self.blocks) >= end:
                 break
         self.step("memory, at the end")
@@ -83,7 +83,7 @@ class Soak:
         self.step("done")
 
     def prepare(self):
-        """Make the inputs of products, what is copied, and patterns."""
+        """Make the products' inputs, the copied data, and the patterns."""
         torch, device = self.torch, self.device
         if self.kind == "gpu":
             torch.cuda.set_device(device)
@@ -105,7 +105,7 @@ class Soak:
             self.products[name] = [a, b, torch.mm(a, b), torch.empty_like(a)]
         self.sent = self.random(COPY_BYTES, generator)
         self.back = torch.empty_like(self.sent)
-        # Each place that copies go to, and what is to be there, which came over the host.
+        # The targets of copies: name, tensor, and the expected content, copied by way of the host.
         self.places = []
         here = self.sent.cpu()
         if self.kind == "gpu":
@@ -136,14 +136,14 @@ class Soak:
         return halves.view(torch.int64)
 
     def free_bytes(self):
-        """Return how much memory may be had."""
+        """Return the free memory of the device in bytes."""
         if self.kind == "gpu":
             self.torch.cuda.synchronize(self.device)
             return self.torch.cuda.mem_get_info(self.device)[0]
         return min([_available_bytes()] + list(_group_bytes()))
 
     def multiply(self):
-        """Repeat the products, and compare each with the first."""
+        """Repeat the products, and compare each result with the first."""
         torch = self.torch
         start = time.perf_counter()
         for name, product in self.products.items():
@@ -154,7 +154,7 @@ class Soak:
                     continue
                 torch.mm(a, b, out=first)
                 if not torch.equal(_bits(torch, first), _bits(torch, again)):
-                    # The odd one out was the repetition: the first is computed once more, and kept.
+                    # The repeat was wrong; the recomputed first result stays the reference.
                     torch.mm(a, b, out=again)
         seconds = time.perf_counter() - start
         # The first round also loads kernels.
@@ -164,7 +164,7 @@ class Soak:
             self.state["slowest_s"] = max(self.state["slowest_s"], seconds) if known else seconds
 
     def copy(self):
-        """Copy to each place and back, and see what arrives."""
+        """Copy to each target and back, and compare both copies."""
         for name, there, expected in self.places:
             there.copy_(self.sent)
             if not self.same("copy to %s" % name, expected, there):
@@ -173,7 +173,7 @@ class Soak:
             self.same("copy from %s" % name, self.sent, self.back)
 
     def visit(self):
-        """Let the next block of memory have its turn."""
+        """Check the next block of memory, then fill it with the inverse pattern."""
         if self.turn == len(self.blocks) < self.most and not self.grow():
             self.most = len(self.blocks)
         if not self.blocks:
@@ -187,11 +187,11 @@ class Soak:
         start = time.perf_counter()
         self.see(number, inverse=False)
         self._verify_s = time.perf_counter() - start
-        # Lies there until the next turn.
+        # Stays in memory until the block is checked again.
         self.write(number, inverse=True)
 
     def grow(self):
-        """Take another block; return whether there was one."""
+        """Allocate another block; return False where memory has run out."""
         try:
             self.blocks.append(self.torch.empty_like(self.noise))
         except RuntimeError:
@@ -201,7 +201,7 @@ class Soak:
         return True
 
     def pattern(self, number, inverse):
-        """Return the name of what a block holds since its last turn; `expected` is then that."""
+        """Fill `expected` with a block's current pattern, and return the pattern's name."""
         visits = self.visits[number]
         name = PATTERNS[(number + visits) % len(PATTERNS)]
         if name == "walking ones":
@@ -221,12 +221,15 @@ class Soak:
         self.blocks[number].copy_(self.expected)
 
     def see(self, number, inverse=True):
-        """Compare a block with what was written there."""
+        """Compare a block with the pattern that was written to it."""
         name = self.pattern(number, inverse)
         self.same("memory (%s)" % name, self.expected, self.blocks[number])
 
     def same(self, operation, expected, found):
-        """Compare two tensors bit for bit, and write down where they differ."""
+        """Compare two tensors bit for bit; record differences, and return whether they are equal.
+
+        ``operation`` is the name of the work in a recorded mismatch.
+        """
         torch = self.torch
         expected, found = _bits(torch, expected.flatten()), _bits(torch, found.flatten())
         self.state["comparisons"] += 1
@@ -235,10 +238,10 @@ class Soak:
             return True
         self.state["num_mismatches"] += 1
         if len(self.state["mismatches"]) < KEPT:
-            # Looked at on the host: the device has just computed wrongly.
+            # Compared on the host, as the device may compute wrongly.
             expected, found = expected.cpu(), found.cpu()
             differing = (expected != found).nonzero().flatten()
-            # What is not there any more once it is read again is shown as it is.
+            # A difference may vanish when the tensors are read again: show element 0 then.
             first = int(differing[0]) if len(differing) else 0
             self.state["mismatches"].append(
                 {
@@ -254,7 +257,7 @@ class Soak:
 
 
 def _bits(torch, tensor):
-    """Return a tensor as whole numbers: NaN differs from itself, and 0 not from -0."""
+    """Return a tensor's bits as integers; floats would not compare NaN and -0 bit for bit."""
     return tensor.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
 
 
@@ -264,7 +267,7 @@ def _hex(element):
 
 
 def _available_bytes():
-    """Return what of the machine's memory is free or can be made so; see proc(5)."""
+    """Return the machine's available memory in bytes; see MemAvailable in proc(5)."""
     with open("/proc/meminfo") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
@@ -273,7 +276,7 @@ def _available_bytes():
 
 
 def _group_bytes():
-    """Yield what each control group of this process, of version 1 or 2, leaves free."""
+    """Yield the free bytes under each memory limit of this process's control groups (v1 or v2)."""
     with open("/proc/self/cgroup") as file:
         lines = file.read().splitlines()
     for line in lines:
@@ -285,12 +288,12 @@ def _group_bytes():
         if controllers:
             most, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
         parts = path.strip("/").split("/")
-        # A container that sees only its part of the tree has its own group at the root.
+        # A container that sees only its part of the tree has its own control group at the root.
         for depth in range(len(parts) + 1):
             group = "/".join([mounted] + parts[:depth]).rstrip("/")
             try:
                 with open(group + "/" + most) as limit, open(group + "/" + used) as usage:
                     yield max(0, int(limit.read()) - int(usage.read()))
             except (OSError, ValueError):
-                # No such group here, or "max".
+                # The group does not exist here, or its limit is "max".
                 continue

@@ -1,8 +1,8 @@
-"""Makes TensorFlow compute on every device it sees, and writes down what came of it.
+"""Computes with TensorFlow on every device that it sees, and writes the result.
 
     python tensorflow_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run.
+See `harness` for the arguments and the result.
 """
 
 from harness import convolve, judged, relative, run, trained
@@ -67,7 +67,7 @@ def measure(probe, np, tf, found, on_gpu):
     if on_gpu:
         types["fp16"] = tf.float16
         if tuple(found["capability"] or (8, 0)) < (8, 0):
-            # Emulated before Ampere: seconds for each product.
+            # bf16 is emulated before Ampere, and takes seconds for each product.
             del types["bf16"]
     for name, dtype in types.items():
         probe.stage("%s rate on %s" % (name, found["name"]))
@@ -89,12 +89,12 @@ def measure(probe, np, tf, found, on_gpu):
         def send():
             return tf.constant(there)[0].numpy()
 
-        # Of ordinary memory, which is slower than pinned memory.
+        # The host's memory is not pinned, so copies are slower.
         found["copies"]["pinned"] = False
         found["copies"]["to_device"] = probe.rate(count, send)
         found["copies"]["from_device"] = probe.rate(count, here.numpy)
         probe.stage("allocation on %s" % found["name"])
-        # No more, however deep: TensorFlow does not give memory back to probes beside this one.
+        # 1 GiB at any depth: TensorFlow does not return memory for the probes that run in parallel.
         taken = 1 << 30
         tf.zeros(taken, tf.uint8)[0].numpy()
         found["allocated_bytes"] = taken
@@ -117,7 +117,7 @@ def main(probe):
         "architectures": list(build.get("cuda_compute_capabilities") or []),
         "with_cuda": tf.test.is_built_with_cuda(),
     }
-    # In fp32, not in TF32 of ten bits, so that numbers and rates are fp32's.
+    # Disable TF32, whose mantissa has ten bits, so that results and rates are fp32's.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     devices = tf.config.list_physical_devices("GPU")
     for device in devices:

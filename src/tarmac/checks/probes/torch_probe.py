@@ -1,8 +1,8 @@
-"""Makes PyTorch compute on every device it sees, and writes down what came of it.
+"""Computes with PyTorch on every device that it sees, and writes the result.
 
     python torch_probe.py RESULT quick|normal|deep [DEVICE ...]
 
-See `harness` for how it is run.
+See `harness` for the arguments and the result.
 """
 
 import platform
@@ -10,7 +10,7 @@ import re
 
 from harness import judged, relative, run, trained
 
-# They come in a version for each of PyTorch, and from its index.
+# Packages with a version for each version of PyTorch, from the same index.
 COMPANIONS = ("torchvision", "torchaudio", "torchtext", "torchdata", "torchcodec", "xformers")
 
 
@@ -40,7 +40,7 @@ def compute(probe, torch, device):
     convolved = torch.nn.functional.conv2d(images.to(device), kernels.to(device), padding=1)
     probe.ran(entry, "conv2d", convolved.device)
     expected = torch.nn.functional.conv2d(images.double(), kernels.double(), padding=1)
-    # cuDNN may use TF32, of ten bits.
+    # cuDNN may use TF32, whose mantissa has ten bits.
     entry["convolution"] = judged(relative(convolved.double().cpu(), expected), 5e-3)
     probe.stage("training on %s" % device)
     torch.manual_seed(0)
@@ -74,12 +74,12 @@ def measure(probe, torch, device, found, synchronize):
     if on_gpu:
         types["fp16"] = torch.float16
         if found["capability"] < [8, 0]:
-            # Emulated before Ampere: seconds for each product.
+            # bf16 is emulated before Ampere, and takes seconds for each product.
             del types["bf16"]
     found["flops"] = {}
     for name, dtype in types.items():
         probe.stage("%s rate on %s" % (name, device))
-        # Random numbers: products of zeros draw less power, and run faster.
+        # Random numbers, as products of zeros draw less power and run faster.
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         out = torch.empty(size, size, device=device, dtype=dtype)
         found["flops"][name] = probe.rate(
@@ -108,13 +108,13 @@ def measure(probe, torch, device, found, synchronize):
         taken = int(free * 0.9) if probe.depth == "deep" else min(free // 2, 1 << 30)
         block = torch.empty(taken, dtype=torch.uint8, device=device)
         found["allocated_bytes"] = block.numel()
-        # Back to the driver, for the probes beside this one.
+        # Returns memory to the driver, for the probes that run in parallel.
         del block
         torch.cuda.empty_cache()
 
 
 def companions():
-    """Return the installed packages that need a certain PyTorch: version, and which they need."""
+    """Return the version of each installed companion, and the PyTorch version that it needs."""
     try:
         from importlib.metadata import PackageNotFoundError, requires, version
     except ImportError:
@@ -133,10 +133,10 @@ def companions():
 
 
 def releases(torch):
-    """Return for which CUDA, processors and chips there are builds of this release, if it says."""
+    """Return this release's builds: CUDA version to processor to chips; empty where unknown."""
     own = getattr(torch.cuda, "PYTORCH_RELEASES_CODE_CC", None) or {}
     here = platform.machine()
-    # By the processor from 2.12 on.
+    # The table has a level for processors from PyTorch 2.12 on.
     return {
         cuda: {
             processor: sorted(codes)
@@ -161,7 +161,7 @@ def main(probe):
     probe.result["build"] = build
     count = torch.cuda.device_count()
     if count == 0 and torch.version.cuda:
-        # Asking for one makes the driver say why there is none.
+        # Initializing CUDA yields the driver's error, which says why there is no GPU.
         try:
             torch.cuda.init()
         except Exception as error:
