@@ -1,4 +1,4 @@
-"""What a device reaches, of what its chip can at most and of what a healthy one reaches."""
+"""A device's measured rate, compared with its chip's nominal rate and with a healthy chip's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Chip
 
-# What matrix units are made for, and a healthy chip's share of is known for.
+# The types of the matrix units for which a healthy chip's share is known.
 _KINDS = ("bf16", "fp16")
 
 
@@ -21,11 +21,11 @@ class MatrixRate:
     """The rate of large products on the matrix units.
 
     Attributes:
-        kind: The type that comes nearest to its nominal rate: a slow chip is slow in all.
+        kind: Type that comes nearest to its nominal rate, as a slow chip is slow in all types.
         flops: Measured rate, in FLOP/s (not TFLOP/s).
         nominal: Nominal rate of the chip, in TFLOP/s; None where it is unknown.
-        healthy: What a healthy one reaches, in TFLOP/s; None where that is not known, or rests on
-            a figure that is not verified.
+        healthy: Rate that a healthy chip reaches, in TFLOP/s; None where it is unknown or rests on
+            an unverified figure.
     """
 
     kind: str
@@ -35,17 +35,17 @@ class MatrixRate:
 
     @property
     def share(self) -> float | None:
-        """The part of its nominal rate."""
+        """The measured rate as a fraction of the nominal rate."""
         return None if self.nominal is None else self.flops / self.nominal / 1e12
 
     @property
     def health(self) -> float | None:
-        """The part of what a healthy one reaches."""
+        """The measured rate as a fraction of a healthy chip's rate."""
         return None if self.healthy is None else self.flops / self.healthy / 1e12
 
 
 def chip_of(device: Mapping[str, Any]) -> Chip | None:
-    """Return the chip that a device of a probe's result is; None for one that is not known."""
+    """Return the chip of a device in a probe's result; None where it is unknown."""
     return find_chip(
         device.get("chip"),
         memory_bytes=device.get("memory_bytes"),
@@ -54,7 +54,7 @@ def chip_of(device: Mapping[str, Any]) -> Chip | None:
 
 
 def find_matrix_rate(device: Mapping[str, Any]) -> MatrixRate | None:
-    """Return the matrix rate of a device of a probe's result; None where none was measured."""
+    """Return the matrix rate of a device in a probe's result; None where none was measured."""
     chip, measured = chip_of(device), device.get("flops") or {}
     rates = [_rate(chip, kind, measured[kind]) for kind in _KINDS if measured.get(kind)]
     return max(rates, key=lambda rate: (rate.share or 0.0, rate.flops), default=None)

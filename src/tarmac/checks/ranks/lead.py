@@ -1,4 +1,4 @@
-"""Rank 0: meets the others, lets them compute together and in pairs, and tells them the end."""
+"""Rank 0: waits for all ranks, runs their all-reduces together and in pairs, and ends them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from tarmac.checks.ranks.place import Place
 
-# Each host is compared with as many others as this; a single slow one among them is outvoted.
+# Number of other hosts to compare each host with; a single slow one among them is outvoted.
 _MAX_ROUNDS = 7
 
-# What an answer may take on top of what it is about.
+# Seconds to wait for an answer beyond the time limit of the work itself.
 _GRACE_S = 15.0
 _GREETING_S = 5.0
 
@@ -36,17 +36,16 @@ class _Member:
 
 
 class Lead:
-    """Leads the ranks of one launch.
+    """The leader of the ranks of one launch.
 
     Args:
         place: Place of this process, which is rank 0.
-        timeout_s: How long ranks are waited for, and how long PyTorch's import may take, in
-            seconds.
-        round_s: How long an all-reduce of a group may take, its rendezvous included, in seconds.
-        on_cpu: Whether GPUs are left out.
+        timeout_s: Seconds to wait for ranks, and again for their import of PyTorch.
+        round_s: Seconds that a group's all-reduce may take, including its rendezvous.
+        on_cpu: Whether to leave GPUs out.
 
     Attributes:
-        lost: Ranks that were lost on the way, with how.
+        lost: Ranks that were lost after they had connected, from rank to reason.
     """
 
     def __init__(self, place: Place, *, timeout_s: float, round_s: float, on_cpu: bool) -> None:
@@ -60,25 +59,25 @@ class Lead:
         self._came = threading.Condition()
 
     def close(self, code: int) -> None:
-        """Tell all the exit code, and end the connections."""
+        """Send all ranks the exit code, and close the connections."""
         with self._came:
             members = list(self._members.values())
         for member in members:
             member.line.send(do="end", code=code)
             member.line.close()
-        # Wakes the thread that accepts.
+        # Ends the accepting thread's wait.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
     def gather(self) -> Ranks:
-        """Wait for all ranks, and for their PyTorch."""
+        """Wait for all ranks, and for their PyTorch to start."""
         end = time.monotonic() + self._timeout_s
         threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
         with self._came:
             while len(self._members) < self._place.size and time.monotonic() < end:
                 self._came.wait(end - time.monotonic())
-            # Whoever comes later is too late, and is told the end alone.
+            # A rank that connects later takes no part, and receives only the exit code.
             members = dict(sorted(self._members.items()))
         for member in members.values():
             before = time.time()
@@ -95,7 +94,7 @@ class Lead:
         )
 
     def add_up(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Let some ranks all-reduce as one group; return what each says."""
+        """Let some ranks all-reduce as one group, and return each rank's answer."""
         members = [self._members[rank] for rank in ranks if rank not in self.lost]
         self._start([member.rank.rank for member in members if not member.is_ready])
         if not members or not all(member.is_ready for member in members):
@@ -130,7 +129,11 @@ class Lead:
         return results
 
     def meet_in_pairs(self, ranks: Ranks) -> tuple[tuple[Pair, ...], int]:
-        """Let hosts, or the ranks of a single one, all-reduce two by two; return also the bytes."""
+        """Let hosts, or one host's ranks, all-reduce in pairs.
+
+        Returns:
+            The pairs' results, and the size of their message in bytes.
+        """
         units = ranks.units
         summaries: list[Pair] = []
         num_bytes = 0
@@ -144,8 +147,8 @@ class Lead:
         return tuple(summaries), num_bytes
 
     def _meet(self, ours: Sequence[Rank], theirs: Sequence[Rank]) -> dict[int, dict[str, Any]]:
-        """Let each rank of a host all-reduce with its like on another, all at once."""
-        # A host with fewer ranks leaves some of the other's without a partner.
+        """Let each rank of one unit all-reduce with its partner in another, all at once."""
+        # The host with more ranks has some without a partner.
         lanes = list(zip(ours, theirs, strict=False))
         with ThreadPoolExecutor(len(lanes)) as threads:
             done = threads.map(lambda lane: self._add_two(lane[0].rank, lane[1].rank), lanes)
@@ -162,7 +165,7 @@ class Lead:
         return not self._on_cpu and len(gpus) == len(ranks)
 
     def _start(self, ranks: Sequence[int]) -> None:
-        """Start PyTorch on some ranks, anew where it has failed."""
+        """Start PyTorch on some ranks, or restart it where it has failed."""
         if not ranks:
             return
         request = {"do": "start", "limit_s": self._timeout_s}
@@ -177,7 +180,7 @@ class Lead:
                 member.rank = member.rank.model_copy(update=update)
 
     def _ask(self, member: _Member, told: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Tell a rank something, and return what it answers; one that does not is lost."""
+        """Send a rank a command and return its answer; without one, mark the rank as lost."""
         member.line.send(**told)
         try:
             answer = member.line.receive(limit_s)
@@ -205,7 +208,7 @@ class Lead:
             greeting = line.receive(_GREETING_S)
             rank = Rank.model_validate(greeting["rank"] if greeting else None)
         except (OSError, KeyError, ValueError):
-            # Whoever that is, it is no rank.
+            # The other end is no rank of this check.
             connection.close()
             return
         rank = rank.model_copy(update={"address": line.address})
@@ -221,7 +224,7 @@ def _summed_up(
     units: Mapping[str, Sequence[Rank]],
     lanes: Mapping[int, Mapping[str, Any]],
 ) -> Pair:
-    """Return a pair's time, that of its slowest ranks, or what went wrong."""
+    """Return a pair with the time of its slowest rank, or with its problem."""
     failed = {rank: result for rank, result in lanes.items() if "error" in result}
     if not failed:
         wrong = [rank for rank, result in lanes.items() if not result["answer"]["ok"]]

@@ -1,4 +1,4 @@
-"""Messages between ranks: a line of JSON each, over TCP."""
+"""Messages between ranks over TCP, a line of JSON each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tarmac.checks.ranks.place import Place
 
 _CHUNK_BYTES = 65536
-# More than the facts of any machine.
+# Limit of a message, larger than the facts of any machine.
 _MAX_BYTES = 16 << 20
 _GREETING_S = 5.0
 _TRY_EVERY_S = 0.2
@@ -32,19 +32,19 @@ class Line:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
         self._rest = b""
-        # An address of version 4 has this before it, where the socket takes both versions.
+        # A dual-stack socket puts this prefix before an IPv4 address.
         self.address: str = connection.getpeername()[0].removeprefix("::ffff:")
 
     def send(self, **message: Any) -> None:
-        """Send a message; one to a process that is gone is lost."""
+        """Send a message; drop it where the other process is gone."""
         with contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any] | None:
-        """Return the next message; None where the other end is gone, or sends what is none.
+        """Return the next message; None where the other end is gone, or sent no valid message.
 
         Raises:
-            TimeoutError: None has come in time.
+            TimeoutError: No whole message has come in time.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while b"\n" not in self._rest:
@@ -68,15 +68,15 @@ class Line:
         return None
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()
 
 
 def listen(place: Place) -> socket.socket:
-    """Return a socket at the first of the ports that is free; rank 0's.
+    """Return rank 0's listening socket, on the first free port.
 
     Raises:
-        TarmacError: None is.
+        TarmacError: All of the ports are in use.
     """
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -92,17 +92,17 @@ def listen(place: Place) -> socket.socket:
 
 
 def connect(place: Place, limit_s: float) -> Line:
-    """Connect to rank 0 of one's own launch.
+    """Connect to rank 0 of this process's launch.
 
     Raises:
-        TarmacError: It is not there in time.
+        TarmacError: Rank 0 could not be reached in time.
     """
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         for port in place.ports:
             with contextlib.suppress(OSError):
                 line = Line(socket.create_connection((place.host, port), _GREETING_S))
-                # Another program may have that port, or another launch.
+                # The port may belong to another program or another launch.
                 greeting = line.receive(_GREETING_S)
                 if greeting == {"tarmac": place.launch}:
                     return line

@@ -1,4 +1,4 @@
-"""A rank that does what rank 0 tells it."""
+"""A rank that follows rank 0's commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def follow(
     environment: Mapping[str, str],
     limit_s: float,
 ) -> int:
-    """Connect to rank 0, do what it tells, and return the exit code that all shall end with.
+    """Connect to rank 0, follow its commands, and return the common exit code of all ranks.
 
     Args:
         place: Place of this process among the ranks.
@@ -35,7 +35,7 @@ def follow(
         limit_s: Seconds to look for rank 0.
 
     Raises:
-        TarmacError: Rank 0 is not there, or is gone before it has told the end.
+        TarmacError: Rank 0 cannot be reached, or is gone before it has sent the exit code.
     """
     inventory = read_inventory(environment=environment)
     rank = Rank(

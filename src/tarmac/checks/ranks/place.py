@@ -1,4 +1,4 @@
-"""Which of several processes this one is, by what torchrun, Slurm and MPI set."""
+"""The rank of this process, from the environment variables of torchrun, Slurm and MPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Rank, number of ranks, rank on its host, and what is the same for all of one launch.
+# Variables with the rank, the number of ranks, the local rank, and the identity of a launch.
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", ("TORCHELASTIC_RUN_ID", "MASTER_PORT")),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", ()),
@@ -21,7 +21,7 @@ _LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", ()),
 )
 
-# Where ranks meet: the first of these that is free on rank 0's host.
+# Number of ports to try; rank 0 listens on the first that is free on its host.
 _NUM_PORTS = 8
 _LAST_PORT = 65535
 # Below the ports that Linux gives to clients (ip_local_port_range starts at 32768).
@@ -37,7 +37,7 @@ _HINT = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
-    """Which process this is, and where it meets the others.
+    """The rank of this process, and the rendezvous of its launch.
 
     Attributes:
         rank: Global rank of this process, from 0.
@@ -45,7 +45,7 @@ class Place:
         local_rank: Rank among the processes of its host, from 0.
         host: Host of rank 0, to which all other ranks connect.
         ports: TCP ports to try; rank 0 listens on the first free port of these.
-        launch: Tells launches that meet at one host apart.
+        launch: Identity of the launch, as rank 0's host may serve several launches.
     """
 
     rank: int
@@ -57,15 +57,15 @@ class Place:
 
 
 def host_name(environment: Mapping[str, str]) -> str:
-    """Return what this host is called, as Slurm knows it where that has started the process."""
+    """Return this host's name: Slurm's where Slurm started the process, else the system's."""
     return environment.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def find_place(environment: Mapping[str, str]) -> Place:
-    """Read a launcher's variables.
+    """Return this process's place by its launcher's environment variables.
 
     Raises:
-        RequestError: There are none, they name no host to meet at, or no numbers.
+        RequestError: The variables are missing, name no host of rank 0, or hold no valid numbers.
     """
     for launcher in _LAUNCHERS:
         rank_name, size_name, local_name, names = launcher
@@ -83,7 +83,7 @@ def find_place(environment: Mapping[str, str]) -> Place:
     launch = "-".join(environment.get(name, "") for name in (*names, "PMIX_NAMESPACE"))
     port = _FIRST_PORT + int(hashlib.sha256(launch.encode()).hexdigest(), 16) % _PORTS
     if "MASTER_PORT" in environment:
-        # torchrun's own store has that very port.
+        # torchrun's own store uses MASTER_PORT itself.
         port = _number(environment, "MASTER_PORT") + 1
     return Place(
         rank=rank,
@@ -113,6 +113,6 @@ def _host(environment: Mapping[str, str], size: int) -> str:
 
 
 def first_host(nodes: str) -> str:
-    """Return the first host of a list in Slurm's form: ``node03`` of ``node[03-05,9],gpu1``."""
+    """Return the first host of Slurm's node list: ``node03`` for ``node[03-05,9],gpu1``."""
     match = re.match(r"([^,\[]+)(?:\[(\w+)[^\]]*\])?([^,\[]*)", nodes)
     return "".join(filter(None, match.groups())) if match else nodes

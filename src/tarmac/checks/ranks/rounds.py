@@ -1,4 +1,4 @@
-"""Who is paired with whom: rounds of disjoint pairs, by the round-robin tournament."""
+"""Rounds of disjoint pairs, by the round-robin tournament."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _T = TypeVar("_T")
 
 
 def pair_up(units: Sequence[_T], most_rounds: int) -> Iterator[list[tuple[_T, _T]]]:
-    """Yield rounds in which each meets at most one other, and never the same twice.
+    """Yield rounds of pairs; each unit is in at most one pair of a round, and no pair repeats.
 
-    This is the circle method of scheduling tournaments: one stays, all others move on by a place.
-    With an odd number, each rests for one round.
+    This is the circle method of tournaments: the first unit keeps its place, and all others move on
+    by one place. With an odd number of units, one unit rests in each round.
 
     Example:
         >>> list(pair_up("abcd", 9))

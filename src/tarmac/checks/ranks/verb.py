@@ -1,4 +1,4 @@
-"""``--ranks all``: what rank 0 finds, and what all others wait for."""
+"""``tarmac check --ranks all``: rank 0 leads the check and reports, and all other ranks follow."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _INTERRUPTED = 130
 
 @dataclasses.dataclass(frozen=True)
 class RanksChecked:
-    """The end of a check by several ranks.
+    """The result of a check by several ranks.
 
     Attributes:
-        report: Rank 0's; None on all others.
-        exit_code: The same on all ranks.
+        report: Report of the check on rank 0; None on all other ranks.
+        exit_code: Exit code, the same on all ranks.
     """
 
     report: Report | None
@@ -54,18 +54,19 @@ def check_ranks(
     require: Sequence[str] = (),
     timeout_s: float = 120.0,
 ) -> RanksChecked:
-    """Compare the hosts of all ranks, and let these add numbers up: all at once, then in pairs.
+    """Compare the hosts of all ranks, and run all-reduces: over all ranks, then in pairs.
 
-    All ranks that torchrun, srun or mpirun has started call it.
+    All ranks that torchrun, srun or mpirun has started must call it.
 
     Args:
-        python: The interpreter whose PyTorch computes; by default this one.
-        devices: ``cpu`` to leave GPUs out.
-        require: As for `tarmac.checks.check`; of rank 0's machine.
-        timeout_s: How long ranks are waited for, in seconds; an all-reduce has at most a minute.
+        python: Interpreter whose PyTorch computes. Default: this one.
+        devices: ``cpu`` to leave GPUs out. Default: GPUs where each rank has its own.
+        require: Conditions on rank 0's machine, as for `tarmac.checks.check`.
+        timeout_s: Seconds to wait for ranks, above 0. An all-reduce has the same limit, but at most
+            60 s. Default 120.
 
     Raises:
-        RequestError: No launcher has started this process, or a requirement is not understood.
+        RequestError: No launcher has started this process, or a requirement is not valid.
         TarmacError: Rank 0 cannot be reached, or is gone.
     """
     started = time.perf_counter()
@@ -110,19 +111,19 @@ def check_ranks(
         raise
     finally:
         lead.close(code)
-        # It ends the process that computes here.
+        # The thread ends the computing process of this rank.
         own.join()
     return RanksChecked(report, code)
 
 
 def _follow_oneself(place: Place, command: Sequence[str], limit_s: float) -> None:
-    # Where it does not find itself, it is among those that are missing.
+    # Where rank 0 cannot reach itself, the report lists it as missing.
     with contextlib.suppress(TarmacError):
         follow(place, command=command, environment=os.environ, limit_s=limit_s)
 
 
 def _all_reduce(ranks: Ranks, said: Mapping[int, Mapping[str, Any]]) -> Probe:
-    """Return what came of the all-reduce of all, in the form of the one on a single machine."""
+    """Return the result of all ranks' all-reduce, in the form of the single machine's probe."""
     hosts = len(ranks.hosts)
     count = len(ranks.ranks)
     result: dict[str, Any] = {"stage": "done", "version": ranks.ranks[0].torch, "devices": []}
@@ -138,7 +139,7 @@ def _all_reduce(ranks: Ranks, said: Mapping[int, Mapping[str, Any]]) -> Probe:
     else:
         times = [median(answer["answer"]["seconds"]) for answer in said.values()]
         size = next(iter(said.values()))["answer"]["bytes"]
-        # What a link carries, whatever the number of ranks: PERFORMANCE.md of NVIDIA's nccl-tests.
+        # The bus bandwidth: see PERFORMANCE.md of NVIDIA's nccl-tests.
         rate = 2.0 * (count - 1) / count * size / max(times)
         kind = "gpu" if ranks.ranks[0].gpu is not None else "cpu"
         result["devices"] = [

@@ -1,4 +1,4 @@
-"""The process of a rank that computes: told what to do, heard, and ended where it hangs."""
+"""A rank's computing process: takes commands, sends answers, and is killed where it hangs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 _PROGRAM = PROBES / "ranks_probe.py"
 _MARK = "TARMAC_RANK"
 
-# It gives a sign twice a second; one that is silent for longer does not merely wait for others.
+# A worker sends a heartbeat twice a second. Without one for this time it hangs by itself, and does
+# not merely wait for other ranks.
 _SILENCE_S = 3.0
 
 
 class RankWorker:
-    """A started ``ranks_probe.py``.
+    """A running ``ranks_probe.py``.
 
     Args:
         command: Command of the Python interpreter that runs the program.
@@ -39,7 +40,7 @@ class RankWorker:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], local_rank: int
     ) -> None:
-        # Probes import what they share from the folder that they are in.
+        # Probes import `harness` from their own folder.
         self._child = spawn(
             [*command, str(_PROGRAM), str(local_rank)],
             environment={**environment, "PYTHONSAFEPATH": ""},
@@ -53,17 +54,18 @@ class RankWorker:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def tell(self, **command: Any) -> None:
-        """Send a command; one to a process that has ended is lost."""
+        """Send a command; drop it where the process has ended."""
         assert self._child.popen.stdin is not None
         with contextlib.suppress(OSError):
             self._child.popen.stdin.write(json.dumps(command).encode() + b"\n")
             self._child.popen.stdin.flush()
 
     def hear(self, limit_s: float) -> dict[str, Any]:
-        """Return its answer, or its facts, or an ``error``.
+        """Return the worker's answer, its facts, or an ``error``.
 
-        An error says whether it is its ``own``, as it has ended or gives no sign, or may be that
-        of ranks that it waits for. After an error the process is of no use any more.
+        ``own`` is True where the worker itself has ended, sends no heartbeat, or failed before its
+        rendezvous. It is False where the error may be that of ranks that it waits for. After an
+        error the process cannot be used any more.
         """
         end = last_sign = time.monotonic()
         end += limit_s
@@ -79,7 +81,7 @@ class RankWorker:
             last_sign = time.monotonic()
             self._step = message.get("step", self._step)
             if "error" in message:
-                # PyTorch's words for a peer that is gone are those of one that waits for it.
+                # PyTorch reports a lost peer as an error of the rank that waits for it.
                 own = self._step in ("start", "import")
                 return {"error": f"{message['error']} at: {self._step}", "own": own}
             if "facts" in message or "answer" in message:
@@ -87,7 +89,7 @@ class RankWorker:
                 return message
 
     def close(self) -> None:
-        """End it, with all that it has started."""
+        """Kill the process and all its descendants."""
         kill_tree(self._child)
         self._child.finish()
         for stream in (self._child.popen.stdin, self._child.popen.stdout):
@@ -104,7 +106,7 @@ class RankWorker:
 
     def _how_it_ended(self) -> str:
         self._child.wait(_SILENCE_S)
-        # Looked at, and not waited for: that is for `finish`.
+        # WNOWAIT leaves the process to be reaped by `Child.finish`.
         ended = os.waitid(os.P_PIDFD, self._child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return "closed its output"

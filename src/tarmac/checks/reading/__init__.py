@@ -1,1 +1,1 @@
-"""Reading logs of any program for the failures of the catalogue."""
+"""Reads logs of any program and finds the catalogue's failures in them."""

@@ -1,4 +1,4 @@
-"""A log as bytes of UTF-8 in pieces of bounded size, whatever it was written in."""
+"""A log of any text encoding as UTF-8 bytes, in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
-# The first bytes of files that are packed, and what unpacks them.
+# The first bytes of compressed files, and the command that decompresses each.
 _PACKED = {
     b"\x1f\x8b": "zcat",
     b"\x28\xb5\x2f\xfd": "zstdcat",
@@ -29,11 +29,11 @@ _PACKED = {
     b"PK\x03\x04": "unzip -p",
 }
 
-# What no log holds but for single ones: control characters other than those of terminals.
+# Control characters that terminals do not use; a log has at most a few of them.
 _CONTROL = bytes({*range(32)} - {0, *b"\a\b\t\n\v\f\r\x1b"})
 _MAX_CONTROL = 0.02
 
-# Colours and all else that a program tells a terminal (ECMA-48): CSI, OSC, and short ones.
+# Colours and all other escape sequences of terminals (ECMA-48): CSI, OSC, and short ones.
 _LONGEST_SEQUENCE = 64
 _TERMINAL = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\-~])"
@@ -43,15 +43,15 @@ _TERMINAL = re.compile(
 def read_chunks(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield a log's bytes as they come, without colours and NULs; lines end with a line feed.
 
-    Progress bars go back by a carriage return or by backspaces; each such step is left as a
-    carriage return.
+    Progress bars go back by a carriage return or by backspaces. Each carriage return or backspace
+    becomes a carriage return.
 
     Args:
-        file: Is read until its end.
-        name: What it is called in an error.
+        file: Binary file to read until its end.
+        name: Name of the file in error messages.
 
     Raises:
-        RequestError: It is not text.
+        RequestError: The file is compressed, or is not text.
     """
     chunk = _read(file)
     encoding, chunk = _encoding(chunk)
@@ -68,13 +68,13 @@ def read_chunks(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _safe_cut(data: bytes) -> int:
-    """Return where to cut so that neither an escape sequence nor CR LF is broken."""
+    """Return an index to cut at that splits neither an escape sequence nor CR LF."""
     escape = data.rfind(b"\x1b", max(0, len(data) - _LONGEST_SEQUENCE))
     return escape if escape >= 0 else len(data) - data.endswith(b"\r")
 
 
 def _read(file: BinaryIO) -> bytes:
-    """Return what is there, and wait only where nothing is: a pipe's writer may be slow."""
+    """Return the bytes that are available; wait only for the first, as a pipe may be slow."""
     read1 = getattr(file, "read1", file.read)
     data: bytes = read1(_CHUNK_BYTES)
     return data
@@ -82,7 +82,7 @@ def _read(file: BinaryIO) -> bytes:
 
 def _plain(data: bytes) -> bytes:
     if b"\0" in data:
-        # A log that was emptied while a program wrote to it begins with NULs.
+        # A log that was truncated while a program wrote to it begins with NULs.
         data = data.replace(b"\0", b"")
     if b"\x1b" in data:
         data = _TERMINAL.sub(b"", data)
@@ -92,7 +92,7 @@ def _plain(data: bytes) -> bytes:
 
 
 def _encoding(first: bytes) -> tuple[str, bytes]:
-    """Return how a log is encoded, by its first bytes, and those without a mark of that."""
+    """Return a log's encoding by its first bytes, and these bytes without a byte order mark."""
     for mark, encoding in _BOMS:
         if first.startswith(mark):
             return encoding, first[len(mark) :]

@@ -1,4 +1,4 @@
-"""A line of a log as its program wrote it, without what collected it put around it."""
+"""A log's line as its program wrote it, without the additions of launchers and collectors."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 
 from tarmac.files import parse_json
 
-# What frames of Rich and others leave at the end of a line.
+# Characters that frames of Rich and others leave at the end of a line.
 FRAME = " \t│┃║"
 
-# Where a line of JSON has its message: Docker's files, loggers, journalctl.
+# Keys of the message in a line of JSON: Docker's files, loggers, journalctl.
 _MESSAGE_KEYS = ("log", "message", "msg", "MESSAGE")
-# And the error that the message speaks of: logrus, zap and others.
+# Keys of the message's error: logrus, zap and others.
 _ERROR_KEYS = ("error", "err", "exception")
-# Its level, of loggers that say it in words. Collectors take any line of an output for information,
-# so that lower levels say nothing of a failure.
+# Keys of the level, for loggers that write it in words. Collectors give any line of an output the
+# level "info", so lower levels than a warning do not rule out a failure.
 _LEVEL_KEYS = ("level", "levelname", "severity", "lvl", "log.level")
 _LEVELS = {
     **dict.fromkeys(("warn", "warning"), "WARNING"),
@@ -23,7 +23,7 @@ _LEVELS = {
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?"
 
-# What launchers and collectors put before each line.
+# Prefixes that launchers and collectors put before each line.
 _PREFIX = re.compile(
     "|".join(
         (
@@ -51,7 +51,7 @@ _PREFIX = re.compile(
 
 
 def unwrapped(line: str) -> str:
-    """Return the message of a line of JSON with its level and error, any other line as it is."""
+    """Return the level, message and error of a line of JSON, and any other line unchanged."""
     if not line.startswith("{"):
         return line
     try:
@@ -65,14 +65,14 @@ def unwrapped(line: str) -> str:
     texts = [text.rstrip("\n") for text in both if isinstance(text, str)]
     if not texts:
         return line
-    # Docker writes a line of JSON for each, also where a program's own is one.
+    # Docker wraps each line in JSON, also a program's line that is JSON already.
     texts = [unwrapped(text) for text in texts]
     word = _LEVELS.get(level.lower()) if isinstance(level, str) else None
     return ": ".join([word, *texts] if word else texts)
 
 
 def bare(line: str) -> str:
-    """Return a line without prefixes of launchers and collectors, and without a frame."""
+    """Return a line without the prefixes of launchers and collectors, and without a frame."""
     start = 0
     line = line.rstrip(FRAME)
     while match := _PREFIX.match(line, start):

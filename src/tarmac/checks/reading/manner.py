@@ -1,7 +1,7 @@
-"""How a line tells of a failure: as an error, as a warning, or only as a text that speaks of it.
+"""How a line reports a failure: as an error, as a warning, or only as a text that mentions it.
 
-Pure, and judged by the line alone: what raised an error, a level of a log, or the marks of prose,
-of source code, of commands and of settings before the words that a pattern has matched.
+The functions are pure and judge the line alone. They look at the text before a pattern's match: the
+name of an exception, a log's level, or the marks of prose, source code, commands and settings.
 
 Example:
     >>> line = "RuntimeError: CUDA out of memory"
@@ -19,12 +19,16 @@ import re
 
 from tarmac.checks.reading.lines import FRAME, bare
 
-# What stands further before a message says nothing of it.
+# Characters before a message that are judged; text further ahead is unrelated to the message.
 _REACH = 400
 
 
 class Manner(enum.IntEnum):
-    """How a line tells of a failure; the larger, the surer that it happened."""
+    """How a line reports a failure; a larger value means a surer report.
+
+    A line may only mention a failure (SPOKEN), warn of it (WARNED), print it (PRINTED), or raise
+    it as an error (RAISED).
+    """
 
     SPOKEN = 0
     WARNED = 1
@@ -32,7 +36,7 @@ class Manner(enum.IntEnum):
     RAISED = 3
 
 
-# What raises: an exception's name, C++'s last words, a level of a log above a warning's.
+# Signs of a raised error: an exception's name, C++'s message at abort, a level above a warning.
 _RAISED = re.compile(
     r"(?:\b[A-Za-z_]\w{0,60}\.){0,8}"
     r"\b[A-Z]\w{0,60}(?:Error|Exception|Exit|Interrupt|Failure|OutOfResources)\b(?=[:(\s])"
@@ -40,8 +44,8 @@ _RAISED = re.compile(
     r"|(?<![A-Za-z])(?:ERROR|FATAL|CRITICAL|[Ff]atal|panic|[Ee]rror)\b(?=[:\]| ])(?! =)"
 )
 
-# A category of Python's, or a level of a log as a word or a letter. Kubernetes calls an event
-# "Warning   Failed", and NCCL says what ends a program after "NCCL WARN".
+# Python's warning categories, and a log's level as a word or a letter. Excluded: Kubernetes' event
+# "Warning   Failed", and "NCCL WARN", which precedes errors that end a program.
 _WARNED = re.compile(
     r"\b\w{0,40}Warning:|\[\w{0,8}warn(?:ing)?\]|\blevel=\"?(?:warn|warning|info|debug)\b"
     r"|(?<!NCCL )(?<![A-Za-z])(?:WARN|WARNING|[Ww]arning)\b(?=[:\]|]| (?! ))"
@@ -52,13 +56,13 @@ _INFORMED = re.compile(
     r"|(?:^|[\s\[])I(?:\d{4}\b|(?= \w{0,40}[/.]))"
 )
 
-# A program that goes on: it tries again with less, or leaves something out.
+# Signs that the program continues: it retries with less, or leaves something out.
 _WENT_ON = re.compile(
     r"(?i)\b(?:retry(?:ing)?|skip(?:ping|ped)|ignor(?:ing|ed)|fall(?:ing)? ?back|recovered"
     r"|trying again|not a failure)\b"
 )
 
-# Prose that speaks of errors.
+# Prose about errors.
 _PROSE = re.compile(
     r"(?i)\b(?:if|when|whenever|once|unless|in case)"
     r" (?:you|it|there|an?|the|this|that|your|we|users?)\b"
@@ -70,9 +74,9 @@ _PROSE = re.compile(
     r" (?:raise|throw|see|get|hit|show|print|cause|lead to)\b"
 )
 
-# A sentence in which persons tell of an error, or that tells what programs do again and again; a
-# program tells of its own error once and in the past. Looked for from the last mark behind which a
-# message begins, so that "I get this: " leaves what follows to be judged by itself.
+# A sentence in which a person reports an error, or which describes what a program does repeatedly;
+# a program reports its own error once and in the past tense. The search starts after the last mark
+# that precedes a message, so the text after "I get this: " is judged by itself.
 _MARKS = (": ", "] ", "| ")
 _API = re.compile(r"\b(?:CUDA|HIP|NCCL) (?:driver )?(?:error: )?$")
 _PROGRAM = re.compile(r"(?<=[ \"'(])[\w.-]{1,40}: $")
@@ -91,7 +95,7 @@ _TOLD = re.compile(
     r"(?: (?:an?|all|any|many|that|the)){0,2}|the (?:old|same|usual)) $"
 )
 
-# A line of a changelog or of git log: bullets, a hash, a scope, a verb.
+# A line of a changelog or of git log, with bullets, a hash, a scope, a verb.
 _HISTORY = re.compile(
     r"^[\s*|/\\_.+>-]{0,20}(?:(?:commit )?(?=\d{0,40}[a-f])[0-9a-f]{7,40} "
     r"|(?:[0-9a-f]{7,40} )?(?:\([^)]{0,80}\) )?(?:[a-z]+(?:\([\w./ -]{1,40}\))?!?: )?"
@@ -100,7 +104,8 @@ _HISTORY = re.compile(
     re.IGNORECASE,
 )
 
-# What grep puts before a line of a file that is no log, and all lines of documents.
+# The prefix that grep puts before a line of a file that is no log; and the same before a line of a
+# document, where every line is prose.
 _GREP = re.compile(
     r"^(?:[\w./@~+-]{1,200}"
     r"\.(?:md|rst|txt|pyi?|ipynb|cc?|cpp|cuh?|h|hpp|js|ts|go|rs|sh|ya?ml|toml|json)"
@@ -124,7 +129,7 @@ _COMMAND = re.compile(
     r"^(?:\++ |[\w.-]{1,60}@[\w.-]{1,60}:[^ ]{0,80}[$#] |[$%❯] )\w"  # noqa: RUF001 - a prompt
     r"|^(?:echo|[ef]?grep|rg|printf|sed|awk) +(?:-\w|[\"'])"
 )
-# A line of a source file, or of a change to one: a string by itself, but for a key of JSON with its
+# A line of a source file, or of a diff of one: a string by itself, except a JSON key with its
 # value; a name in a list; a name and its number or text; a key with a call or a list; a statement
 # of C; a row of a table.
 _SOURCE = re.compile(
@@ -142,32 +147,32 @@ _SOURCE = re.compile(
     r"|^[-+]?\s{0,80}[\w:.]{1,60}\([^\"']{0,400}\);$"
     r"|^[-+]?(?:\d{1,7}[:-])?\s{0,20}\|.{0,4000}\|$"
 )
-# A string among the arguments of a call or the values of a tuple, before its end; but for an
-# exception, which its program shows so.
+# An unfinished string among the arguments of a call or the values of a tuple. Exceptions are
+# excluded, as programs print them in this form.
 _ARGUMENT = re.compile(
     r"^[-+]?\s{0,80}[*(]{0,3}(?!\w{0,60}(?:Error|Exception|Failed|Response))[\w.]{0,60}\("
     r"(?=[^)]{0,400}(?<=[(\[{,=:\s])[rbfu]{0,2}([\"'])(?:(?!\1|\)).){0,400}$)"
 )
-# A text in quotes and brackets, as prose has it; an exception's name stands before no space.
+# A text in quotes and brackets, as in prose; a printed exception has no space before the bracket.
 _ASIDE = re.compile(r" \(\"[^\"]{0,80}$")
 _BOLD = re.compile(r"(?<!\*)\*\*(?!\*)")
-# The text that a call is given; an exception's name stands before none of these.
+# A text passed to a call; the lower-case name excludes an exception's.
 _CALLED = re.compile(r"\b[a-z_][\w.]{0,60}\((?:\w{1,30}=)?[rbfu]?[\"']")
-# A text among others of a list, or the value of a setting that looks for texts.
+# A text in a list, or the value of a setting that searches for texts.
 _LISTED = re.compile(
     r"(?:[\[({,]\s{0,20}|^\s{1,80})[rbfu]{0,2}[\"']$|^\s{0,80}-\s{1,4}[\"'][^\"']{0,80}$"
     r"|\b(?:in|if|==)\s{1,4}[\"']?$"
     r"|\becho\s{1,4}(?:[\"'][^|;&\"']{0,60})?$|https?://[^\s\"'<>]{0,300}$"
 )
-# A number and a name before a text, as in a table of errors.
+# A name and a number before a text, as in a table of errors.
 _ENTRY = re.compile(r"^\s{0,20}E[A-Z0-9]{2,14}(?:\s{2,40}| \d{1,3} )$")
-# A template; GNU's quotes, which are none of Markdown's.
+# A template; and GNU's quotes (`name'), which are not Markdown's.
 _TEMPLATE = re.compile(r"^\{\} |\w\{\}|%[sd]\b")
 _QUOTED = re.compile(r"`[^`'\s]{1,80}'")
-# A constant of a module, where it is no error that was printed; a word in a list; a word defined.
+# A module's constant that is not a printed error; a word in a list; a word that is defined.
 _MEMBER = re.compile(r"(?<=[a-z_]\.)[A-Z][A-Z0-9_]{3,60}\b(?![:>])")
 _AMONG = re.compile(r"(?<=, )\w{4,40},|[\w']{4,60} (?:means|stands for)\b")
-# What follows a command or a setting on its line.
+# A comment after a command or a setting; and a setting that searches for texts.
 _REMARK = re.compile(r"\S\s{1,8}# \w")
 _SETTING = re.compile(
     r"(?i)\b\w{0,30}(?:retry|ignore|skip|match|pattern|regex|filter|grep|search|query|expect|title"
@@ -179,11 +184,11 @@ _BEGINNINGS = (_CODE, _COMMAND, _HISTORY, _ARGUMENT, _ENTRY)
 
 
 def manner_of(line: str, place: int) -> Manner:
-    """Return how a line tells of what stands at a place of it.
+    """Return how a line reports the failure at a position.
 
     Args:
-        line: As its program wrote it; prefixes of launchers and collectors may stand before it.
-        place: Where the words begin that tell of a failure.
+        line: Line as its program wrote it, with or without prefixes of launchers and collectors.
+        place: Index of the first character of the words that name the failure.
     """
     start = line.rfind("\n", 0, place) + 1
     stop = line.find("\n", place)
@@ -206,7 +211,13 @@ def manner_of(line: str, place: int) -> Manner:
 
 
 def _is_spoken(message: str, lead: str, place: int) -> bool:
-    """Tell whether what stands before an error's words, or its exception's name, speaks of it."""
+    """Return whether a line only mentions an error.
+
+    Args:
+        message: The line, without prefixes.
+        lead: The text before the error's words, or before its exception's name.
+        place: Index in the message of the error's words.
+    """
     grep = _GREP.match(message)
     skipped = grep.end() if grep else 0
     quoted = _QUOTED.sub("", message[:place].replace("``", "`")).count("`") % 2
@@ -228,7 +239,7 @@ def _is_spoken(message: str, lead: str, place: int) -> bool:
 
 
 def _is_sentence(lead: str) -> bool:
-    """Tell whether what stands before an error's words is a sentence that they are part of."""
+    """Return whether the text before an error's words is a sentence that continues with them."""
     lead = _API.sub("", lead)
     return bool(
         _TOLD.search(_last_clause(_PROGRAM.sub("", lead))) or _PERSON.search(_last_clause(lead))
@@ -236,7 +247,7 @@ def _is_sentence(lead: str) -> bool:
 
 
 def _last_clause(lead: str) -> str:
-    """Return what an error's words go on; nothing where they begin a message of their own."""
+    """Return the clause that an error's words continue; empty where they begin a new message."""
     clause = lead[max(lead.rfind(mark) for mark in _MARKS) + 1 :].rstrip("\"'(")
     is_open = clause.endswith(" ") and not clause.endswith((" an ", " this ", " following "))
     return clause if is_open else ""

@@ -1,4 +1,4 @@
-"""What a log says, as values."""
+"""The report of a log and its findings, as values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class LogFinding(BaseModel):
     """A failure that a log shows.
 
     Attributes:
-        code: The failure's, in the catalogue.
+        code: Code of the failure in the catalogue.
         level: ``failure``, ``warning`` or ``note``.
-        title: In a few words.
-        first_line: Where it was seen first; lines count from 1.
-        last_line: Where it was seen last.
-        count: In how many lines.
-        text: The first of them, without secrets and names of persons.
-        said: What the line says, in words, where it is a number that says it.
+        title: Name of the failure in a few words.
+        first_line: Number of the first line that shows it, from 1.
+        last_line: Number of the last line that shows it, from 1.
+        count: Number of lines that show it.
+        text: Text of the first line, without secrets and names of persons.
+        said: Meaning of a number or a name in the line, in words; empty without one.
         cause: Cause of the failure, in one sentence.
         fix: Command lines to type, in order.
         source: URL of the page that documents the failure.
@@ -42,14 +42,14 @@ class LogFinding(BaseModel):
 
 
 class LogReport(BaseModel):
-    """What was found in a log.
+    """The findings of a log.
 
     Attributes:
         schema_version: Version of this report's JSON schema.
-        name: The file, or ``the standard input``.
+        name: Name of the file, or ``the standard input``.
         num_lines: Number of lines that were read.
-        is_whole: Whether it was read to its end; not where Ctrl-C ended it.
-        findings: Failures first; causes stand without their consequences.
+        is_whole: Whether the log was read to its end; False where Ctrl-C ended the reading.
+        findings: Findings, failures first; consequences of a found cause are left out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,5 +62,5 @@ class LogReport(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Whether lines were read and nothing was found; notes do not count."""
+        """Whether lines were read and no failure or warning was found."""
         return self.num_lines > 0 and all(finding.level == "note" for finding in self.findings)

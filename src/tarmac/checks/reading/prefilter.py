@@ -1,9 +1,8 @@
-"""Where in many bytes one of many literals may stand, at hundreds of megabytes per second.
+"""Finds many literals in many bytes, at hundreds of megabytes per second.
 
 Every four bytes in a row are a number. The numbers of the literals' rarest four bytes are hashed
-into a table, and NumPy looks all numbers of a text up in it: the cost hardly depends on how many
-literals there are. Where one is found, the four bytes behind it must fit as well. Upper and lower
-case are one.
+into a table, and NumPy looks up all numbers of a text in it. The cost hardly depends on the number
+of literals. At a hit, the next four bytes must match as well. The case of letters is ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 
 _GRAM = SHORTEST
 
-# Of each byte: makes capitals small letters, and some signs others, of texts and literals alike.
+# Bits set in each byte: turns capitals into small letters, and some signs into others, both in
+# texts and in literals.
 _FOLD = np.uint32(0x20202020)
 _FOLD_BYTE = np.uint8(0x20)
 
@@ -31,16 +31,16 @@ _LONGEST = 2**10
 _FACTOR = np.uint32(2654435769)
 _SHIFT = np.uint32(12)
 
-# Every letter, digit and sign that programs print, from the usual to the rare; what is not in it is
-# as rare as the last. Only how fast it is depends on it.
+# The characters that programs print, from the usual to the rare; a missing one counts as the
+# rarest. The order affects only the speed.
 _BY_FREQUENCY = " e0t1aoinsr2ldc.35468u79m_-:p/fghby,=k(v)w[]x'zjq"
 
 
 class Prefilter:
-    """Finds literals in bytes.
+    """A search for many literals in bytes.
 
     Args:
-        literals: In lower case, of `SHORTEST` ASCII characters or more.
+        literals: Literals in lower case, each of at least `SHORTEST` ASCII characters.
     """
 
     def __init__(self, literals: Iterable[str]) -> None:
@@ -60,7 +60,7 @@ class Prefilter:
         self._long = np.array(sorted(long), dtype="<u8")
 
     def find(self, data: bytes, start: int, stop: int) -> Iterator[tuple[int, str]]:
-        """Yield where literals stand, in order, and which; those that begin before ``stop``."""
+        """Yield the index and the text of each literal that begins before ``stop``, in order."""
         for place, gram in self._likely(data, start, min(len(data), stop + _LONGEST)):
             for literal, offset in self._by_gram[gram]:
                 begin = place - offset
@@ -68,8 +68,8 @@ class Prefilter:
                     yield begin, literal.decode("ascii")
 
     def _likely(self, data: bytes, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return where the literals' rarest bytes stand, and the number of the first four."""
-        # With room behind, so that eight bytes can be looked at wherever four are found.
+        """Return the indices of the literals' rarest bytes, and the number of the first four."""
+        # Padded, so that eight bytes can be read wherever four match.
         text = data[start:stop] + bytes(2 * _GRAM)
         hits = []
         for offset in range(_GRAM):
@@ -92,6 +92,6 @@ def _hashed(numbers: np.ndarray) -> np.ndarray:
 
 
 def _usualness(text: str) -> int:
-    """Return how usual the first four characters of a text are, by the rarest two of them."""
+    """Return how usual the first four characters of a text are, by their two rarest."""
     ranks = sorted(_BY_FREQUENCY.find(letter) % 64 for letter in text[:_GRAM])
     return -sum(ranks[-2:])

@@ -1,4 +1,4 @@
-"""The verb: reads a log of any program, and says which failures of the catalogue it shows."""
+"""Reads a log of any program, and reports the failures of the catalogue that it shows."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ def read_log(
 ) -> LogReport:
     r"""Look for every failure of the catalogue in a log.
 
-    A log of any size is read in bounded memory. Colours, progress bars, UTF-16, lines of JSON as
-    Docker writes them, and prefixes of ranks, containers and times are seen through. Ctrl-C ends
-    the reading, and what was found until then is returned.
+    A log of any size is read in bounded memory. The search ignores colours, progress bars, UTF-16,
+    Docker's lines of JSON, and prefixes of ranks, containers and times. Ctrl-C ends the reading;
+    the report then has the findings up to that point.
 
     Args:
         log: A file's path, ``-`` for the standard input, or a binary file that is open.
-        names: Leave secrets, user names and home directories in the lines that are shown.
-        tail_bytes: Read only the end of a file, this long.
+        names: Keep secrets, user names and home directories in the shown lines. Default: redact
+            them.
+        tail_bytes: Number of bytes to read from a file's end. Default: the whole file.
 
     Returns:
-        The report; its ``ok`` says whether nothing was found.
+        The report; its ``ok`` is True where lines were read and no failure or warning was found.
 
     Raises:
-        RequestError: There is no such file, it is a directory, or it is not text.
+        RequestError: The file does not exist, is a directory, or is not text.
 
     Example:
         >>> import io
@@ -48,7 +49,7 @@ def read_log(
         >>> [(finding.code, finding.first_line) for finding in report.findings]
         [('oom', 2)]
     """
-    from tarmac.checks.reading import scan  # noqa: PLC0415 - NumPy: a check needs none
+    from tarmac.checks.reading import scan  # noqa: PLC0415 - a check needs no NumPy
 
     scanner, is_whole = scan.Scanner(), True
     with _opened(log) as (file, name):
@@ -96,7 +97,7 @@ def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
         code: sight
         for code, sight in scanner.seen.items()
         if scanner.ended.get(code, 0) <= sight.last
-        # What ended a program was not harmless, whatever its words.
+        # A raised error has ended its program, so it is not harmless, whatever its text.
         and not (catalogue[code].harmless and sight.manner is Manner.RAISED)
     }
     hidden = _hidden(seen)
@@ -126,7 +127,10 @@ def _conclude(scanner: Scanner, *, names: bool) -> tuple[LogFinding, ...]:
 
 
 def _hidden(seen: Mapping[str, Seen]) -> set[str]:
-    """Return what has its cause among what was seen, or tells the reason of what was not."""
+    """Return the codes to leave out: consequences of causes that were seen, and stray reasons.
+
+    A reason is stray where the failure that it explains was not seen or has another cause.
+    """
     catalogue = read_catalogue()
     followed = {code for cause in seen for code in catalogue[cause].hides}
     if any(_is_cause(catalogue[code], sight) for code, sight in seen.items()):
@@ -135,12 +139,12 @@ def _hidden(seen: Mapping[str, Seen]) -> set[str]:
 
 
 def _is_cause(failure: Failure, seen: Seen) -> bool:
-    """Tell whether a failure may have ended the process of which another tells the end."""
+    """Return whether a failure may be the cause of a process's end that another failure reports."""
     return not failure.consequence and _own_level(failure, seen.manner) == "failure"
 
 
 def _level(code: str, seen: Mapping[str, Seen]) -> Level:
-    """Return how bad a failure is: as bad as what follows from it, where that was seen too."""
+    """Return a failure's level, or that of its worst consequence that was seen too."""
     catalogue = read_catalogue()
     follows = [other for other in catalogue[code].hides if other in seen]
     levels = [_own_level(catalogue[each], seen[each].manner) for each in (code, *follows)]
@@ -148,10 +152,10 @@ def _level(code: str, seen: Mapping[str, Seen]) -> Level:
 
 
 def _own_level(failure: Failure, manner: Manner) -> Level:
-    # An exception ended its program, also where a check of the machine only warns of the cause.
+    # An exception ended its program, even where a check of the machine only warns of the cause.
     if failure.ended or (manner is Manner.RAISED and failure.level == "warning"):
         return "failure"
-    # A program that warns goes on; and nobody knows whether the machine of the log has a GPU, which
-    # some texts miss where they end no program.
+    # A program that warns continues. And it is unknown whether the log's machine has a GPU: some
+    # texts only miss a GPU, and are harmless where no exception is raised.
     is_sure = manner is Manner.RAISED or (manner > Manner.WARNED and not failure.needs_gpu)
     return failure.level if is_sure or failure.level != "failure" else "note"

@@ -1,7 +1,7 @@
-"""Looks for the catalogue's patterns, and for what the kernel says, in a stream of text.
+"""Searches a stream of text for the catalogue's patterns and for the kernel's messages.
 
-Memory is bounded: a window moves over the text, and of what it has left behind only counts and one
-line for each failure are kept.
+Memory is bounded: a window moves over the text. Behind the window only counts and one line for each
+failure are kept.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from tarmac.checks.rules.patterns import Pattern
 
-# What is seen of a line to each side of a literal: a longer line is a progress bar, or data.
+# Bytes of a line that are read to each side of a literal: a longer line is a progress bar, or data.
 _REACH_BYTES = 2**14
 
-# What is seen of two lines to each side of the break between them: no message is longer.
+# Characters read to each side of the break between two lines: no message is longer.
 _BREAK_REACH = 2**8
 
-# How far back a pattern that spans lines looks: a traceback, with what its program said before.
+# Bytes that a pattern across lines searches backwards: a traceback, and the output before it.
 _SPAN_BYTES = 2**14
 
-# More than this without the end of a line is looked at before it comes.
+# Bytes without the end of a line after which the line is searched before its end has come.
 _MAX_WAITING_BYTES = 2**20
 
 _LONGEST_SHOWN = 300
@@ -40,12 +40,12 @@ _LONGEST_SHOWN = 300
 
 @dataclasses.dataclass
 class Seen:
-    """Where a failure was seen: the first and the last line, how often, and the first one's text.
+    """The lines that show a failure: first and last line, their number, and the first one's text.
 
     Attributes:
-        words: What a number or a name in the line says; empty for other lines.
-        manner: How the line tells of it that tells most surely.
-        place: Where the failure is named in the text.
+        words: Meaning of a number or a name in the line, in words; empty without one.
+        manner: Surest manner among the lines that show the failure.
+        place: Index in the text at which the failure is named.
     """
 
     first: int
@@ -57,10 +57,10 @@ class Seen:
     place: int = 0
 
     def shown(self, clean: Callable[[str], str]) -> str:
-        """Return the text, cut to what can be read: secrets are masked before one is cut in two.
+        """Return the text, redacted first and then cut, so that no secret is cut in two.
 
         Args:
-            clean: Masks what is not to be shown.
+            clean: Returns a text with the secrets in it redacted.
         """
         text = clean(self.text).strip()
         if len(text) > _LONGEST_SHOWN:
@@ -70,33 +70,33 @@ class Seen:
 
 
 class Scanner:
-    """Takes a log piece by piece.
+    """A search of a log that comes piece by piece.
 
     Attributes:
-        seen: What was seen, by the failure's code.
-        ended: The last line that shows that a failure is over, by its code.
+        seen: Lines that show each failure, by the failure's code.
+        ended: Number of the last line that shows a failure to be over, by its code.
     """
 
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
         self.ended: dict[str, int] = {}
-        # The window: lines that were looked at, as far back as patterns reach, and the rest.
+        # The window: searched lines, as far back as patterns reach, and those still to search.
         self._data = b""
         self._start = 0
         self._line_of_start = 1
         self._newlines = 0
         self._ends_line = True
-        # The lines beside the one that is looked at, joined with it.
+        # The current line joined with each of its neighbours, and the position that it is for.
         self._pairs_of = -1
         self._both: list[tuple[int, str]] = []
 
     @property
     def num_lines(self) -> int:
-        """How many lines have come, with the last one if nothing ends it."""
+        """The number of lines so far, including a last line without a line feed."""
         return self._newlines + (not self._ends_line)
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece; a line is looked at when the one after it has come."""
+        """Take the next piece; a line is searched once the line after it has come."""
         if not piece:
             return
         self._newlines += piece.count(b"\n")
@@ -109,11 +109,11 @@ class Scanner:
         self._look(stop)
 
     def finish(self) -> None:
-        """Look at what has come last."""
+        """Search the rest of the log, after the last piece."""
         self._look(len(self._data))
 
     def _look(self, stop: int) -> None:
-        """Look at the window up to a place, and leave behind what no pattern reaches any more."""
+        """Search the window up to an index, and drop the bytes that no pattern reaches any more."""
         if stop <= self._start:
             return
         by_literal = _patterns_by_literal()
@@ -134,7 +134,7 @@ class Scanner:
         self._data, self._start = self._data[cut:], stop - cut
 
     def _judge(self, line: int, place: int, wanted: Mapping[Pattern | None, None]) -> None:
-        """Try patterns at the line of a place, and at those beside it for a broken message."""
+        """Try patterns at one line, and at it joined with each neighbour for a broken message."""
         if not wanted:
             return
         here = _line_at(self._data, place)
@@ -144,8 +144,8 @@ class Scanner:
                 if event := read_event(here):
                     place_of_mark = min(here.find(mark) for mark in MARKS if mark in here)
                     manner = manner_of(here, place_of_mark)
-                    # The kernel's log has no levels that a program would go on after, and each
-                    # event has a level of its own, as nothing in it is raised.
+                    # A level in the kernel's log does not mean that a program continued, and no
+                    # line of it raises an exception: each event has the level of its failure.
                     sure = Manner.PRINTED if manner else manner
                     matches[event.code] = Seen(line, line, 1, here, event.words, sure)
             elif pattern.ends:
@@ -159,7 +159,7 @@ class Scanner:
                 self._note(code, seen)
 
     def _found(self, pattern: Pattern, here: str, line: int, place: int) -> dict[str, Seen]:
-        """Return what a pattern finds in a line, or in it and one beside it, by the code."""
+        """Return a pattern's matches in a line, or in it joined with a neighbour, by the code."""
         if pattern.spans_lines:
             before = self._data[max(0, place - _SPAN_BYTES) : place]
             text = before[: before.rfind(b"\n") + 1].decode(errors="replace") + here
@@ -177,9 +177,9 @@ class Scanner:
         return next(filter(None, each), {})
 
     def _pairs(self, place: int, here: str) -> list[tuple[int, str]]:
-        """Return a line with the next, and with the one before: a message may be broken there.
+        """Return the line joined with the next and with the previous one, for broken messages.
 
-        Each comes with where its first line is: 0 for here, -1 for one above.
+        Each pair comes with the offset of its first line: 0 for this line, -1 for the previous.
         """
         start = self._data.rfind(b"\n", 0, place) + 1
         stop = self._data.find(b"\n", place)
@@ -199,18 +199,18 @@ class Scanner:
 
 
 def _broken(first: str, second: str) -> str:
-    """Return two lines as one message, of long ones what is near the break."""
+    """Return two lines as one message; of long lines, only the part near the break."""
     return f"{bare(first)[-_BREAK_REACH:]}\n{bare(second[: 2 * _BREAK_REACH])[:_BREAK_REACH]}"
 
 
 def _seen(pattern: Pattern, text: str, line: int, *, across: bool = False) -> dict[str, Seen]:
-    """Return what a line, or two that belong together, show, by the failure's code.
+    """Return the failures that a line or two joined lines show, by their code.
 
     Args:
         pattern: Pattern to try on the text.
-        text: The line, or both.
-        line: The first one's number.
-        across: Leave out what stands in one of two lines alone, which is looked at by itself.
+        text: The line, or the two joined lines.
+        line: Number of the first line.
+        across: Leave out matches inside one of two lines, as each line is searched by itself.
     """
     end = text.find("\n") if across else -1
     seen = {}
@@ -224,7 +224,7 @@ def _seen(pattern: Pattern, text: str, line: int, *, across: bool = False) -> di
 
 @functools.cache
 def _patterns_by_literal() -> Mapping[str, tuple[Pattern | None, ...]]:
-    """Return the patterns to try where a literal stands; None for the kernel's lines."""
+    """Return the patterns to try where a literal occurs; None stands for the kernel's lines."""
     patterns: dict[str, list[Pattern | None]] = defaultdict(list)
     for mark in MARKS:
         patterns[mark.strip().lower()].append(None)
@@ -240,7 +240,7 @@ def _prefilter() -> Prefilter:
 
 
 def _end_of_line(data: bytes, place: int) -> int:
-    """Return where a line ends, or is overwritten."""
+    """Return the index at which a line ends or a carriage return overwrites it."""
     stop = data.find(b"\n", place)
     stop = stop if stop >= 0 else len(data)
     overwritten = data.find(b"\r", place, stop)
@@ -248,9 +248,9 @@ def _end_of_line(data: bytes, place: int) -> int:
 
 
 def _line_at(data: bytes, place: int) -> str:
-    """Return the line of a place; of a long one, and of what progress bars overwrite, what is near.
+    """Return the line at an index; of long lines and of progress bars, only the part around it.
 
-    What is no UTF-8 is taken for Latin-1, in which every byte is a letter.
+    A line that is no UTF-8 is decoded as Latin-1, in which every byte is a character.
     """
     low, high = max(0, place - _REACH_BYTES), min(len(data), place + _REACH_BYTES)
     start = max(data.rfind(b"\n", low, place), data.rfind(b"\r", low, place)) + 1 or low
@@ -262,7 +262,7 @@ def _line_at(data: bytes, place: int) -> str:
 
 
 def _lines_of(text: str, match: re.Match[str]) -> tuple[str, int]:
-    """Return the line or lines of a match as one, and where the match begins in it."""
+    """Return the lines of a match joined into one, and the index of the match in it."""
     start = text.rfind("\n", 0, match.start() + 1) + 1
     stop = text.find("\n", max(match.start(), match.end() - 1))
     lines = text[start : stop if stop >= 0 else None].splitlines()

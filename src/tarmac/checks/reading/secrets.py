@@ -1,4 +1,4 @@
-"""Takes out of a log's line what, by its form, is a secret or names a person."""
+"""Redacts secrets and names of persons in a log's line, by their form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ends of logs show of something that has failed."""
+"""The failures that the ends of logs show, to explain why a program has failed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from tarmac.checks.reading.model import LogFinding
 
-# Of each log: a failure's last words, and not what a long run has printed before.
+# Bytes read of each log: enough for the error at its end, without the output of a long run.
 _TAIL_BYTES = 2**18
 
 
 def read_tails(
     paths: Iterable[Path], said: str = "", *, within: Path | None = None
 ) -> list[LogFinding]:
-    """Return what the ends of logs show, each failure once; what is only worth knowing is left out.
+    """Return the failures and warnings that the ends of logs show, each code once; notes left out.
 
     Args:
-        paths: The logs; those that are missing or cannot be read are passed over.
-        said: What is to be read before them.
-        within: The directory that they must lie in, wherever links lead. Default: any.
+        paths: Paths of the logs; missing and unreadable files are skipped.
+        said: Text to read before the logs.
+        within: Directory that the logs must lie in once links are resolved. Default: any.
     """
     findings: dict[str, LogFinding] = {}
 
@@ -36,7 +36,7 @@ def read_tails(
             if finding.level != "note":
                 findings.setdefault(finding.code, finding)
 
-    # Whatever is wrong with a log or its reading: the failure itself is what matters.
+    # An error in reading a log must not replace the failure that is to be explained.
     with contextlib.suppress(Exception):
         add(io.BytesIO(said.encode(errors="replace")))
     for path in paths:

@@ -1,1 +1,1 @@
-"""What a check says: verdicts, requirements, and the pages that show them."""
+"""The report of a check: verdicts, requirements, and the forms in which it is rendered."""

@@ -1,4 +1,4 @@
-"""Takes what names persons, and what is secret, out of a report that leaves the machine."""
+"""Redacts names of persons and secrets in a report that leaves the machine."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tarmac.masking import is_secret_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# A shorter value, such as "1", may stand anywhere without being the secret.
+# A shorter value, such as "1", may occur anywhere without being the secret.
 _MIN_SECRET = 6
 
 
 def without_names(report: Report, environment: Mapping[str, str]) -> Report:
     """Return a report without the user's name, home directory and secrets.
 
-    Frameworks print paths and sometimes variables, so all that is text is looked through.
+    Frameworks print paths and sometimes variables, so every text of the report is redacted.
 
     Args:
-        report: Report to clean; it stays unchanged.
-        environment: Holds secrets by variables' names, and the user's name.
+        report: Report to redact; it stays unchanged.
+        environment: Environment variables, which hold the secrets and the user's name.
     """
     return Report.model_validate(_mapped(report.model_dump(), text_cleaner(environment)))
 
 
 def text_cleaner(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Return what takes the user's name, home directory and secrets out of a text.
+    """Return a function that redacts the user's name, home directory and secrets in a text.
 
     Args:
-        environment: Holds secrets by variables' names, and the user's name.
+        environment: Environment variables, which hold the secrets and the user's name.
     """
     secrets = [v for k, v in environment.items() if is_secret_name(k) and len(v) >= _MIN_SECRET]
     home, names = _home(), _names(environment)
@@ -53,7 +53,7 @@ def _home() -> str | None:
     try:
         home = str(Path.home())
     except RuntimeError:
-        # A container's user may have no name, and no home.
+        # A container's user may have neither a name nor a home directory.
         return None
     return home if home not in ("/", "/root") else None
 
@@ -64,7 +64,7 @@ def _names(environment: Mapping[str, str]) -> list[str]:
     except (KeyError, OSError):
         user = ""
     names = {user, environment.get("SUDO_USER", "")}
-    # Root is nobody in particular, and part of many paths.
+    # "root" identifies nobody, and is part of many paths.
     return sorted(names - {"", "root"})
 
 

@@ -1,4 +1,4 @@
-"""Whether a machine is still as good as it was: an earlier report as conditions."""
+"""An earlier report as conditions: whether a machine is still as good as it was."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report, Verdict
     from tarmac.checks.report.rates import Rate
 
-# What Microsoft's superbenchmark takes for a defect: https://github.com/microsoft/superbenchmark.
+# Loss of rate that Microsoft's superbenchmark counts as a defect:
+# https://github.com/microsoft/superbenchmark.
 TOLERANCE = 0.05
 
 
 class Baseline:
-    """A report of the same machine, or of another of its model, when all was well.
+    """An earlier report of the same machine, or of another of its model, in a good state.
 
     Args:
         path: File with the earlier report.
 
     Raises:
-        RequestError: It cannot be read, or is no report of this schema.
+        RequestError: The file cannot be read, or has no report of this schema.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +41,7 @@ class Baseline:
         """Refuse a machine of another model.
 
         Raises:
-            RequestError: This is one.
+            RequestError: The machine is of another model.
         """
         why = differing_model(self._report.inventory, inventory)
         if why:
@@ -50,7 +51,7 @@ class Baseline:
             )
 
     def conditions(self, frameworks: Collection[str] = ()) -> Iterator[Condition]:
-        """Yield that facts are as they were, and that no rate is more than 5 % worse.
+        """Yield the conditions that facts are unchanged and that no rate is more than 5 % worse.
 
         Args:
             frameworks: Names of the frameworks whose rates are compared. Default: all that were
@@ -67,7 +68,7 @@ class Baseline:
     def _same(self, name: str, value: str) -> Condition:
         def answer(evidence: Evidence, _: Sequence[Verdict]) -> tuple[bool | None, str]:
             current = hardware_facts(evidence.inventory).get(name, "none")
-            # What the driver does not tell has not changed for all that is known.
+            # Without an answer of the driver, a change of these facts is unknown.
             is_unknown = current != value and name != "memory" and is_silent(evidence)
             return (None, "unknown") if is_unknown else (current == value, current)
 

@@ -1,4 +1,4 @@
-"""A report as one line of at most 80 characters: a drain's reason, a node condition's message."""
+"""A report as one line of at most 80 characters, for a drain's reason or a node condition."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
     from tarmac.checks.report.model import Report
 
-# What node-problem-detector keeps of a plugin's output (max_output_length, by default).
+# Characters that node-problem-detector keeps of a plugin's output (default of max_output_length).
 _WIDTH = 80
 
-# A shell and Slurm read these as their own.
+# Characters that are special to shells and to Slurm.
 _DROPPED = str.maketrans("", "", "\"'`$\\|")
 
 _WORDS = {0: "ok", 1: "FAILED", 3: "UNKNOWN"}
 
 
 def render_brief(report: Report) -> str:
-    """Return the line: the answer, and what is wrong, most important first.
+    """Return the line: the answer, and the problems, most important first.
 
-    It is ASCII without quotes, so it can stand in a shell's and in Slurm's.
+    The line is ASCII without quotes, so that shells and Slurm accept it inside quotes.
     """
     parts = [_plain(text) for text in say_problems(report)] or [_plain(_say_machine(report))]
     line = f"{_WORDS[report.exit_code]}: {parts[0]}"
@@ -35,7 +35,7 @@ def render_brief(report: Report) -> str:
 
 
 def say_problems(report: Report) -> Iterator[str]:
-    """Yield in short all that keeps the check from being ok."""
+    """Yield each problem that keeps the check from being ok, in short."""
     for finding in report.failing:
         yield f"{finding.code} at {', '.join(finding.where)}"
     for requirement in report.requirements:

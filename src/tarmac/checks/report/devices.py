@@ -1,4 +1,4 @@
-"""The devices that a framework computed on, as their maker, driver or kernel describes them."""
+"""The devices that a framework computed on, as their vendor, driver or kernel describes them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ProbedDevice:
     """A device that a framework computed on.
 
     Attributes:
-        device: What the probe calls it, ``cuda:0``.
-        name: What its maker calls it; empty where nobody says.
-        capability: CUDA's compute capability, ``9.0``; empty where it has none.
-        memory_bytes: Memory in all; None where it is unknown.
+        device: Name of the device in the probe's result, such as ``cuda:0``.
+        name: Vendor's name of the chip; empty where it is unknown.
+        capability: CUDA compute capability, such as ``9.0``; empty where it is unknown.
+        memory_bytes: Total memory in bytes; None where it is unknown.
     """
 
     device: str
@@ -32,8 +32,8 @@ class ProbedDevice:
 def describe_devices(probe: Probe, inventory: Inventory) -> tuple[ProbedDevice, ...]:
     """Return the devices of a probe.
 
-    What the framework does not say of a GPU is the driver's, where all GPUs are of one kind: a
-    framework may count them in another order.
+    Facts about a GPU that the framework does not report come from the driver. They are used only
+    where all GPUs are of one kind, as a framework may count GPUs in another order.
     """
     kinds = {(gpu.name, gpu.capability, gpu.memory_bytes) for gpu in inventory.gpus}
     known = inventory.gpus[0] if len(kinds) == 1 else None
@@ -45,7 +45,7 @@ def _describe(device: Mapping[str, Any], known: Gpu | None, inventory: Inventory
     name = str(device["name"])
     if name == "cpu":
         return ProbedDevice(name, inventory.host.cpu, "", inventory.usable_memory_bytes)
-    # Several processes are no device.
+    # An entry for several processes is no single device.
     if device["kind"] != "gpu" or not name.startswith("cuda:"):
         return ProbedDevice(name)
     capability = device.get("capability") or (known and known.capability) or ()

@@ -1,4 +1,4 @@
-"""What a machine is expected to be: a file of conditions, as ``--require`` words them one by one.
+"""A file of the conditions that a machine has to meet, as ``--require`` takes them one by one.
 
 Example of such a file::
     gpus = 8
@@ -39,7 +39,7 @@ _Comparison = Literal["==", ">="]
 
 
 def _asked(comparison: _Comparison, example: str) -> Callable[[Any], str]:
-    """Return what reads a value into a comparison and an amount: ``8`` into ``==8``."""
+    """Return a validator that turns a value into a comparison and an amount: ``8`` to ``==8``."""
 
     def read(value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
@@ -77,17 +77,17 @@ class _Part(BaseModel):
 
 
 class Rates(_Part):
-    """What a framework's slowest device is expected to reach; a number is a minimum.
+    """The rates that a framework's slowest device has to reach; a number is a minimum.
 
     Attributes:
-        bf16: Products in bfloat16, in TFLOP/s.
-        fp16: Products in half precision, in TFLOP/s.
-        fp32: Products in single precision, in TFLOP/s.
-        memory: Copies within a device's memory, read and written, in GB/s.
-        to_device: Copies from the host, in GB/s.
-        from_device: Copies to the host, in GB/s.
+        bf16: Matrix products in bfloat16, in TFLOP/s.
+        fp16: Matrix products in half precision, in TFLOP/s.
+        fp32: Matrix products in single precision, in TFLOP/s.
+        memory: Copies within a device's memory, in GB/s; bytes read and written both count.
+        to_device: Copies from the host to the device, in GB/s.
+        from_device: Copies from the device to the host, in GB/s.
         bus: Bus bandwidth of an all-reduce, in GB/s.
-        pair: Copies from a GPU to another, in GB/s.
+        pair: Copies from one GPU to another, in GB/s.
     """
 
     bf16: _AtLeast | None = None
@@ -101,22 +101,22 @@ class Rates(_Part):
 
 
 class Expectation(_Part):
-    """What a machine is expected to be. A comparison may be given as a text: ``">=570"``.
+    """The conditions that a machine has to meet. A text may have a comparison: ``">=570"``.
 
     Attributes:
-        gpus: GPUs that answer; a number is exact.
-        gpu_name: What the driver calls each GPU.
+        gpus: Number of GPUs that answer; a number is exact.
+        gpu_name: The driver's name of each GPU.
         gpu_memory: Memory of the smallest GPU, in GiB; a number is a minimum.
-        vbios: The firmware's version of each GPU; ``equal`` for any, if all have the same.
-        driver: NVIDIA's driver; a version is exact.
-        cuda: The newest CUDA that the driver runs; a version is exact.
-        cpus: Cores that may be used; a number is a minimum.
+        vbios: Firmware version of each GPU; ``equal`` accepts any that all GPUs share.
+        driver: Version of NVIDIA's driver; a version is exact.
+        cuda: Newest CUDA version that the driver supports; a version is exact.
+        cpus: CPU cores that may be used; a number is a minimum.
         memory: Memory that may be used, in GiB; a number is a minimum.
-        shm: The size of /dev/shm, in GiB; a number is a minimum.
-        frameworks: Those that have to compute.
-        variables: Environment variables that steer GPUs, with their values; false for one that
-            must not be set.
-        rates: Rates by framework, or ``all-reduce``.
+        shm: Size of /dev/shm, in GiB; a number is a minimum.
+        frameworks: Names of the frameworks that have to compute.
+        variables: Environment variables that affect GPUs, with their values; false for a variable
+            that must not be set.
+        rates: Rates by framework, or by ``all-reduce``.
     """
 
     gpus: _Count | None = None
@@ -133,7 +133,7 @@ class Expectation(_Part):
     rates: dict[str, Rates] = Field(default_factory=dict)
 
     def conditions(self) -> Iterator[Condition]:
-        """Yield what is expected, in the order of the fields."""
+        """Yield the conditions: quantities, texts, frameworks, variables, then rates."""
         for name in ("gpus", "gpu_memory", "driver", "cuda", "cpus", "memory", "shm"):
             text = getattr(self, name)
             if text is not None:
@@ -154,7 +154,7 @@ def read_expectation(path: Path) -> list[Condition]:
     """Read a file of expectations.
 
     Raises:
-        RequestError: It cannot be read, is no TOML, expects nothing, or holds what is not known;
+        RequestError: The file cannot be read, is no TOML, is empty, or has an unknown key or value;
             the message has the file, line and column.
     """
     document = read_toml(path)

@@ -1,4 +1,4 @@
-"""Measured rates, as they are shown."""
+"""Measured rates as text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def device_in_words(device: Mapping[str, Any]) -> str:
-    """Return a device of a probe's result with its rates, and what they are of its chip's.
+    """Return a device's name with its rates, each compared with its chip's nominal rate.
 
     Args:
-        device: An entry of the result's ``devices``.
+        device: Entry of ``devices`` in a probe's result.
     """
     shown = [_rate(device, kind, rate) for kind, rate in (device.get("flops") or {}).items()]
     if "bus_bytes_per_s" in device:
@@ -35,7 +35,7 @@ def _rate(device: Mapping[str, Any], kind: str, rate: float) -> str:
 
 
 def _soaked(state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what was compared, what differed, and how even the rounds were."""
+    """Yield the compared amounts, the number of differences, and the times of the rounds."""
     if "comparisons" not in state:
         return
     wrong = f"{state['num_mismatches']:,} wrong"

@@ -1,4 +1,4 @@
-"""Many machines' reports side by side: which is the odd one out, and in what."""
+"""Compares many machines' reports, and finds odd machines and the facts in which they differ."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report
     from tarmac.checks.report.rates import Rate
 
-# From so many machines on their spread says what is usual; three of its robust measure (1.4826 is
-# what makes it a normal distribution's standard deviation).
+# From this number of machines on, their spread shows what is usual. The limit is three times the
+# median absolute deviation; 1.4826 scales that to a normal distribution's standard deviation.
 _MIN_SPREAD = 4
 _MAX_SPREADS = 3 * 1.4826
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Something in which machines differ.
+    """A fact or a rate in which machines differ.
 
     Attributes:
         item: Name of the fact or rate that differs.
-        usual: What most have, or the median with the range; empty where there is no majority.
-        odd: Those that have something else, each with it.
+        usual: Most common value, or a rate's median with its range; empty in a tie.
+        odd: Other values, by the name of the machine.
     """
 
     item: str
@@ -39,7 +39,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Fleet:
-    """What many reports say together.
+    """The comparison of many machines' reports.
 
     Attributes:
         machines: Names of all machines that are compared.
@@ -58,18 +58,19 @@ class Fleet:
         return tuple(name for name in self.machines if name in odd)
 
     def facts(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
+        """Return the comparison as a dictionary for JSON."""
         return {**dataclasses.asdict(self), "odd": self.odd}
 
 
 def compare_reports(reports: Mapping[str, Report]) -> Fleet:
-    """Compare machines.
+    """Compare the reports of several machines.
 
-    A fact is odd that most do not share; a rate is odd that is more than 5 % under the median, and,
-    of four machines or more, further under it than three times the usual distance.
+    A fact is odd where it differs from the most common value. A rate is odd where it is more than
+    5 % below the median. With four machines or more, it must also be further below the median than
+    three times the usual distance (1.4826 times the median absolute deviation).
 
     Args:
-        reports: By the machine's name; at least two.
+        reports: Reports by the machine's name, at least two.
     """
     differences = [*_facts(reports), *_rates(reports)]
     return Fleet(
@@ -104,7 +105,7 @@ def _rates(reports: Mapping[str, Report]) -> Iterator[Difference]:
             for name, rate in measured.items()
             if rate.value < least
         }
-        # Where most have a rate, one that has none is odd.
+        # Where most machines have a rate, a machine without it is odd.
         if 2 * len(measured) > len(reports):
             odd |= {name: "not measured" for name in reports if name not in measured}
         usual = f"{median:.4g} {unit} ({min(values):.4g} to {max(values):.4g})"

@@ -1,4 +1,4 @@
-"""The forms in which a report is written for programs, by name."""
+"""The output formats of a report for other programs, by name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A form.
+    """An output format of a report.
 
     Attributes:
-        render: Returns the text, with its last newline.
+        render: Returns the report's text, with a newline at the end.
         exit_code: Returns the exit code of the command. Default: the report's own.
     """
 
@@ -31,7 +31,7 @@ class Form:
 
 
 def _render_json(report: Report) -> str:
-    # By the model, which writes null for a number that is none: JSON has no NaN.
+    # Rendered by the model first, which writes null for NaN: JSON has no NaN.
     facts = json.loads(report.model_dump_json())
     return json.dumps({"ok": report.ok, "exit_code": report.exit_code, **facts}, indent=2) + "\n"
 

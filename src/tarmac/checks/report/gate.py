@@ -1,4 +1,4 @@
-"""What a check is asked to conclude: which conditions hold, and which findings count."""
+"""The criteria of a check: the conditions that have to hold, and the findings that count."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Gate:
-    """What is asked of a report.
+    """The criteria of a check.
 
     Attributes:
-        conditions: What has to hold.
-        fail_on: The lowest level of findings that fail it; None where conditions alone do.
-        only: Codes; where there are any, no other failure is looked for.
-        skip: Codes of failures that are said, and do not count.
-        baseline: What it is compared with.
+        conditions: Conditions that have to hold.
+        fail_on: Lowest level of findings that fail the check; None where only conditions do.
+        only: Codes of the only failures to look for; empty for all.
+        skip: Codes of failures that are reported and do not count.
+        baseline: Earlier report to compare with; None without one.
     """
 
     conditions: tuple[Condition, ...]
@@ -43,21 +43,21 @@ class Gate:
 
     @property
     def frameworks(self) -> list[str]:
-        """Those that have to be probed."""
+        """The names of the frameworks that the conditions need probed."""
         named = (condition.framework for condition in self.conditions)
         return [name for name in dict.fromkeys(named) if name is not None]
 
     def refuse_other(self, inventory: Inventory) -> None:
-        """Refuse a machine that the baseline says nothing of.
+        """Refuse a machine of another model than the baseline's.
 
         Raises:
-            RequestError: It is of another model.
+            RequestError: The machine is of another model.
         """
         if self.baseline is not None:
             self.baseline.refuse_other(inventory)
 
     def judge(self, evidence: Evidence, *, seconds: float) -> Report:
-        """Conclude from evidence; see `make_report`."""
+        """Return the report of evidence by these criteria; see `make_report`."""
         return make_report(
             evidence,
             requirements=self.conditions,
@@ -79,23 +79,23 @@ def read_gate(
     frameworks: Sequence[str],
     has_rates: bool,
 ) -> Gate:
-    """Read what is asked of a check.
+    """Read the criteria of a check.
 
     Args:
         require: Conditions as the user typed them, such as ``gpus>=1``.
-        expect: A file of conditions.
-        against: An earlier report's file.
-        fail_on: As was asked; where it was not, findings of failures count unless ``require``
-            alone is given, which then decides.
-        only: Codes of the failures to look for; all where it is empty.
+        expect: File of conditions, read by `read_expectation`.
+        against: File with an earlier report to compare with.
+        fail_on: Lowest level of findings that fail the check. Default: ``failure``, and none where
+            only ``require`` sets conditions.
+        only: Codes of the only failures to look for; empty for all.
         skip: Codes of failures that do not count.
-        frameworks: Those that were named, to whose rates the comparison keeps.
-        has_rates: Whether rates are measured.
+        frameworks: Names of the frameworks whose rates are compared; empty for all.
+        has_rates: Whether the check measures rates.
 
     Raises:
-        RequestError: Something of it is not understood, or cannot be told by such a check.
+        RequestError: A criterion is unknown, or needs a rate that this check does not measure.
     """
-    # A code that was renamed is known by its old name too.
+    # Renamed codes are accepted by their old names.
     only, skip = ([find_failure(code).code for code in codes] for codes in (only, skip))
     if both := {*only} & {*skip}:
         raise RequestError(f"{', '.join(sorted(both))} cannot be looked for alone and be skipped")

@@ -1,4 +1,4 @@
-"""A report as JUnit's XML, which CI systems show as tests."""
+"""A report as JUnit XML, which CI systems show as tests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from tarmac.checks.report.model import Report, Verdict
     from tarmac.checks.rules.findings import Finding
 
-# What XML 1.0 cannot hold, escaped or not; frameworks print some of it.
+# Characters that XML 1.0 cannot hold, escaped or not; frameworks print some of them.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render_junit(report: Report) -> str:
     """Return the document: a test case for each device, framework, requirement and skipped code.
 
-    What fails the check is a ``failure`` of the case that it is seen at, what could not be looked
-    at an ``error``; findings that do not fail it are in the case's ``system-out``.
+    A finding that fails the check is a ``failure`` of its device's or framework's case. A part
+    without an answer is an ``error``. Other findings are in the case's ``system-out``.
     """
     cases = [*_cases(report)]
     counts = {
@@ -81,7 +81,7 @@ def _of_verdict(
 
 def _with_findings(case: ET.Element, report: Report, findings: Sequence[Finding]) -> ET.Element:
     failing = [finding for finding in findings if finding in report.failing]
-    # One outcome a case: more is refused by strict readers.
+    # One outcome for each case: strict readers refuse more.
     if failing and len(case) == 0:
         title = "; ".join(finding.title for finding in failing)
         _add(case, "failure", title, failing[0].code, "\n\n".join(map(_in_full, failing)))

@@ -1,4 +1,4 @@
-"""From evidence to a report."""
+"""Makes a report from evidence."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def make_report(
     skip: Collection[str] = (),
     seconds: float,
 ) -> Report:
-    """Conclude from what was seen.
+    """Return the report of a check's evidence.
 
     Args:
         evidence: Everything that the check saw: inventory, probes and readings.
-        requirements: What is asked to hold.
-        fail_on: The lowest level of findings that fail the check; None where only requirements do.
-        only: Codes; where there are any, no other failure is looked for.
-        skip: Codes of failures that are said, and do not count.
+        requirements: Conditions that have to hold.
+        fail_on: Lowest level of findings that fail the check; None where only requirements do.
+        only: Codes of the only failures to look for; empty for all.
+        skip: Codes of failures that are reported and do not count.
         seconds: Seconds that the whole check took.
     """
     all_findings = find(evidence, only=only)
-    # After causes have hidden their consequences: who accepts a cause accepts those.
+    # Skipped after causes have hidden their consequences: a skipped cause covers those too.
     findings = tuple(finding for finding in all_findings if finding.code not in skip)
     frameworks = tuple(judge_framework(probe, evidence, findings) for probe in evidence.probes)
     return Report(

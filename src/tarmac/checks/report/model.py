@@ -1,4 +1,4 @@
-"""What a check says, as values: verdicts, findings, requirements, and the evidence for them."""
+"""The report of a check, as values: verdicts, findings, requirements and evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA_VERSION = 3
 
 Answer = Literal["ok", "cpu only", "warning", "failure", "absent", "unknown"]
 
-# From the least on.
+# In ascending order of severity.
 SEVERITY: Mapping[Level, int] = {"note": 0, "warning": 1, "failure": 2}
 
 
@@ -29,12 +29,12 @@ class _Part(BaseModel):
 
 
 class Verdict(_Part):
-    """What became of a device or a framework.
+    """The verdict on a device or a framework.
 
     Attributes:
-        name: ``GPU 0``, ``CPU``, ``torch``.
-        answer: In a word. ``cpu only`` is a framework that works and used no GPU; ``unknown`` is
-            one whose probe could not be started.
+        name: Name of the device or framework: ``GPU 0``, ``CPU``, ``torch``.
+        answer: Verdict in a word. ``cpu only`` is a framework that works and used no GPU;
+            ``unknown`` is one whose probe could not be started.
         text: Explanation of the answer, in a line.
     """
 
@@ -44,14 +44,14 @@ class Verdict(_Part):
 
 
 class Requirement(_Part):
-    """Something that was asked to hold.
+    """A required condition and its answer.
 
     Attributes:
         text: Condition to check, such as ``gpus>=1``.
-        met: Whether it holds; None where that could not be told.
-        found: What is there instead, or as well.
-        better: Whether it is more than 5 % better than in the baseline that it is of.
-        source: The file that asks for it; empty for ``--require``.
+        met: Whether the condition holds; None where the check could not tell.
+        found: Actual value or state on this machine.
+        better: Whether the value is more than 5 % better than in the baseline.
+        source: Name of the file that has the condition; empty for ``--require``.
     """
 
     text: str
@@ -62,10 +62,10 @@ class Requirement(_Part):
 
 
 class Unseen(_Part):
-    """Something that could not be looked at, which is no answer.
+    """A part of the machine that gave no answer.
 
     Attributes:
-        where: The device or framework, or ``machine``.
+        where: Name of the device or framework, or ``machine``.
         why: Reason for the missing answer, in a line.
     """
 
@@ -74,26 +74,26 @@ class Unseen(_Part):
 
 
 class Report(_Part):
-    """All of a check's results.
+    """All results of a check.
 
     Attributes:
         schema_version: Version of this report's JSON schema.
-        checked_at: The time in UTC, as ``2026-11-21T14:03:00Z``.
-        devices: A verdict for each.
-        frameworks: A verdict for each that is installed or was asked for.
-        findings: Failures first; what to do, in that order.
-        requirements: What was asked to hold.
-        fail_on: Findings of this level or a higher one fail the check; None where what is required
-            decides alone.
-        only: Codes; where there are any, no other failure was looked for.
-        skipped: What was found, and was asked not to count.
-        unseen: What could not be looked at.
+        checked_at: Time of the check in UTC, such as ``2026-11-21T14:03:00Z``.
+        devices: Verdicts on all devices.
+        frameworks: Verdicts on all frameworks that are installed or were named.
+        findings: Findings with their fixes, failures first.
+        requirements: Required conditions with their answers.
+        fail_on: Lowest level of findings that fail the check; None where only the requirements
+            decide.
+        only: Codes of the only failures that were looked for; empty for all.
+        skipped: Findings whose codes were excluded, so they do not count.
+        unseen: Parts of the machine that gave no answer.
         inventory: Facts about the machine, gathered without any framework.
-        probes: What each framework said.
-        under_load: Each GPU that computed while a probe measured.
+        probes: Results of all frameworks' probes.
+        under_load: Readings of each GPU that computed while a probe measured.
         seconds: Seconds that the whole check took.
-        soak: What the driver saw of a soak; None where there was none.
-        ranks: What several ranks measured; None where one process has looked.
+        soak: The driver's readings of a soak; None where there was none.
+        ranks: Results of several ranks; None for a check by one process.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -131,7 +131,7 @@ class Report(_Part):
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
-        """The frameworks that fail the check without a finding at them: those that are absent."""
+        """The frameworks that fail the check without a finding of their own, e.g. absent ones."""
         if self.fail_on is None or self.only:
             return ()
         places = {place for finding in (*self.findings, *self.skipped) for place in finding.where}
@@ -144,14 +144,14 @@ class Report(_Part):
 
     @property
     def unanswered(self) -> tuple[Unseen, ...]:
-        """What could not be looked at, of what decides."""
+        """The parts that gave no answer, where that keeps the check from being ok."""
         return () if self.fail_on is None else self.unseen
 
     @property
     def exit_code(self) -> Literal[0, 1, 3]:
-        """0 where all holds, 1 where something failed, 3 where that could not be told.
+        """0 where all holds, 1 where something failed, 3 where a part gave no answer.
 
-        What failed comes first. Absence of an answer is never success.
+        A failure takes precedence over no answer. No answer is never success.
         """
         met = [requirement.met for requirement in self.requirements]
         if False in met or self.failing or self.broken:
@@ -160,5 +160,5 @@ class Report(_Part):
 
     @property
     def ok(self) -> bool:
-        """Whether all holds: what is required, and that nothing failed where that counts."""
+        """Whether the exit code is 0: all requirements hold, and nothing that counts failed."""
         return self.exit_code == 0

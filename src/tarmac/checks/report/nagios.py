@@ -1,6 +1,6 @@
 """A report as the output of a Nagios plugin: status line, performance data, long text.
 
-The form is that of the Monitoring Plugins Development Guidelines, which Icinga reads too.
+The format follows the Monitoring Plugins Development Guidelines; Icinga reads it too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def nagios_status(report: Report) -> int:
 
 
 def render_nagios(report: Report) -> str:
-    """Return the plugin's output, its newline at the end included."""
+    """Return the plugin's output, with a newline at the end."""
     warnings = [finding.title for finding in report.findings if finding.level == "warning"]
     messages = [*say_problems(report)] or warnings or ["all holds"]
     first = f"TARMAC {_STATES[nagios_status(report)]} - {_plain('; '.join(messages))}"
@@ -44,7 +44,7 @@ def render_nagios(report: Report) -> str:
 
 
 def render_nagios_error(message: str) -> str:
-    """Return the output of a plugin that could not do what it was asked."""
+    """Return the plugin's output for a check that could not run."""
     return f"TARMAC UNKNOWN - {_plain(message)}\n"
 
 
@@ -61,7 +61,7 @@ def _perfdata(report: Report) -> Iterator[str]:
             yield f"{name}_memory={gpu.used_bytes}B;;;0;{_number(gpu.memory_bytes)}"
     for rate in rates_of(report.probes):
         label = re.sub(r"[^\w.]+", "_", rate.name)
-        # No unit of the guidelines is a rate: it stands in the label.
+        # The guidelines have no unit for rates, so the unit is part of the label.
         unit = "tflops" if rate.unit == "TFLOP/s" else "gb_per_s"
         yield f"{label}_{unit}={rate.value:.4g};;;0"
 
@@ -71,5 +71,5 @@ def _number(value: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    # A bar begins performance data.
+    # A bar would start the performance data.
     return " ".join(text.replace("|", "/").splitlines())

@@ -1,4 +1,4 @@
-"""A report in Prometheus's text format, for the textfile collector of node_exporter."""
+"""A report in the Prometheus text format, for the textfile collector of node_exporter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Sample(NamedTuple):
     value: float
 
 
-# Every metric that is written, in order: its kind and its help.
+# All metrics, in output order: kind and help.
 _METRICS = {
     "tarmac_check_ok": ("gauge", "1 where all holds, else 0."),
     "tarmac_check_exit_code": ("gauge", "0 all holds, 1 something failed, 3 could not look."),
@@ -58,7 +58,7 @@ _METRICS = {
 def render_prometheus(report: Report) -> str:
     """Return the metrics, each with its help and type; names end with their base unit."""
     by_name: dict[str, list[_Sample]] = {name: [] for name in _METRICS}
-    # The same labels twice are refused as a whole.
+    # The collector refuses a whole file that has a metric's labels twice.
     seen = set()
     for sample in _samples(report):
         key = (sample.name, *sample.labels.items())

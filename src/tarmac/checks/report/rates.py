@@ -1,4 +1,4 @@
-"""Every rate that a check has measured, one by one."""
+"""All rates that a check has measured."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Probe
 
-# The kinds of rates by what they are of: products in a precision, copies along a path.
+# The kinds of rates: matrix products by precision, and copies by path.
 PRODUCTS = ("bf16", "fp16", "fp32")
 COPIES = ("memory", "to_device", "from_device", "bus", "pair")
 
 
 @dataclasses.dataclass(frozen=True)
 class Rate:
-    """A rate.
+    """A measured rate.
 
     Attributes:
-        framework: What measured it, as verdicts call it.
+        framework: Label of the probe that measured the rate, as in verdicts.
         device: Name of the device, such as ``cuda:0``; of a pair, ``cuda:0 to cuda:1``.
         kind: A name from `PRODUCTS` or `COPIES`. ``memory`` reads and writes a device's own memory,
             ``bus`` is an all-reduce's bus bandwidth, ``pair`` a copy from a GPU to another.
@@ -34,17 +34,17 @@ class Rate:
 
     @property
     def name(self) -> str:
-        """What it is called: ``torch on cuda:0, bf16``."""
+        """The name of the rate, such as ``torch on cuda:0, bf16``."""
         return f"{self.framework} on {self.device}, {self.kind}"
 
     @property
     def unit(self) -> str:
-        """What people count it in."""
+        """The unit of `value`: ``TFLOP/s`` for products, else ``GB/s``."""
         return "TFLOP/s" if self.kind in PRODUCTS else "GB/s"
 
     @property
     def value(self) -> float:
-        """In that unit."""
+        """The rate in its `unit`."""
         return self.per_second / (1e12 if self.kind in PRODUCTS else 1e9)
 
 

@@ -1,7 +1,7 @@
-"""What is asked to hold, and whether it does.
+"""The required conditions of a check, and their answers.
 
-Whether ``--require`` asks or a file of expectations, a `Condition` answers: it says what was asked,
-whether that holds, and what is there. What cannot be told neither holds nor fails.
+``--require`` and files of expectations both become a `Condition`. Its answer is whether the
+condition holds, and the actual value. An unknown value neither holds nor fails.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.report.model import Verdict
 
-# Whether it holds, None where that cannot be told, and what is there.
+# Whether the condition holds, None where that is unknown; and the actual value.
 _Answer: TypeAlias = tuple[bool | None, str]
 
-# What several GPUs are asked for where any value will do, if it is the same on all.
+# The wanted value where any will do, as long as all GPUs have the same.
 EQUAL = "equal"
 
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """Something that is asked to hold.
+    """A required condition.
 
     Attributes:
-        text: As it was asked.
-        answer: Says of evidence and the frameworks' verdicts whether it holds.
-        framework: The one that has to be probed for it.
-        needs_rates: Whether it is of what a quick check does not measure.
-        source: The file that asks for it.
-        better: Says whether what is there is better than what was before.
+        text: Condition as the user wrote it, such as ``gpus>=1``.
+        answer: Returns whether the condition holds, and the actual value, for evidence and the
+            frameworks' verdicts.
+        framework: Name of the framework to probe for it; None for none.
+        needs_rates: Whether it needs a measured rate, which a quick check does not have.
+        source: Name of the file that has the condition; empty for ``--require``.
+        better: Returns whether the value is better than in the baseline.
     """
 
     text: str
@@ -53,7 +54,7 @@ class Condition:
     better: Callable[[Evidence], bool] = lambda _: False
 
     def __call__(self, evidence: Evidence, frameworks: Sequence[Verdict]) -> Requirement:
-        """Return what was asked with its answer."""
+        """Return the condition with its answer."""
         met, value = self.answer(evidence, frameworks)
         return Requirement(
             text=self.text,
@@ -65,19 +66,19 @@ class Condition:
 
 
 def parse_requirements(texts: Sequence[str]) -> list[Condition]:
-    """Read ``gpus>=1``, ``pytorch``, ``torch.bf16>=600``, ``driver>=570`` and their like.
+    """Parse conditions such as ``gpus>=1``, ``pytorch``, ``torch.bf16>=600`` or ``driver>=570``.
 
     Raises:
-        RequestError: A text is none of these.
+        RequestError: A text is no known condition.
     """
     return [parse_requirement(text) for text in texts]
 
 
 def parse_requirement(text: str) -> Condition:
-    """Read one of them.
+    """Parse one condition, such as ``gpus>=1``.
 
     Raises:
-        RequestError: It is none.
+        RequestError: The text is no known condition.
     """
     framework = framework_named(text)
     if framework is not None:
@@ -102,7 +103,7 @@ def parse_requirement(text: str) -> Condition:
 
 
 def env_condition(name: str, value: str | None) -> Condition:
-    """Return that an environment variable has a value; None is that it is not set."""
+    """Return the condition that an environment variable has a value, or is not set for None."""
 
     def answer(evidence: Evidence, _: Sequence[Verdict]) -> _Answer:
         current = evidence.inventory.environment.get(name)
@@ -125,9 +126,9 @@ def _of_machine(text: str, name: str, comparison: str, amount: str) -> Condition
 
 
 def _of_rate(text: str, name: str, comparison: str, amount: str) -> Condition | None:
-    """Return that a framework's slowest device has a rate."""
+    """Return the condition that a framework's slowest device has a rate; None for other names."""
     prefix, _, kind = name.rpartition(".")
-    # The all-reduce is no framework that could be named alone.
+    # The all-reduce is no framework that users can name alone, so `framework_named` lacks it.
     known = framework_named(prefix)
     framework = prefix if prefix == ALL_REDUCE.name else known.name if known else None
     if framework is None or kind not in (*PRODUCTS, *COPIES):
@@ -163,13 +164,13 @@ def _number_asked(text: str, amount: str) -> float:
     return float(amount)
 
 
-# Nothing of its kind is here, which no comparison holds for.
+# The value where the machine has nothing of this kind; no comparison holds for it.
 _Absent = Literal["none"]
 _NONE: _Absent = "none"
 
 
 def _version(text: str | None, evidence: Evidence) -> Version | _Absent | None:
-    # A build's name may follow: 570.86.15-grid.
+    # The name of a build may follow the version: 570.86.15-grid.
     match = re.match(r"\d+(\.\d+)*", text or "")
     if match is not None:
         return Version(match[0])
@@ -205,7 +206,7 @@ _VERSIONS: dict[str, Callable[[Evidence], Version | _Absent | None]] = {
     "cuda": lambda evidence: _version(evidence.inventory.driver.cuda, evidence),
 }
 
-# Of each GPU.
+# Attributes of `Gpu`, compared on each GPU.
 _TEXTS = {"gpu_name": "name", "vbios": "vbios"}
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -241,7 +242,7 @@ def _works(name: str, frameworks: Sequence[Verdict]) -> _Answer:
     verdicts = [verdict for verdict in frameworks if verdict.name.split()[0] == name]
     if not verdicts:
         return False, "not checked"
-    # Wherever it was looked for.
+    # It has to work in every interpreter and image that was probed.
     bad = [v for v in verdicts if v.answer not in ("ok", "cpu only", "warning")]
     if bad and all(verdict.answer == "unknown" for verdict in bad):
         return None, bad[0].text

@@ -1,4 +1,4 @@
-"""Reports that were kept: read again, and compared fact by fact."""
+"""Reads stored reports, and compares them fact by fact."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 def read_report(path: Path) -> Report:
-    """Read what ``tarmac check --save`` or ``--json`` has written.
+    """Read a report that ``tarmac check --save`` or ``--json`` has written.
 
     Raises:
-        RequestError: It cannot be read, is no report, or is one of another schema.
+        RequestError: The file cannot be read, has no report, or has another schema version.
     """
     try:
-        # A run's may be anything, and a pipe is what a shell gives for `<(COMMAND)`.
+        # `read_regular` guards against a run's file that is replaced by something endless. A pipe,
+        # which a shell passes for `<(COMMAND)`, is read to its end.
         read = read_regular(path) if path.is_file() else path.read_bytes()
         content = json.loads(read.decode("utf-8-sig"))
     except OSError as error:
@@ -56,7 +57,7 @@ def read_report(path: Path) -> Report:
 
 
 def hardware_facts(inventory: Inventory) -> dict[str, str]:
-    """Return what a machine is made of and drives it, which work does not change."""
+    """Return the facts about hardware and driver, none of which change under load."""
     gpus = inventory.gpus
     facts = {
         "driver": inventory.driver.version or "none",
@@ -64,7 +65,7 @@ def hardware_facts(inventory: Inventory) -> dict[str, str]:
         "GPU names": _tally(gpu.name for gpu in gpus),
         "GPU memory": _tally(_gib(gpu.memory_bytes) for gpu in gpus),
         "VBIOS": _tally(gpu.vbios for gpu in gpus),
-        # An idle link lowers its generation, and never its width.
+        # An idle link lowers its generation, but never its width.
         "PCIe lanes": _tally(_text(gpu.pcie.get("width")) for gpu in gpus),
         "PCIe generation at most": _tally(_text(gpu.pcie.get("max_generation")) for gpu in gpus),
         "NVLinks up": _tally(str(sum(gpu.nvlinks)) for gpu in gpus),
@@ -74,7 +75,7 @@ def hardware_facts(inventory: Inventory) -> dict[str, str]:
 
 
 def software_facts(report: Report) -> dict[str, str]:
-    """Return what is set and installed on a machine, and what was found there."""
+    """Return the facts about a machine's settings, installed software and findings."""
     inventory = report.inventory
     codes = sorted({finding.code for finding in report.findings if finding.level != "note"})
     facts = {
@@ -99,9 +100,10 @@ def software_facts(report: Report) -> dict[str, str]:
 
 
 def differing_model(before: Inventory, now: Inventory) -> str:
-    """Return in words why two inventories are of machines of different models; else empty.
+    """Return in words why two inventories are of different machine models; empty where not.
 
-    A GPU more or less is a change; other GPUs alone are another machine.
+    The models differ where the CPUs differ, or where both machines have GPUs and no GPU's name is
+    common. A GPU more or less is no other model.
     """
     if before.host.cpu != now.host.cpu:
         return f"its CPU is {before.host.cpu}, this one's {now.host.cpu}"
@@ -113,7 +115,7 @@ def differing_model(before: Inventory, now: Inventory) -> str:
 
 
 def odd_ones(values: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
-    """Return the value that most have, None where there is none, and those that have another."""
+    """Return the most common value, None in a tie, and the entries with another value."""
     counts = Counter(values.values()).most_common(2)
     if len(counts) == 2 and counts[0][1] == counts[1][1]:
         return None, dict(values)

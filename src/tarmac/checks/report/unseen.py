@@ -1,4 +1,4 @@
-"""What a check could not look at: silence of a driver or of a program is no good news."""
+"""The parts of a machine that gave no answer to a check, which is never a success."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Evidence
 
-# The finding that says so, where kernels' logs are looked at.
+# Code of the finding that the kernel's log could not be read.
 _LOG_UNREADABLE = "kernel-log-unreadable"
 
-# What NVML says where there is no driver, and so no GPU that could be looked at: nvmlReturn_t's
-# NVML_ERROR_LIBRARY_NOT_FOUND and NVML_ERROR_DRIVER_NOT_LOADED, in pynvml's words.
+# NVML's errors where no driver is present, and so no GPU to check: NVML_ERROR_LIBRARY_NOT_FOUND and
+# NVML_ERROR_DRIVER_NOT_LOADED of nvmlReturn_t, as pynvml words them.
 _ABSENT = ("Shared Library Not Found", "Driver Not Loaded")
 
 
 def find_unseen(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Unseen, ...]:
-    """Return what was to be looked at and did not answer.
+    """Return the parts of the machine that should have been checked and gave no answer.
 
-    A machine without a driver has nothing to look at; a driver that is there and does not answer,
-    a GPU that it cannot describe, and a probe that could not be started are something else. The
-    kernel's log, which most users may not read, was to be looked at where its failures were named.
+    These are a driver that does not answer, a GPU that the driver cannot describe, and a probe that
+    could not be started. A machine without a driver has nothing to check. Most users may not read
+    the kernel's log, so it counts only where ``only`` names one of its failures.
 
     Args:
         evidence: Everything that the check saw: inventory, probes and readings.
-        only: Codes that are looked for alone.
+        only: Codes of the only failures to look for; empty for all.
     """
     return (*_unseen(evidence), *_unread_log(evidence, only))
 
@@ -42,7 +42,7 @@ def _unread_log(evidence: Evidence, only: Collection[str]) -> Iterator[Unseen]:
 
 
 def is_silent(evidence: Evidence) -> bool:
-    """Tell whether NVIDIA's driver is there and does not answer."""
+    """Return whether NVIDIA's driver is present and does not answer."""
     error = evidence.inventory.driver.nvml_error
     return error is not None and not any(words in error for words in _ABSENT)
 

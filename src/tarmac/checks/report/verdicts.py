@@ -1,4 +1,4 @@
-"""The verdict of each device and framework."""
+"""The verdicts on all devices and frameworks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:
-    """Return the verdicts of all GPUs, of cards that NVML does not show, and of the CPU."""
+    """Return the verdicts on all GPUs, on cards that NVML does not show, and on the CPU."""
     inventory = evidence.inventory
     loads = {load.index: load for load in evidence.under_load}
     verdicts = [_of_gpu(gpu, loads.get(gpu.index), findings) for gpu in inventory.gpus]
@@ -35,7 +35,7 @@ def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verd
 
 
 def _of_card(card: PciCard, findings: Sequence[Finding]) -> Verdict:
-    """Return the verdict of a card that NVML does not show."""
+    """Return the verdict on a card that NVML does not show."""
     name, driver = f"card {card.address}", card.driver or "none"
     memory = f", {card.memory_bytes / 2**30:.0f} GiB" if card.memory_bytes else ""
     text = f"{card.vendor} {card.device}{memory}, driver {driver}"
@@ -62,7 +62,7 @@ def _of_gpu(gpu: Gpu, load: UnderLoad | None, findings: Sequence[Finding]) -> Ve
 
 
 def _under_load(load: UnderLoad) -> str:
-    """Return what was read while probes measured: ``under load 699 W, 80 °C, 1,881 MHz``."""
+    """Return the readings during measurements: ``under load 699 W, 80 °C, 1,881 MHz``."""
     clock = load.sm_clock_mhz.get("median")
     readings = [
         None if load.power_watts is None else f"{load.power_watts:.0f} W",
@@ -84,7 +84,7 @@ def _not_installed(probe: Probe) -> str:
 
 
 def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    """Return the verdict of the framework that a probe has made compute."""
+    """Return the verdict on a probe's framework."""
     name = probe.label
     if probe.outcome == "not installed":
         return Verdict(name=name, answer="absent", text=_not_installed(probe))
@@ -117,7 +117,7 @@ def _why_no_gpu(probe: Probe, inventory: Inventory, findings: Sequence[Finding])
         return str(probe.result["cpu_because"])
     if set(probe.result.get("wanted", ())) == {"cpu"}:
         return "only the CPU was asked for"
-    # What hides that a GPU is not used is why it is not used.
+    # A finding that hides "silent-cpu" is the reason why no GPU is used.
     for finding in findings:
         failure = read_catalogue()[finding.code]
         if "silent-cpu" in failure.hides and (not failure.own or probe.label in finding.where):
@@ -131,7 +131,7 @@ def _behind(facts: Sequence[str]) -> str:
 
 
 def _worst(where: str, findings: Sequence[Finding]) -> tuple[Answer, str]:
-    """Return the worst that was found of a device or framework, and its titles."""
+    """Return a device's or framework's worst answer by its findings, and the findings' titles."""
     own = [
         finding
         for finding in findings

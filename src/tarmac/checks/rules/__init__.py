@@ -1,1 +1,1 @@
-"""From evidence to findings: the catalogue of failures and its rules."""
+"""The catalogue of failures, and the rules that turn evidence into findings."""

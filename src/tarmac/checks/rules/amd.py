@@ -1,4 +1,4 @@
-"""Rules on AMD's GPUs and on what computes on them."""
+"""Rules on AMD's GPUs and on the frameworks that compute on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
-# AMD's data-centre cards are processing accelerators on the bus; a desktop's shows pictures.
+# Targets of AMD's data-centre cards. A desktop's card drives a display.
 _DATA_CENTRE = re.compile(r"gfx9(0[68a]|4\d|5\d)")
 
 
@@ -24,7 +24,7 @@ def _rocm_probes(evidence: Evidence) -> Iterator[Probe]:
 
 
 def _overridden(evidence: Evidence) -> str | None:
-    """Return what the variable pretends the card to be: ``gfx1030`` for 10.3.0."""
+    """Return the target that the variable sets for all cards: ``gfx1030`` for 10.3.0."""
     match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", evidence.inventory.environment.get(_OVERRIDE, ""))
     return None if match is None else f"gfx{match[1]}{int(match[2]):x}{int(match[3]):x}"
 
@@ -46,7 +46,7 @@ def _no_device(evidence: Evidence) -> Hits:
 
 def _arch(evidence: Evidence) -> Hits:
     for probe in _rocm_probes(evidence):
-        # A card's own name may be followed by features: gfx90a:sramecc+:xnack-.
+        # Features may follow a target's name: gfx90a:sramecc+:xnack-.
         built = [name.partition(":")[0] for name in probe.result["build"].get("architectures", ())]
         for gpu in evidence.inventory.amd.gpus:
             name = _overridden(evidence) or gpu.gfx

@@ -1,7 +1,7 @@
-"""The catalogue of failures, as data: the files in ``failures/`` beside this one.
+"""The catalogue of failures, read from the files in ``failures/`` in this folder.
 
-An entry says what keeps a GPU from being used, or from being used well: evidence, cause, what to
-type, and who says so. `Failure` has its fields.
+An entry describes a failure that keeps a GPU from being used, or from being used well: evidence,
+cause, commands to type, and source. `Failure` has its fields.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 Level = Literal["failure", "warning", "note"]
 
-# In the order in which findings are shown.
+# The order in which findings are shown.
 LEVELS: tuple[Level, ...] = ("failure", "warning", "note")
 
-# From the machine to what runs on it, as findings are shown. A failure's rule is in the module of
-# the same name, where one has a rule.
+# In the order in which findings are shown: from the machine to the programs on it. The rules of a
+# file's failures are in the module of the same name.
 _FILES = (
     "driver",
     "kernel",
@@ -47,33 +47,35 @@ _FILES = (
 
 
 class Failure(BaseModel):
-    """Something that keeps a GPU from being used, or from being used well.
+    """A failure that keeps a GPU from being used, or from being used well.
 
     Attributes:
         code: Stable name of the failure, such as ``fabric-manager``.
-        level: How bad it is: something does not work, works badly, or is worth knowing.
-        title: In a few words.
-        cause: In one sentence; ``{evidence}`` stands for what was seen.
+        level: Severity: ``failure`` does not work, ``warning`` works badly, ``note`` is worth
+            knowing.
+        title: Name of the failure in a few words.
+        cause: Cause in one sentence; ``{evidence}`` is the placeholder for the evidence.
         fix: Command lines to type, in order.
-        in_container: What to type, or whom to tell, in a container, which cannot mend its host;
-            where it is empty, ``fix`` does.
+        in_container: Command lines to type, or whom to tell, in a container, which cannot repair
+            its host; empty where ``fix`` applies there too.
         source: URL of the page that documents the failure.
-        text: Patterns of what drivers and frameworks print, without regard to case. What shows the
-            errors of CUDA and its like is in ``errors.toml``.
-        ends_by: Patterns of what shows that it is over, as a wait is.
-        rule: Whether facts that are no text are looked at too.
+        text: Patterns of the messages of drivers and frameworks, ignoring case. Patterns of the
+            errors of CUDA and other APIs are in ``errors.toml``.
+        ends_by: Patterns of messages which show that the failure is over, such as a wait's end.
+        rule: Whether a rule also looks for the failure in facts that are no text.
         hides: Codes of the failures that are its consequences.
-        own: Whether it is of one framework's installation, and hides only what that one suffers.
-        generic: Whether it says less than any other failure that the same text shows.
-        consequence: Whether it only tells that another failure ended a process: left out where that
-            one was found.
-        beside: The code of a failure beside which alone it counts: what tells that one's reason.
-        ended: Whether its texts tell that a program was ended, whatever its level on a machine.
-        needs_gpu: Whether its texts say nothing where no GPU is: a framework that computes on the
-            CPU there prints them too.
-        harmless: Whether its texts say nothing that is wrong, and are asked about all the same: it
-            is told of a log that is read, and by no check.
-        formerly: Codes that it had.
+        own: Whether it belongs to one framework's installation, and hides only that framework's
+            failures.
+        generic: Whether it is less specific than any other failure that the same text shows.
+        consequence: Whether it only reports that another failure ended a process; left out where
+            that failure was found.
+        beside: Code of the failure whose reason it is; it counts only where that failure was seen.
+        ended: Whether its texts mean that a program was ended, whatever its level on a machine.
+        needs_gpu: Whether its texts mean nothing on a machine without a GPU, where a framework on
+            the CPU prints them too.
+        harmless: Whether its texts show no problem, but users ask about them; reported for a log
+            that is read, and never by a check.
+        formerly: Earlier codes of the failure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,27 +102,27 @@ class Failure(BaseModel):
 
     @property
     def general_cause(self) -> str:
-        """The cause, without the place for what was seen."""
+        """The cause, without the placeholder for the evidence."""
         return self.cause.replace(": {evidence}", "").replace("{evidence}", "...")
 
     @property
     def is_printed(self) -> bool:
-        """Whether a text shows it."""
+        """Whether a printed text can show the failure."""
         return bool(self.messages)
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """What is printed, as somebody meets it."""
+        """The printed messages that show the failure, as readable text."""
         return tuple(dict.fromkeys([*map(readable, self.text), *printed_forms(self.code)]))
 
     @property
     def general_fix(self) -> tuple[str, ...]:
-        """What to type on a machine of today, where a check names what suits its own."""
+        """The commands for a current machine without known facts; a check has those for its own."""
         return general_commands(self.fix)
 
     @property
     def general_fix_in_container(self) -> tuple[str, ...]:
-        """Likewise in a container; empty where it is the same."""
+        """The commands in a container; empty where they are those of `general_fix`."""
         return general_commands(self.in_container)
 
 
@@ -137,11 +139,11 @@ def read_catalogue() -> Mapping[str, Failure]:
 
 
 def tells_reason(failure: Failure, codes: Collection[str]) -> bool:
-    """Tell whether a failure counts that tells another one's reason: the other lacks a better one.
+    """Return whether a failure counts as the reason of another, which has no better reason.
 
     Args:
-        failure: Any; where it has no ``beside``, it counts.
-        codes: All failures that were seen.
+        failure: Failure to judge; without ``beside`` it always counts.
+        codes: Codes of all failures that were seen.
     """
     causes = (code for code in codes if failure.beside in read_catalogue()[code].hides)
     is_seen = failure.beside in codes
@@ -149,10 +151,10 @@ def tells_reason(failure: Failure, codes: Collection[str]) -> bool:
 
 
 def find_failure(code: str) -> Failure:
-    """Return a failure by its code, or by one that it had.
+    """Return a failure by its code, or by an earlier code of it.
 
     Raises:
-        RequestError: There is none; the nearest name is said.
+        RequestError: No failure has this code; the message has the nearest one.
     """
     catalogue = read_catalogue()
     renamed = {old: failure for failure in catalogue.values() for old in failure.formerly}

@@ -1,4 +1,4 @@
-"""Rules on what several processes need, and what they computed together."""
+"""Rules on limits that several processes need, and on their all-reduces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL_SHM = 512 * 2**20
 def _shm_small(evidence: Evidence) -> Hits:
     size = evidence.inventory.limits.shm_bytes
     if size is not None and size < _SMALL_SHM:
-        yield "machine", f"/dev/shm has {size / 2**20:.0f} MiB"  # noqa: S108 - nothing is put there
+        yield "machine", f"/dev/shm has {size / 2**20:.0f} MiB"  # noqa: S108 - no file is put there
 
 
 def _memlock(evidence: Evidence) -> Hits:
