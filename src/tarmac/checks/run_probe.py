@@ -1,4 +1,4 @@
-"""Runs a probe in a process of its own, and comes back whatever that process does."""
+"""Runs a probe in its own process, and always returns, whatever that process does."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from tarmac.checks.targets import Target
     from tarmac.processes import Child
 
-# Enough of what it printed to find an error's text in, whatever came before.
+# Enough of the printed output to contain an error's text, whatever was printed before it.
 _KEPT_BYTES = 65536
 _SHOWN_CHARACTERS = 4000
 _LOOK_EVERY_S = 0.2
 
-# Exit codes above are a signal's number and this one.
+# A container engine's exit code after a signal is this number plus the signal's.
 _BY_SIGNAL = 128
 
-# Of `docker run` and `podman run`, where the engine itself failed and started nothing.
+# Exit code of `docker run` and `podman run` where the engine itself failed and started nothing.
 _ENGINE_FAILED = 125
 
 _MARK = "TARMAC_PROBE"
 _TURN = "TARMAC_PROBE_TURN"
 
-# A probe ends by itself a little after its limit, should nobody be left to end it.
+# A probe exits by itself a little after its limit, in case its parent process is gone.
 _LIMIT = "TARMAC_PROBE_LIMIT_S"
 _RANKS = "TARMAC_PROBE_RANKS"
 
@@ -59,28 +59,29 @@ def run_probe(
     num_ranks: int | None = None,
     watch: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Probe:
-    """Run a framework's probe and return what it said.
+    """Run a framework's probe and return its outcome and result.
 
-    The process and all that it started are gone afterwards, also those that left its session.
+    Afterwards the process and all its descendants are gone, also those that left its session.
 
     Args:
-        framework: The one whose probe is run.
-        target: The interpreter or image that it runs in.
+        framework: Framework whose probe is run.
+        target: Interpreter or container image to run it in.
         depth: ``quick``, ``normal`` or ``deep``.
-        devices: Names of those to probe, ``cuda:0`` or ``cpu``, all by default.
-        timeout_s: Its time limit, in seconds.
-        environment: Variables on top of this process's.
-        gpus_of: Tells on which GPUs the driver sees a process, asked now and then.
+        devices: Names of the devices to probe, such as ``cuda:0`` or ``cpu``. Default: all.
+        timeout_s: Time limit of the probe, in seconds.
+        environment: Environment variables to add to this process's.
+        gpus_of: Returns the indices of the GPUs on which the driver sees a process; called every
+            0.2 s.
         stop: When set, the probe is ended.
-        num_ranks: Processes of a probe that computes by several; by default the probe's choice.
-        watch: Is given now and then what the probe has written so far.
+        num_ranks: Number of processes of a probe with several. Default: the probe's choice.
+        watch: Called every 0.2 s with the result that the probe has written so far.
     """
     mark = uuid.uuid4().hex
     with scratch_directory() as directory:
         result = directory / "result" / "result.json"
         result.parent.mkdir()
         program = _beside_harness(framework.program, directory)
-        # Probes import what they share from the folder that they are in.
+        # Probes import `harness` from their own folder.
         own = {_LIMIT: f"{timeout_s:g}", "PYTHONSAFEPATH": ""}
         if num_ranks is not None:
             own[_RANKS] = str(num_ranks)
@@ -88,8 +89,8 @@ def run_probe(
         if target.image is None:
             command = [*target.command, str(program), str(result), depth, *devices]
         else:
-            # The image's user may be another, and writes the result there; other users of this
-            # machine do not get through the directory above, which is this user's alone.
+            # The image's user may be another one, and writes the result there. Other users of this
+            # machine cannot enter the directory above, which is this user's alone.
             result.parent.chmod(0o777)
             command = _in_container(
                 target,
@@ -124,7 +125,8 @@ def run_probe(
 
             problem = _wait(child, timeout_s, look, stop)
         finally:
-            # A container does not end with its client, nor is one killed that was only just made.
+            # A container outlives its client. One that is still being created needs the second
+            # removal, after its client is gone.
             is_cut_short = target.image is not None and not child.has_ended()
             if is_cut_short:
                 _remove_container(target, mark)
@@ -159,11 +161,11 @@ def run_probe(
 
 
 def _beside_harness(program: Path, directory: Path) -> Path:
-    """Return a probe's file in a folder that has what probes share.
+    """Return a probe's file in a folder that also has the harness.
 
     Args:
-        program: Tarmac's own, which has that beside it, or another's.
-        directory: For a copy of another's.
+        program: File of a probe, Tarmac's own or that of an installed package.
+        directory: Directory for a copy of another package's probe.
     """
     if program.parent == PROBES:
         return program
@@ -185,9 +187,9 @@ def _in_container(
 ) -> list[str]:
     """Return the command line that runs a probe in a fresh container of an image."""
     assert target.image is not None
-    # Asking for GPUs where there are none is an error of the engine's.
+    # The engine fails where GPUs are asked for and none exist.
     gpus = ["--gpus", "all"] if Path("/dev/nvidiactl").exists() else []
-    # The turns' file is not in there.
+    # The turns' lock file does not exist in the container.
     passed = {k: v for k, v in variables.items() if k != _TURN}
     return [
         *target.command,
@@ -201,7 +203,7 @@ def _in_container(
 
 
 def _remove_container(target: Target, mark: str) -> None:
-    """End and remove a container, in whatever state it is; one that is not there is as good."""
+    """End and remove a container in any state; ignore one that does not exist."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
             [*target.command, "rm", "--force", f"tarmac-{mark}"],
@@ -214,7 +216,14 @@ def _remove_container(target: Target, mark: str) -> None:
 def _wait(
     child: Child, timeout_s: float, look: Callable[[int], None], stop: threading.Event | None
 ) -> str:
-    """Wait for the end, and look at the process now and then; return why it is not waited for."""
+    """Wait for the end and poll the process meanwhile; return why the wait was given up, or ``""``.
+
+    Args:
+        child: Process of the probe.
+        timeout_s: Time limit, in seconds.
+        look: Called with the process's number every 0.2 s.
+        stop: When set, the wait ends.
+    """
     end = time.monotonic() + timeout_s
     while not child.wait(max(0.0, min(end - time.monotonic(), _LOOK_EVERY_S))):
         if stop is not None and stop.is_set():
@@ -226,12 +235,12 @@ def _wait(
 
 
 def _end(code: int, problem: str, *, in_container: bool) -> tuple[Outcome, str]:
-    """Return how a probe's process ended, as far as that alone tells."""
+    """Return a probe's outcome and its detail, from the end of its process alone."""
     if problem:
         return "hung", problem
     if code < 0:
         return "crashed", _signal(-code)
-    # How an engine passes on that its program was ended by a signal.
+    # An engine's exit code for a program that a signal has ended.
     if in_container and code > _BY_SIGNAL:
         return "crashed", _signal(code - _BY_SIGNAL)
     return "done", ""
@@ -246,7 +255,7 @@ def _signal(number: int) -> str:
 
 @contextlib.contextmanager
 def measuring_turns() -> Iterator[dict[str, str]]:
-    """Yield variables by which probes that run together measure one after another."""
+    """Yield environment variables that make parallel probes measure one after another."""
     with scratch_directory() as directory:
         turn = directory / "turn"
         turn.touch()
@@ -254,14 +263,14 @@ def measuring_turns() -> Iterator[dict[str, str]]:
 
 
 def is_measuring(turns: Mapping[str, str]) -> bool:
-    """Tell whether a probe has its turn now.
+    """Return whether a probe has its turn now.
 
     Args:
-        turns: Variables of the probes, from `measuring_turns`.
+        turns: Environment variables of the probes, from `measuring_turns`.
     """
     with Path(turns[_TURN]).open() as file:
         try:
-            # Shared, and given back at once: a probe that waits for its turn is not kept from it.
+            # Shared and released at once: it does not delay a probe that waits for its turn.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True

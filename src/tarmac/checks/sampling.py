@@ -1,4 +1,4 @@
-"""Reads GPUs while a probe has its turn to measure, in a thread."""
+"""Reads GPUs in a thread while a probe has its turn to measure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _EVERY_S = 0.1
 
-# How long the last look may take: a driver that has begun to hang says no more.
+# Limit of the last reading, in seconds: a driver that hangs gives no answer.
 _PATIENCE_S = 20.0
 
 
@@ -25,14 +25,14 @@ _PATIENCE_S = 20.0
 def sampling(
     readers: Mapping[int, LoadReader], is_measuring: Callable[[], bool]
 ) -> Iterator[Callable[[], tuple[UnderLoad, ...]]]:
-    """Read GPUs every tenth of a second for as long as a probe measures.
+    """Read GPUs every tenth of a second while a probe measures.
 
     Args:
         readers: Reader of each GPU, by the GPU's index.
-        is_measuring: Tells whether a probe has its turn now.
+        is_measuring: Returns whether a probe has its turn now.
 
     Yields:
-        What ends it and returns what was read of each GPU that computed meanwhile.
+        A function that stops the readings and returns those of each GPU that computed meanwhile.
     """
     stop = threading.Event()
     reading = Asker(_read)
@@ -63,9 +63,9 @@ def _read(
         if not is_measuring():
             continue
         for index, reader in readers.items():
-            # While one GPU is measured the others may be idle, which says nothing of them.
+            # While one GPU is measured the others may be idle, which is no result for them.
             sample = reader.sample()
-            # Nor does one say anything that a probe's turn has ended in the midst of.
+            # A sample during which a probe's turn has ended is no result either.
             if sample is not None and is_measuring():
                 samples[index].append(sample)
     return tuple(

@@ -1,4 +1,4 @@
-"""Keeps all devices at work for minutes, and watches them meanwhile."""
+"""Keeps all devices busy for minutes, and reads their state meanwhile."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from tarmac.checks.targets import Target
     from tarmac.machine import Gpu
 
-# How often the driver is asked, in seconds: temperatures need seconds to change.
+# Seconds between readings of the driver, as temperatures need seconds to change.
 _ASK_EVERY_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SoakedDevice:
-    """How far a device is.
+    """The progress of one device in a soak.
 
     Attributes:
         name: Device as PyTorch names it, such as ``cuda:0``.
         step: Step that runs now; ``start`` at first.
         comparisons: Number of comparisons done so far.
         num_mismatches: Number of comparisons that showed a difference.
-        lost: How its process ended before its time; empty where it did not.
+        lost: Premature end of its process, in words; empty where there was none.
     """
 
     name: str
@@ -44,12 +44,12 @@ class SoakedDevice:
 
 @dataclasses.dataclass(frozen=True)
 class SoakProgress:
-    """How far a soak is.
+    """The progress of a soak.
 
     Attributes:
         elapsed_s: Seconds since the soak's start.
         limit_s: Seconds that the soak is to take.
-        devices: All that are soaked, once they are known.
+        devices: Progress of all soaked devices; empty until they are known.
         hottest_c: Temperature of the hottest GPU now, in degrees Celsius; None where the driver
             reports none.
     """
@@ -69,15 +69,15 @@ def soak(
     stop: threading.Event,
     tell: Callable[[SoakProgress], None] | None = None,
 ) -> tuple[Probe, Soak]:
-    """Let every device compute, copy and remember until a time is over; compare all of it.
+    """Compute, copy and fill memory on every device for some time, and compare all results.
 
     Args:
-        target: The interpreter or image whose PyTorch computes.
-        limit_s: How long, in seconds; a round under way at the end is finished.
-        silence_s: After how long without a sign a device counts as hung, in seconds.
-        devices: ``cuda:0``, ``cuda``, ``cpu``; by default all GPUs, the CPU where there is none.
-        stop: When set, it is ended at once.
-        tell: Is told now and then how far it is.
+        target: Interpreter or image whose PyTorch computes.
+        limit_s: Duration in seconds; a round that runs at the end is finished.
+        silence_s: Seconds without progress after which a device counts as hung.
+        devices: ``cuda:0``, ``cuda``, ``cpu``. Default: all GPUs, or the CPU without one.
+        stop: When set, the soak is ended at once.
+        tell: Called several times a second with the progress.
     """
     started = time.monotonic()
     with open_nvml() as nvml:
@@ -110,7 +110,7 @@ def soak(
             target,
             depth="normal",
             devices=devices,
-            # The program itself ends devices that hang, each after its own silence.
+            # The program itself ends a device that hangs, `silence_s` after its last progress.
             timeout_s=limit_s + 2 * silence_s,
             environment={
                 "TARMAC_PROBE_SOAK_S": f"{limit_s:g}",
@@ -123,7 +123,7 @@ def soak(
     interrupted = stop.is_set() and probe.outcome == "hung"
     if interrupted:
         detail = f"after {time.monotonic() - started:.0f} of {limit_s:g} s"
-        # What is ended has no chance to end what it started: that was done for it.
+        # An interrupted probe cannot end its own children, so they are no finding.
         update = {"outcome": "interrupted", "detail": detail, "left_behind": 0}
         probe = probe.model_copy(update=update)
     return probe, Soak(asked_s=limit_s, interrupted=interrupted, gpus=watched_gpus(seen))

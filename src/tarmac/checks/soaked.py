@@ -1,4 +1,4 @@
-"""What a soak has done to the machine: the GPUs' counters before and after, and the extremes."""
+"""The effect of a soak on the machine: growth of the GPUs' counters, and extreme readings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Gpu
 
-# What only ever grows while a driver is loaded, among what it tells of a GPU.
+# Fields of `Gpu` that only grow while a driver is loaded.
 _COUNTER = re.compile("errors|retired_pages$|replays|remaps|remapped|violation")
 
 
@@ -22,15 +22,15 @@ class _Facts(BaseModel):
 
 
 class SoakedGpu(_Facts):
-    """A GPU as the driver saw it during a soak; None stands for what it does not tell.
+    """The driver's readings of a GPU during a soak; None stands for an unknown value.
 
     Attributes:
         name: Label of the GPU, such as ``GPU 0``.
         hottest_c: Highest temperature in the soak, in degrees Celsius.
         most_watts: Highest power draw in the soak, in watts.
         sm_clock_mhz: The ``lowest`` and the ``highest`` SM clock, in MHz.
-        slowdowns: The driver's reasons for low clocks, all that came.
-        counters: By how much each count of errors has grown, zeros included.
+        slowdowns: All reasons for low clocks that the driver reported.
+        counters: Growth of each error counter, zeros included.
     """
 
     name: str
@@ -42,13 +42,13 @@ class SoakedGpu(_Facts):
 
 
 class Soak(_Facts):
-    """How long a soak was to take, and what the driver saw of it.
+    """The requested duration of a soak, and the driver's readings during it.
 
     Attributes:
-        asked_s: How long it was to take, in seconds.
-        interrupted: Whether it was ended before.
-        gpus: All that the driver has.
-        kernel_log: Lines that came into the kernel's log meanwhile, of those that are kept.
+        asked_s: Requested duration of the soak, in seconds.
+        interrupted: Whether the soak was stopped before that.
+        gpus: Readings of all GPUs of the driver.
+        kernel_log: Lines that the kernel's log gained meanwhile, of those that matter.
     """
 
     asked_s: float
@@ -58,10 +58,10 @@ class Soak(_Facts):
 
 
 def watched_gpus(seen: Sequence[Sequence[Gpu]]) -> tuple[SoakedGpu, ...]:
-    """Sum up what the driver said of its GPUs at several times.
+    """Return the summary of the driver's readings of its GPUs at several times.
 
     Args:
-        seen: All GPUs at each time, the first before the soak and the last after it.
+        seen: Readings of all GPUs at each time, the first before the soak and the last after it.
     """
     return tuple(
         _watched([gpu for gpus in seen for gpu in gpus if gpu.index == first.index])
@@ -83,7 +83,7 @@ def _watched(times: Sequence[Gpu]) -> SoakedGpu:
 
 
 def counter_changes(before: Gpu, after: Gpu) -> dict[str, int]:
-    """Return by how much each count of errors has grown that is known at both times."""
+    """Return the growth of each error counter that is known at both times."""
     then, now = dict(_counters(before)), dict(_counters(after))
     return {name: now[name] - then[name] for name in then if name in now}
 

@@ -1,4 +1,4 @@
-"""Where probes run: an interpreter, a container image, or an environment built for a framework."""
+"""The targets of probes: an interpreter, an image, or an environment built for a framework."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Where probes run.
+    """An interpreter or a container image that probes run in.
 
     Attributes:
-        name: What it is called in reports.
-        command: What runs a Python program there, e.g. ``("/opt/tf/bin/python",)``.
+        name: Name of the target in reports.
+        command: Command that runs a Python program there, such as ``("/opt/tf/bin/python",)``; the
+            container engine for an image.
         image: Name of the container image; None outside of a container.
-        variables: Environment variables to set there, beside this process's.
+        variables: Environment variables to add to this process's there.
     """
 
     name: str
@@ -54,7 +55,7 @@ def python_target(path: str | Path) -> Target:
     """Return another interpreter as a target.
 
     Raises:
-        RequestError: There is none, or it is no Python from 3.7 on.
+        RequestError: The interpreter does not exist or does not start, or is older than Python 3.7.
     """
     program = shutil.which(str(path))
     if program is None:
@@ -77,19 +78,19 @@ def python_target(path: str | Path) -> Target:
     return Target(str(path), (program,))
 
 
-# No environment is called so.
+# Suffixes of environment files, which no environment's name has.
 _FILES = (".yml", ".yaml", ".txt", ".lock")
 
 
 def conda_target(name: str) -> Target:
-    """Return an environment of conda's as a target, built where a file says what is in it.
+    """Return a conda environment as a target; build it where a file describes it.
 
     Args:
         name: Name or directory of an existing environment, or a file such as ``environment.yml``.
 
     Raises:
-        RequestError: There is none, or it has no Python from 3.7 on.
-        TarmacError: It could not be built.
+        RequestError: The environment does not exist, or has no Python of at least 3.7.
+        TarmacError: The environment could not be built.
     """
     if Path(name).is_file() or Path(name).suffix in _FILES:
         prefix = build_venv(CondaSpec(file=name), Path())
@@ -108,7 +109,7 @@ def container_target(image: str) -> Target:
     """Return a container image as a target, under Docker or Podman.
 
     Raises:
-        RequestError: No engine is here, or it does not answer.
+        RequestError: No container engine is installed, or it does not answer.
     """
     return Target(image, (find_engine(None),), image)
 
@@ -117,8 +118,8 @@ def provisioned_target(framework: Framework) -> Target:
     """Build an environment of pinned versions for a framework, once, and return it as a target.
 
     Raises:
-        RequestError: There are no pins for it.
-        TarmacError: It could not be built; the installer's own words are in the message.
+        RequestError: Tarmac has no pinned versions for this framework.
+        TarmacError: The environment could not be built; the message has the installer's error.
     """
     if framework.pins is None:
         raise unknown_name("environment", framework.name, dict.fromkeys(PROVISIONED, ""))
@@ -130,7 +131,7 @@ def refuse_unknown_devices(devices: Iterable[str]) -> None:
     """Refuse names of devices that no probe knows.
 
     Raises:
-        RequestError: One is none of ``cpu``, ``cuda`` and ``cuda:INDEX``.
+        RequestError: A name is none of ``cpu``, ``cuda`` and ``cuda:INDEX``.
     """
     for device in devices:
         if not re.fullmatch(r"cpu|cuda(:\d+)?", device):

@@ -1,4 +1,4 @@
-"""A GPU while probes measured on it: the driver's readings, every tenth of a second, in short."""
+"""A summary of the driver's readings of a GPU, taken every tenth of a second during probes."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _WORDS = {
 
 
 class UnderLoad(BaseModel):
-    """What the driver said of a GPU while probes measured and something computed on it.
+    """The driver's readings of a GPU while probes measured and the GPU computed.
 
     Attributes:
         index: Index of the GPU, as the driver counts.
         samples: Number of readings, a tenth of a second apart.
         sm_clock_mhz: The ``median`` and the ``lowest`` SM clock, in MHz.
-        reasons: The share of readings, up to 1, in which each reason set the clocks: those of
+        reasons: Share of readings, from 0 to 1, in which each reason set the clocks: those of
             `Gpu.slowdowns`, ``application_clocks``, ``sync_boost``, ``display_clocks``.
         temperature_c: Highest temperature of the GPU, in degrees Celsius.
-        temperature_margin_c: The fewest degrees up to the highest temperature that it is made to
-            work at.
+        temperature_margin_c: Smallest distance to the highest operating temperature, in degrees
+            Celsius; negative above it.
         memory_temperature_c: Highest temperature of its memory, in degrees Celsius.
         power_watts: Highest power draw, in watts.
-        pcie: The highest ``generation`` and ``width`` seen.
-        grown: By how much counters grew from before the probes until after them:
-            ``corrected_errors``, ``uncorrected_errors``, ``pcie_replays``.
-        held_back_s: Seconds in that time below the clocks that were asked for, by ``power`` and by
+        pcie: Highest ``generation`` and ``width`` of the PCIe link.
+        grown: Growth of the counters ``corrected_errors``, ``uncorrected_errors`` and
+            ``pcie_replays`` during ``seconds``.
+        held_back_s: Seconds below the requested clocks during ``seconds``, by ``power`` and by
             ``thermal``.
-        seconds: From before the probes until after them.
+        seconds: Seconds from before the probes until after them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,7 +65,7 @@ class UnderLoad(BaseModel):
 def summarise(
     index: int, samples: Sequence[LoadSample], before: Counters, after: Counters, seconds: float
 ) -> UnderLoad:
-    """Return a GPU's readings in short.
+    """Return the summary of a GPU's readings.
 
     Args:
         index: Index of the GPU, as the driver counts.
@@ -109,9 +109,9 @@ def summarise(
 
 
 def reasons_in_words(load: UnderLoad) -> str:
-    """Return what set a GPU's clocks, most frequent first: ``power limit 96 % of the time``.
+    """Return the reasons for a GPU's clocks, most frequent first; empty where there were none.
 
-    It is empty where the driver named no reason.
+    An example is ``power limit 96 % of the time``.
     """
     return ", ".join(
         f"{_WORDS.get(reason, reason)} {share:.0%} of the time".replace("%", " %")

@@ -1,4 +1,4 @@
-"""The verb: looks at the machine, lets every framework compute, and says what is wrong."""
+"""Checks this machine: reads its state, runs the frameworks' probes, and reports failures."""
 
 from __future__ import annotations
 
@@ -73,45 +73,49 @@ def check(
     stop: threading.Event | None = None,
     tell: Callable[[SoakProgress], None] | None = None,
 ) -> Report:
-    """Look at this machine, and let frameworks compute on its devices.
+    """Check this machine, and compute with frameworks on its devices.
 
     Args:
-        frameworks: Names from `tarmac.checks.framework_names`; by default those that are installed.
+        frameworks: Names from `tarmac.checks.framework_names`. Default: the installed frameworks,
+            or only PyTorch in a quick check.
         pythons: Interpreters to probe instead of this one.
         images: Container images to probe instead of this interpreter.
-        condas: Environments of conda's to probe instead: their names, directories, or files such as
-            ``environment.yml``, by which one is built.
+        condas: Conda environments to probe instead of this interpreter: names, directories, or
+            files such as ``environment.yml``, from which environments are built.
         provision: Frameworks to build an environment of pinned versions for, and probe there.
-        depth: ``quick`` looks at the machine and lets PyTorch alone compute, ``normal`` lets all
-            compute and measures rates, ``deep`` measures longer, fills memory, and takes Keras
-            through all its backends.
-        devices: ``cuda:0``, ``cuda``, ``cpu``; all by default.
-        ranks: Processes that all-reduce, by PyTorch over NCCL where there is a GPU
-            for each, else over Gloo, and by Horovod; by default one for each of several GPUs that
-            PyTorch sees, and Horovod's are two.
-        require: What must hold, e.g. ``gpus>=1`` or ``pytorch``; frameworks that are named here are
-            probed too.
-        expect: A TOML file of what the machine is expected to be; see `tarmac.checks.Expectation`.
-        against: An earlier report's file: hardware and driver have to be as they were, and no rate
-            more than 5 % worse, of the frameworks that are named where any are.
-        fail_on: Findings of this level or a higher one fail the check; by default ``failure``, and
-            with ``require`` alone none, as that decides.
-        only: Codes of failures; no other is looked for, and none of a framework counts.
-        skip: Codes of failures that are said, and do not count.
-        timeout_s: Seconds that each probe may take, above 0; in a soak, seconds that a device may
-            give no sign. Default 120.
-        xid_hours: How far back errors in the kernel's log count, at most to the machine's start.
-        soak_s: Keep every GPU at work for so long, the CPU where there is none, and compare all
-            that is computed, copied and remembered; only frameworks that are named are probed then.
+        depth: ``quick`` reads the machine's state and computes with PyTorch only. ``normal`` probes
+            all frameworks and measures rates. ``deep`` measures longer, fills memory, and probes
+            Keras on all its backends.
+        devices: Devices to probe: ``cuda:0``, ``cuda``, ``cpu``. Default: all.
+        ranks: Number of processes of an all-reduce, at least 2. PyTorch uses NCCL where there is a
+            GPU for each process, else Gloo; Horovod is probed too. Default: as many as the GPUs
+            that PyTorch sees, if several; 2 for Horovod.
+        require: Conditions that must hold, such as ``gpus>=1`` or ``pytorch``; frameworks that are
+            named here are probed too.
+        expect: TOML file of conditions on the machine; see `tarmac.checks.Expectation`.
+        against: File with an earlier report. Hardware and driver must be unchanged, and no rate
+            more than 5 % worse; only rates of the named frameworks count, if any are named.
+        fail_on: Lowest level of findings that fail the check. Default: ``failure``, and none where
+            only ``require`` sets conditions.
+        only: Codes of the only failures to look for; empty for all. A failed framework then does
+            not fail the check by itself.
+        skip: Codes of failures that are reported and do not count.
+        timeout_s: Time limit of each probe in seconds, above 0. In a soak, the seconds that a
+            device may make no progress. Default 120.
+        xid_hours: Age up to which errors in the kernel's log count, in hours, above 0; at most
+            since the machine's start. Default 24.
+        soak_s: Seconds to keep every GPU busy, or the CPU without one, while all products, copies
+            and memory contents are compared. Only named frameworks are probed then. Default: no
+            soak.
         stop: When set, the probes are ended.
-        tell: Is told now and then how far a soak is.
+        tell: Called regularly with the progress of a soak.
 
     Returns:
-        The report; its ``ok`` says whether all that is required holds.
+        The report; its ``ok`` is True where all requirements hold and nothing that counts failed.
 
     Raises:
-        RequestError: A name, an interpreter, an image, a code or a requirement is not understood,
-            or the baseline is of another model of machine.
+        RequestError: A name, an interpreter, an image, a code or a requirement is not valid, or the
+            baseline is of another model of machine.
         TarmacError: An environment could not be built.
     """
     started = time.perf_counter()
@@ -210,7 +214,7 @@ def _refuse_soak(
 
 
 def _soaked(evidence: Evidence, probe: Probe, soaked: Soak) -> Evidence:
-    """Return evidence with a soak, and with the machine as the soak has left it."""
+    """Return evidence with a soak's results, and with the machine's state after the soak."""
     before = set(evidence.inventory.kernel_log)
     after = read_inventory()
     lines = tuple(line for line in after.kernel_log if line not in before)
@@ -224,13 +228,13 @@ def _soaked(evidence: Evidence, probe: Probe, soaked: Soak) -> Evidence:
 
 
 def _installed(depth: Depth) -> list[str]:
-    """Return the frameworks to probe in this interpreter where none was named."""
+    """Return the frameworks to probe in this interpreter when none are named."""
     names = ["torch"] if depth == "quick" else framework_names()
     return [name for name in names if importlib.util.find_spec(name) is not None]
 
 
 def _expanded(tasks: Sequence[_Task], depth: Depth) -> Iterator[_Task]:
-    """Take a framework through its backends, where that was asked for or there is time."""
+    """Yield a task for each backend of a framework, if it was named or the check is deep."""
     for task in tasks:
         framework = find_framework(task.framework)
         if framework.backends and (depth == "deep" or task.is_asked):
@@ -244,9 +248,9 @@ def _expanded(tasks: Sequence[_Task], depth: Depth) -> Iterator[_Task]:
 def _teams(
     tasks: Sequence[_Task], evidence: Evidence, ranks: int | None
 ) -> Iterator[tuple[Target, int]]:
-    """Yield where PyTorch is probed, and how many processes shall compute together there."""
+    """Yield each target with PyTorch, and the number of processes for an all-reduce there."""
     for target in dict.fromkeys(task.target for task in tasks if task.framework == "torch"):
-        # Those that PyTorch sees: variables may hide some of those that the driver has.
+        # The GPUs that PyTorch sees, as environment variables may hide some of the driver's.
         seen = [
             device
             for probe in evidence.probes
@@ -260,9 +264,9 @@ def _teams(
 
 
 def _num_at_once(nvml: Nvml | NvmlProblem, num_tasks: int) -> int:
-    """Return how many probes may compute at the same time.
+    """Return the number of probes that may compute at the same time.
 
-    A GPU in an exclusive mode takes one process and turns all others away.
+    It is 1 where a GPU is in an exclusive compute mode, which allows one process only.
     """
     gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
     is_exclusive = any(gpu.compute_mode == "exclusive process" for gpu in gpus)

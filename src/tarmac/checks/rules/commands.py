@@ -1,24 +1,25 @@
-"""What a failure's commands are on a machine: what stands in ``{...}`` in the catalogue.
+"""A failure's commands for a certain machine: the placeholders ``{...}`` of the catalogue.
 
-Pure functions of what was seen, so that a command for any machine can be had on any other.
+The functions are pure: they depend on the evidence alone, so any machine can make the commands for
+any other. A place is the device, framework or machine at which a failure was seen.
 
 | in the catalogue | becomes |
 | --- | --- |
-| ``pip install``, ``pip list`` | the same by what installs for the interpreter of the place |
-| ``{torch}`` | a line, or some: the PyTorch that suits driver and GPUs, with what belongs to it |
-| ``{reinstall}`` | likewise, of the framework of the place |
-| ``{or_build_for_driver}`` | likewise, for the driver that is here; nothing where there is none |
+| ``pip install``, ``pip list`` | the same with the installer of the place's interpreter |
+| ``{torch}`` | lines that install the PyTorch that suits driver and GPUs, with its companions |
+| ``{reinstall}`` | lines that install the framework of the place again |
+| ``{or_build_for_driver}`` | lines that install a build for the present driver, if one exists |
 | ``{install_driver}`` and other tables of ``commands.toml`` | lines, by the distribution |
-| ``{alloc_conf}`` and other variables there | a variable's name in the version that is here |
-| ``{show_gpus}`` | lines that undo a CUDA_VISIBLE_DEVICES that hides GPUs, by who has set it |
+| ``{alloc_conf}`` and other variables there | a variable's name in the installed version |
+| ``{show_gpus}`` | lines that undo a CUDA_VISIBLE_DEVICES that hides GPUs, by the scheduler |
 | ``{jax_extra}`` | JAX's extra for the driver |
 | ``{gpu}``, ``{address}`` | index and address of the GPU of the place |
-| ``{gpu_choice}`` | nvidia-smi's option for the GPUs of all places: `` -i 0,3``; nothing for all |
-| ``{run_with_gpus}`` | how a container is given GPUs by the engine that is here |
+| ``{gpu_choice}`` | nvidia-smi's option for the GPUs of all places: `` -i 0,3``; empty for all |
+| ``{run_with_gpus}`` | the command that starts a container with GPUs on this machine's engine |
 | ``{package}`` | the framework of the place |
 
-A line with a place's facts comes once for each place. Whoever is root needs no ``sudo``, and what
-needs it in a container is to be done on the host.
+A line with facts of a place comes once for each place. Root gets commands without ``sudo``. In a
+container, a command with ``sudo`` becomes a comment to run it on the host.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 
 _INDEX = "https://download.pytorch.org/whl"
 
-# Their last versions need older tools and packages than pip takes.
+# Frameworks whose last versions need older tools and packages than pip would choose.
 _RETIRED = frozenset({"mxnet", "chainer", "horovod"})
 
-# What a scheduler has hidden belongs to other jobs.
+# By scheduler: GPUs that a scheduler hides belong to other jobs, so the job must ask for them.
 _SHOW_GPUS: Mapping[str | None, Sequence[str]] = {
     None: ["unset CUDA_VISIBLE_DEVICES", "export CUDA_VISIBLE_DEVICES=0  # or the ones you want"],
     "slurm": ["srun --gres=gpu:1 ...  # the scheduler hides what the job has not asked for"],
@@ -55,17 +56,17 @@ _SHOW_GPUS: Mapping[str | None, Sequence[str]] = {
 
 _PIP = re.compile(r"(?<![\w/-])(?:python -m )?pip (install|uninstall|list|check)\b")
 
-# Of uv's own names.
+# Options of pip that uv names differently.
 _UV = {
     "--force-reinstall": "--reinstall",
     "uninstall -y": "uninstall",
     "--no-cache-dir": "--no-cache",
 }
 
-# What stands for what is not known, where that is not the name in capitals.
+# Replacements of unknown values, where not the placeholder's name in capitals.
 _UNKNOWN = {"gpu": "INDEX"}
 
-# Older cards need NVIDIA's closed kernel module, whose last branch for them is 580
+# Older cards need NVIDIA's closed kernel module; its last branch for them is 580
 # (https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html).
 _OPEN_FROM: Capability = (7, 5)
 
@@ -75,7 +76,7 @@ _CUDA_13_FROM: Capability = (7, 5)
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where a failure is, with what was seen there."""
+    """A device, a framework or ``machine`` at which a failure was seen, with the evidence."""
 
     name: str
     evidence: Evidence
@@ -87,7 +88,7 @@ class _Place:
 
     @functools.cached_property
     def probe(self) -> Probe | None:
-        """The framework's whose place it is."""
+        """The probe of the framework that the place belongs to; None for a GPU or the machine."""
         owners = [
             probe
             for probe in self.evidence.probes
@@ -97,7 +98,7 @@ class _Place:
 
     @functools.cached_property
     def torch(self) -> Probe | None:
-        """PyTorch's probe of the same interpreter, or the only one."""
+        """PyTorch's probe in the same interpreter; for a GPU or the machine, the only one."""
         own = self.probe
         all_ = [probe for probe in self.evidence.probes if probe.framework == "torch"]
         beside = [probe for probe in all_ if own is not None and probe.where == own.where]
@@ -116,12 +117,12 @@ class _Place:
 def commands_for(
     lines: Sequence[str], places: Sequence[str], evidence: Evidence
 ) -> tuple[str, ...]:
-    """Return commands for the machine that was seen.
+    """Return a failure's commands for the machine of some evidence.
 
     Args:
-        lines: As the catalogue has them.
-        places: Where the failure is: devices, frameworks, or ``machine``.
-        evidence: All that was seen.
+        lines: Lines of the catalogue, with placeholders.
+        places: Places of the failure: devices, frameworks, or ``machine``.
+        evidence: Everything that the check saw: inventory, probes and readings.
     """
     commands = [
         _for_whom(command, evidence.inventory)
@@ -133,13 +134,13 @@ def commands_for(
 
 
 def general_commands(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return commands for a machine of today, where nothing is known of it."""
+    """Return a failure's commands for a current machine without known facts."""
     host = Host(cpu="", cores=1, memory_bytes=0, disk_free_bytes=0, kernel="", system="")
     return commands_for(lines, [""], Evidence(inventory=Inventory(host=host)))
 
 
 def _filled(line: str, place: _Place) -> Iterator[str]:
-    """Yield the commands that a line of the catalogue stands for."""
+    """Yield the commands of one line of the catalogue, with its placeholders replaced."""
     name = line[1:-1] if re.fullmatch(r"\{\w+\}", line) else ""
     if name == "torch":
         lines = _install_torch(place)
@@ -175,7 +176,7 @@ def _with_values(line: str, place: _Place) -> str:
     if not values["version"]:
         line = line.replace("=={version}", "")
     line = line.replace("{gpu_choice}", _gpu_choice(place.all_names))
-    # What is not known is left to the reader, in capitals.
+    # An unknown value becomes a name in capitals, for the reader to replace.
     return re.sub(
         r"(?<!\$)\{(\w+)\}",
         lambda match: values.get(match[1]) or _UNKNOWN.get(match[1], match[1].upper()),
@@ -184,7 +185,7 @@ def _with_values(line: str, place: _Place) -> str:
 
 
 def _gpu_choice(places: Sequence[str]) -> str:
-    """Return the option of nvidia-smi that names the GPUs of a failure; none for all."""
+    """Return nvidia-smi's option for the GPUs of a failure; empty for all GPUs."""
     indices = [place.removeprefix("GPU ") for place in places if place.startswith("GPU ")]
     if len(indices) == len(places):
         return f" -i {','.join(indices)}"
@@ -206,11 +207,11 @@ def _variable(facts: Mapping[str, str], place: _Place) -> str:
     return facts["name"] if is_new else facts["before"]
 
 
-# Python's packages.
+# Commands for Python packages.
 
 
 def _with_installer(line: str, probe: Probe | None) -> str:
-    """Return a line with what installs packages for a probe's interpreter."""
+    """Return a line with ``pip`` replaced by the installer of a probe's interpreter."""
     python: Mapping[str, Any] = (probe and probe.result.get("python")) or {}
     path, made_by = shlex.quote(str(python.get("path"))), python.get("made_by")
     if probe is not None and probe.image is not None and _PIP.search(line):
@@ -222,7 +223,7 @@ def _with_installer(line: str, probe: Probe | None) -> str:
             line = line.replace(pips, uvs)
         return _PIP.sub(lambda match: f"uv pip {match[1]} --python {path}", line)
     if made_by == "system" and "pip install" in line:
-        # Nothing may be installed beside the distribution's own packages (PEP 668).
+        # The distribution forbids pip to install into its Python (PEP 668).
         line = re.sub("pip uninstall [^&]*&& ", "", line)
         line = _PIP.sub(lambda match: f"~/venv/bin/pip {match[1]}", line)
         return f"{path} -m venv ~/venv && {line}"
@@ -231,7 +232,7 @@ def _with_installer(line: str, probe: Probe | None) -> str:
 
 
 def _reinstall(place: _Place) -> list[str]:
-    """Return what installs the framework of a place anew, as it suits the machine."""
+    """Return the lines that install the framework of a place again, for this machine."""
     probe = place.probe
     name = "{package}" if probe is None else probe.framework
     if name in ("torch", "all-reduce"):
@@ -245,7 +246,7 @@ def _reinstall(place: _Place) -> list[str]:
 
 
 def _build_for_driver(place: _Place) -> Iterator[str]:
-    """Yield what computes without a newer driver, where anything does."""
+    """Yield the lines that install a build for the present driver, if one exists."""
     name = "torch" if place.probe is None else place.probe.framework
     lines = []
     if name == "jax":
@@ -260,7 +261,7 @@ def _build_for_driver(place: _Place) -> Iterator[str]:
 
 
 def _install_torch(place: _Place) -> list[str]:
-    """Return what installs the PyTorch that suits driver and GPUs, with what belongs to it."""
+    """Return the lines that install the PyTorch that suits driver and GPUs, with companions."""
     inventory, probe = place.inventory, place.torch
     if inventory.upkeep.distribution and not inventory.gpus and not inventory.nvidia_cards:
         return [_torch_command(probe, "cpu", release=_release(probe))]
@@ -286,11 +287,11 @@ def _own_releases(probe: Probe | None) -> Releases | None:
 
 
 def _commands_of(choice: BuildChoice, place: _Place) -> list[str]:
-    """Return what installs a build, after what is to be said of GPUs that it leaves out."""
+    """Return the lines that install a build, after comments on the GPUs that it leaves out."""
     lines = [*_left_out(choice, place)]
     if choice.index is None:
         return lines
-    # PyTorch's own table is of its own release, the one that is kept of the newest.
+    # The installed PyTorch's own table is for its own release; Tarmac's table for the newest one.
     own = _release(place.torch) if _own_releases(place.torch) else None
     return [*lines, _torch_command(place.torch, choice.index, release=choice.release or own)]
 
@@ -300,7 +301,7 @@ def _torch_command(probe: Probe | None, index: str, *, release: str | None) -> s
     here = _release(probe)
     wanted = ["torch" if release is None else f"torch=={release}"]
     for name, facts in companions.items():
-        # Without a version the resolver takes the one that needs this PyTorch.
+        # Without a version, the resolver chooses the one that needs this PyTorch.
         fits = release is not None and release == here and facts.get("needs") == release
         wanted.append(f"{name}=={facts['version'].split('+')[0]}" if fits else name)
     packages = " ".join(wanted)
@@ -309,7 +310,7 @@ def _torch_command(probe: Probe | None, index: str, *, release: str | None) -> s
 
 
 def _release(probe: Probe | None) -> str | None:
-    """Return the release that is installed, ``2.13.0``; None for one that no index has."""
+    """Return the installed release, such as ``2.13.0``; None for a build that no index has."""
     version = str((probe and probe.result.get("version")) or "")
     match = re.fullmatch(r"(\d+\.\d+\.\d+)(\+(cpu|cu\d+))?", version)
     return match[1] if match else None
@@ -338,28 +339,28 @@ def _left_out(choice: BuildChoice, place: _Place) -> Iterator[str]:
         yield f"# without {gpu.label} ({chip}): {why}"
 
 
-# The machine.
+# Commands for the system.
 
 
 def _system(inventory: Inventory, systems: Mapping[str, Any]) -> str:
-    """Return which of a table's systems this machine is."""
+    """Return the entry of a table that applies to this machine's system."""
     if inventory.container.kind == "wsl" and "wsl" in systems:
         return "wsl"
     return next((name for name in _names(inventory.upkeep) if name in systems), "any")
 
 
 def _names(upkeep: Upkeep) -> tuple[str, ...]:
-    """Return the distribution's names, with that of its family where it says no more."""
+    """Return the distribution's name and its ancestors'; only ``rhel`` for RHEL's family."""
     names = (upkeep.distribution, *upkeep.like)
-    # Fedora's packages are not those of the distributions for enterprises.
+    # Enterprise distributions descend from Fedora, but do not have its packages.
     if "rhel" in names or "centos" in names:
         return ("rhel",)
-    # Amazon's have neither's.
+    # Amazon Linux has neither Fedora's nor RHEL's packages; it gets RHEL's commands.
     return ("rhel",) if upkeep.distribution == "amzn" else names
 
 
 def _for_whom(line: str, inventory: Inventory) -> str:
-    """Return a command for those who may do it, where they may."""
+    """Return a command without ``sudo`` for root, and as a comment in a container."""
     if "sudo " not in line.split("#", 1)[0]:
         return line
     if inventory.is_confined:

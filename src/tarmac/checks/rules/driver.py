@@ -1,4 +1,4 @@
-"""Rules on the driver and its modules."""
+"""Rules on NVIDIA's driver and its kernel modules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _uvm_missing(evidence: Evidence) -> Hits:
     inventory = evidence.inventory
     nodes = inventory.container.device_nodes
     devices = [device for probe in evidence.probes for device in probe.result.get("devices", ())]
-    # CUDA itself makes the node at its first use since the start, through nvidia-modprobe.
+    # CUDA itself makes the node at its first use since the boot, through nvidia-modprobe.
     is_used = any(device["kind"] == "gpu" for device in devices)
     is_tried = evidence.inventory.is_confined or any(
         (probe.result.get("build") or {}).get("cuda") for probe in evidence.probes
@@ -50,14 +50,15 @@ def _uvm_missing(evidence: Evidence) -> Hits:
         yield "machine", "NVML works, and there is no /dev/nvidia-uvm"
 
 
-# Blackwell's compute capability; several of these are where it was seen most (ollama, issue 11593).
+# Blackwell's compute capability. The failure was seen most on machines with several such GPUs
+# (ollama, issue 11593).
 _BLACKWELL = (10, 0)
 
 
 def _hmm(evidence: Evidence) -> Hits:
     newest = [gpu for gpu in evidence.inventory.gpus if (gpu.capability or (0, 0)) >= _BLACKWELL]
     for probe in evidence.probes:
-        # A process that was forked after CUDA's start gets the same words, on any GPU.
+        # A process that was forked after CUDA's initialization has the same error, on any GPU.
         if len(newest) > 1 and "initialization error" in probe.text:
             yield probe.label, f"initialization error, with {len(newest)} GPUs {newest[0].name}"
 

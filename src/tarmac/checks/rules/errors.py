@@ -1,7 +1,7 @@
-"""Errors of CUDA, its libraries, NCCL and HIP: one table, and all forms in which programs print it.
+"""Errors of CUDA, its libraries, NCCL and HIP: one table, and the forms in which they are printed.
 
-`errors.toml` beside this file has the errors, and the frames in which PyTorch, JAX, TensorFlow,
-NCCL and others print a number, a name or words. Each API makes a few patterns, which find any of
+``errors.toml`` in this folder has the errors, and the frames in which PyTorch, JAX, TensorFlow,
+NCCL and others print their number, name or words. Each API gives a few patterns, which find any of
 its errors in any of its frames.
 
 Example:
@@ -23,10 +23,10 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# In a frame, the name of one of the API's functions.
+# Stands in a frame for the pattern of the API's function names.
 _CALLS = "<calls>"
 
-# Of a form, the group that holds what is looked up.
+# Name of the regex group with the printed number, name or words.
 _VALUE = "value"
 
 
@@ -34,12 +34,12 @@ class ApiError(BaseModel):
     """An error of an API.
 
     Attributes:
-        number: The API's; None where several stand together.
-        names: What the runtime and the driver call it, and errors that mean the same.
-        words: What the API's own function returns for it.
-        code: The failure of the catalogue that it shows; the API's where it is empty.
-        bare: Whether its words say enough without a frame.
-        unless: What stands anywhere before it where it is no failure.
+        number: Number of the error in the API; None for an entry of several errors.
+        names: Names of the error in the runtime and the driver, and errors of the same meaning.
+        words: Description that the API's own function returns.
+        code: Code of the failure that it shows; empty for the API's code.
+        bare: Whether the words identify the error without a frame.
+        unless: Text that, anywhere before the error, means that there is no failure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,7 +53,7 @@ class ApiError(BaseModel):
 
     @property
     def said(self) -> str:
-        """Number, name and words, as a finding shows them."""
+        """The number, name and words of the error, as a finding shows them."""
         number = "" if self.number is None else f"{self.number}, "
         return f"error {number}{self.names[0]}" + (f": {self.words}" if self.words else "")
 
@@ -63,14 +63,14 @@ class Api(BaseModel):
 
     Attributes:
         title: Name of the API, such as ``CUDA`` or ``NCCL``.
-        code: The failure that an error shows where nothing better is known.
-        source: Who says which errors there are.
-        not_after: What stands before words that are another API's.
-        calls: A pattern of its functions' names.
-        names: A pattern of its errors' names.
-        words_after: Patterns of what stands before an error's words.
-        number_after: Patterns of what stands before an error's number.
-        errors: All that are known.
+        code: Code of the failure that an error without its own code shows.
+        source: URL of the list of the API's errors.
+        not_after: Texts before an error that show it to be another API's.
+        calls: Pattern of the API's function names.
+        names: Pattern of the API's error names.
+        words_after: Patterns of the text before an error's words.
+        number_after: Patterns of the text before an error's number.
+        errors: All known errors of the API.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,12 +87,12 @@ class Api(BaseModel):
 
 
 class ErrorForm:
-    """One form of an API's errors: their names, their words or their numbers.
+    """One printed form of an API's errors: their names, their words or their numbers.
 
     Attributes:
-        source: A pattern; what is looked up is its group ``value``. Where it has a group
-            ``stated``, that is the error's number, and must be.
-        must_hold: A pattern of which every match has one; what is looked for first.
+        source: Pattern of the form. Its group ``value`` identifies the error. A group ``stated`` or
+            ``stated_so`` must match the error's number.
+        must_hold: Pattern that is part of every match, from which literals are taken.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ErrorForm:
         self._errors = errors
 
     def shown_by(self, match: re.Match[str]) -> tuple[str, str] | None:
-        """Return the code of the failure that a match shows, and the error in words."""
+        """Return the failure's code and the error in words; None where a match shows no failure."""
         value = " ".join(match[_VALUE].split()).lower()
         error = self._errors.get(value)
         groups = match.groupdict()
@@ -126,7 +126,7 @@ def read_apis() -> Mapping[str, Api]:
 
 
 def forms_of(api: Api) -> Iterator[ErrorForm]:
-    """Yield the forms in which an API's errors are printed."""
+    """Yield the printed forms of an API's errors."""
     names = {name.lower(): error for error in api.errors for name in error.names}
     yield ErrorForm(api, rf"\b(?P<{_VALUE}>{api.names})\b", api.names, names)
     words = {error.words.lower(): error for error in api.errors if error.words}
@@ -147,7 +147,7 @@ def _any_of(frames: tuple[str, ...], calls: str) -> str:
 
 
 def _in_words(before: str, words: Mapping[str, ApiError], api: Api) -> ErrorForm:
-    # The longest first, as some begin with others.
+    # Longest first, as some texts are prefixes of others.
     texts = "|".join(re.escape(text).replace(r"\ ", " ") for text in sorted(words, key=_by_length))
     return ErrorForm(api, rf"{before}(?P<{_VALUE}>{texts})(?![\w-])", texts, words)
 
@@ -157,17 +157,17 @@ def _by_length(text: str) -> tuple[int, str]:
 
 
 def find_error(name: str) -> ApiError | None:
-    """Return an error by one of its names; None where none has it."""
+    """Return an error by one of its names; None for an unknown name."""
     every = (error for api in read_apis().values() for error in api.errors)
     return next((error for error in every if name in error.names), None)
 
 
 @functools.cache
 def printed_forms(code: str) -> tuple[str, ...]:
-    """Return how errors that show a failure are printed, as somebody meets them.
+    """Return the printed texts of the errors that show a failure.
 
     Args:
-        code: The failure's, in the catalogue.
+        code: Code of the failure in the catalogue.
     """
     forms: dict[str, None] = {}
     for api in read_apis().values():

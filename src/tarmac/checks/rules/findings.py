@@ -1,8 +1,8 @@
-"""From evidence to findings, by rules and by the catalogue's patterns.
+"""Turns evidence into findings, by rules and by the catalogue's patterns.
 
-A rule is a pure function, one for each code of the catalogue that needs one; it yields where it
-applies and what shows it. `find` adds what the patterns find in texts, and leaves out consequences
-whose cause was found.
+A rule is a pure function for one code of the catalogue. It yields the failure's places and the text
+that shows it. `find` adds the patterns' matches in texts, and leaves out consequences whose cause
+was found.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
     from tarmac.checks.evidence import Evidence
 
-# A failure, where it is, and what shows it.
+# A failure, its place, and the text that shows it.
 _Hit: TypeAlias = tuple[Failure, str, str]
 
-# What is said of a framework where nothing better is known.
+# Findings of a framework that stand only where no finding explains its failure better.
 _FALLBACKS = frozenset({"probe-failed", "import-failed", "probe-no-result", "probe-crashed"})
 
 
 class Finding(BaseModel):
-    """What a check concludes.
+    """A failure that a check has found.
 
     Attributes:
-        code: The failure's, in the catalogue.
+        code: Code of the failure in the catalogue.
         level: ``failure``, ``warning`` or ``note``.
-        title: In a few words.
-        where: The devices or frameworks that it is seen at, or ``machine``.
-        evidence: Facts or printed words that show the failure.
+        title: Name of the failure in a few words.
+        where: Devices or frameworks at which it was seen, or ``machine``.
+        evidence: Facts or printed text that show the failure.
         cause: Cause of the failure, in one sentence.
         fix: Command lines to type on this machine, in order.
         source: URL of the page that documents the failure.
@@ -57,14 +57,14 @@ class Finding(BaseModel):
 
 
 def find(evidence: Evidence, *, only: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return what the evidence says: one finding for each cause, failures first.
+    """Return one finding for each cause that the evidence shows, failures first.
 
-    Causes stand without their consequences, and in the catalogue's order, which goes from the
-    machine to what runs on it.
+    Consequences of a found cause are left out. Findings of one level are in the catalogue's order,
+    from the machine to the programs on it.
 
     Args:
         evidence: Everything that the check saw: inventory, probes and readings.
-        only: Codes to look for; by default all. One that is not looked for hides nothing.
+        only: Codes of the only failures to look for; empty for all. Other codes hide nothing.
     """
     on_cpu = {
         probe.label
@@ -116,17 +116,17 @@ def _is_explained(hit: _Hit, hits: Sequence[_Hit], labels: Sequence[str]) -> boo
 
 
 def _framework(where: str, labels: Sequence[str]) -> str | None:
-    """Return the label of the framework that a place belongs to, None for a machine's or GPU's."""
+    """Return the label of the framework that a place belongs to; None for a GPU or the machine."""
     owners = [name for name in labels if where == name or where.startswith(f"{name} on ")]
     return max(owners, key=len, default=None)
 
 
 def _in_texts(evidence: Evidence) -> Mapping[str, Mapping[str, str]]:
-    """Return where texts show a failure, and the line that does, by the failure's code."""
+    """Return the failures that texts show: code to place to the line that shows it."""
     inventory = evidence.inventory
     answers = [("machine", inventory.driver.nvml_error)]
     answers += [(gpu.label, gpu.error) for gpu in inventory.gpus]
-    # An error of NVML's without a cause of its own is shown as a GPU that did not answer.
+    # A generic NVML error is left out, as the GPU is already listed as without an answer.
     hits = [
         (where, code, line)
         for where, text in answers
@@ -161,14 +161,14 @@ def _finding(code: str, seen: Mapping[str, str], evidence: Evidence) -> Finding:
 
 
 def _in_words(seen: Mapping[str, str]) -> str:
-    """Return what shows a failure, with where it is if that differs from place to place."""
+    """Return the text that shows a failure, with the places where the texts differ."""
     places: dict[str, list[str]] = {}
     for where, words in seen.items():
         places.setdefault(words, []).append(where)
     if len(places) == 1:
         return next(iter(places))
     return "; ".join(
-        # What a kernel logged names its GPU, with its address.
+        # The text of a kernel's event already names its GPU, with its address.
         words if words.startswith(tuple(where)) else f"{', '.join(where)}: {words}"
         for words, where in places.items()
     )

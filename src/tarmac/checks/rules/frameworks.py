@@ -1,4 +1,4 @@
-"""Rules on frameworks: how they are built, and what they see."""
+"""Rules on frameworks: their builds, and the devices that they see."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.rules.rule import Hits, Rule
 
-# cuda:0, gpu(0), /device:GPU:0, cupy
+# Names of GPUs in the frameworks: cuda:0, gpu(0), /device:GPU:0, cupy.
 _ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)
 
-# What Slurm sets for a job that asked for no GPU.
+# CUDA_VISIBLE_DEVICES that Slurm sets for a job that asked for no GPU.
 _NONE_BY_SLURM = "NoDevFiles"
 
-# Variables that slow GPUs down where they are set at all: those that DCGM's diagnostic of the
-# software warns of (checkForBadEnvVaribles).
+# Variables that slow GPUs down whatever their value, from DCGM's software diagnostic
+# (checkForBadEnvVaribles).
 _SLOW_VARIABLES = (
     "NSIGHT_CUDA_DEBUGGER",
     "CUDA_INJECTION32_PATH",
@@ -35,14 +35,14 @@ _SLOW_VARIABLES = (
     "OPENCL_PROFILE",
 )
 
-# And those that do so by a value.
+# Variables that slow GPUs down at a certain value.
 _SLOW_VALUES = {
     "CUDA_LAUNCH_BLOCKING": "1",
     "NCCL_DEBUG": "TRACE",
     "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
 }
 
-# Probes of several processes, which are no device's.
+# Probes of several processes, whose entries are no single devices.
 _RANKS = frozenset({"all-reduce", "horovod"})
 
 
@@ -62,7 +62,7 @@ def _driver_old(evidence: Evidence) -> Hits:
     most = evidence.inventory.driver.cuda
     for probe in evidence.probes:
         built = value_of(probe, "build", "cuda")
-        # Probes of other frameworks say it in their own forms: "12.4", 12040, True.
+        # Frameworks report the version in different forms: "12.4", 12040, True.
         if is_driver_too_old(str(built), most):
             yield probe.label, f"built for CUDA {built}, the driver has {most}"
 
@@ -122,10 +122,10 @@ def _jax_preallocate(evidence: Evidence) -> Hits:
 def _jax_bad_libraries(evidence: Evidence) -> Hits:
     chips = [gpu.capability for gpu in evidence.inventory.gpus if gpu.capability]
     for probe in probes_of(evidence, "jax"):
-        # Wheels have their library's version: 12.8.4.1 is cuBLAS 12.8.4.
+        # A wheel's version is its library's and a build number: 12.8.4.1 is cuBLAS 12.8.4.
         cublas = _version(value_of(probe, "build", "cublas"))
         cudnn = _version(value_of(probe, "build", "cudnn"))
-        # By JAX's own checks: jax_plugins/cuda/__init__.py, _check_cuda_versions.
+        # From JAX's own checks: jax_plugins/cuda/__init__.py, _check_cuda_versions.
         if (12, 8) <= cublas < (13, 2) and any((10, 0) <= chip < (12, 0) for chip in chips):
             yield probe.label, f"cuBLAS {_dotted(cublas)} frees memory twice on this chip"
         elif () < cudnn < (9, 10, 1) and cublas >= (12, 9) and len(chips) > 1:
@@ -133,7 +133,7 @@ def _jax_bad_libraries(evidence: Evidence) -> Hits:
 
 
 def _version(text: str | None) -> tuple[int, ...]:
-    """Return a version's first three numbers; none where it is not known."""
+    """Return a version's first three numbers; empty where the version is unknown."""
     return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
 
 
@@ -203,7 +203,7 @@ def _device_absent(evidence: Evidence) -> Hits:
         wanted = set(probe.result.get("wanted", ()))
         names = [device["name"] for device in probe.result.get("devices", ())]
         absent = wanted - {*names, *(name.split(":")[0] for name in names)}
-        # Ranks have names of their own.
+        # Entries of ranks are not named like devices.
         if probe.outcome == "done" and probe.framework not in _RANKS and absent:
             yield probe.label, f"it sees no {', '.join(sorted(absent))}"
 

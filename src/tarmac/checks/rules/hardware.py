@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 _HELD_SHARE = 0.05
 
-# Contexts of CUDA take some hundred MiB that the driver lists late, or under another process.
+# CUDA contexts take some hundred MiB, which the driver lists late or under another process.
 _UNSEEN_BYTES = 2**30
 
-# Readings, a tenth of a second apart, from which on a GPU is judged by them; and the share of them
-# in which a reason must have set the clocks, twice at least. The driver names a hardware slowdown
-# also while clocks change.
+# A GPU is judged by its readings, a tenth of a second apart, from this number on. A reason counts
+# if it set the clocks in this share of readings, and at least twice: the driver also reports a
+# hardware slowdown while clocks change.
 _ENOUGH_SAMPLES = 5
 _OFTEN = 0.1
 
-# What the hardware's limits are rounded to.
+# Fraction of the default power limit that still counts as the default, as limits are rounded.
 _POWER_TOLERANCE = 0.99
 
-# NVIDIA's tools for data centers call more than 8 replays a minute too many
+# PCIe replays per minute that NVIDIA's tools for data centers allow
 # (https://github.com/NVIDIA/DCGM, dcgm_gpu_hardware_limits.h).
 _REPLAYS_PER_MINUTE = 8
 
@@ -51,11 +51,12 @@ def _judged_by(
     look: Callable[[Gpu, UnderLoad], str | None],
     otherwise: Callable[[Gpu], str | None] = lambda _: None,
 ) -> Rule:
-    """Return the rule that judges each GPU by its readings under load.
+    """Return a rule that judges each GPU by its readings under load.
 
     Args:
-        look: Returns what shows the failure on a GPU that was read often enough.
-        otherwise: Returns what shows the failure on an idle GPU too; used where `look` shows none.
+        look: Returns the text that shows the failure, for a GPU with enough readings under load.
+        otherwise: Returns the text that shows the failure without readings under load; used where
+            ``look`` finds no failure.
     """
 
     def rule(evidence: Evidence) -> Hits:
@@ -72,7 +73,7 @@ def _judged_by(
 
 
 def _often(load: UnderLoad, *reasons: str) -> str | None:
-    """Return in words which of some reasons set a GPU's clocks often; None where none did."""
+    """Return in words the given reasons that often set a GPU's clocks; None where none did."""
     shares = {reason: load.reasons.get(reason, 0.0) for reason in reasons}
     kept = [
         f"{reason} {share * 100:.0f} % of the time"
@@ -128,12 +129,12 @@ def _power_limited(gpu: Gpu) -> str | None:
 
 
 def _throttle_hardware(gpu: Gpu) -> str | None:
-    # One reading of hw_slowdown alone is nothing: it is also set while clocks change.
+    # A single reading of hw_slowdown does not count, as it is also set while clocks change.
     return "hw_power_brake" if "hw_power_brake" in gpu.slowdowns else None
 
 
 def _throttle_hardware_under_load(_: Gpu, load: UnderLoad) -> str | None:
-    # Hardware slows down for heat too, which it then says.
+    # Slowdowns by heat have their own reason and their own failure.
     if _often(load, "hw_thermal"):
         return None
     return _often(load, "hw_power_brake", "hw_slowdown")
@@ -144,7 +145,7 @@ def _too_hot(gpu: Gpu, load: UnderLoad) -> str | None:
     limits, margin = gpu.temperature_limits_c, load.temperature_margin_c
     if margin is not None and margin < 0:
         seen.append(f"{-margin} °C above the highest temperature it is made to work at")
-    # Since Ada the margin is what counts, and a threshold of the GPU is no longer kept up.
+    # Since Ada the margin counts, and the GPU's threshold is no longer maintained.
     operating = limits.get("operating") if margin is None else None
     for part, hottest, limit in (
         ("GPU", load.temperature_c, operating),
@@ -156,7 +157,7 @@ def _too_hot(gpu: Gpu, load: UnderLoad) -> str | None:
 
 
 def _pcie_generation(gpu: Gpu, load: UnderLoad) -> str | None:
-    # A link that carries nothing lowers its generation to save power.
+    # An idle link lowers its generation to save power, so only readings under load count.
     seen, most = load.pcie.get("generation"), gpu.pcie.get("max_generation")
     return f"PCIe {seen} of {most} under load" if seen and most and seen < most else None
 
@@ -210,7 +211,7 @@ def _fabric_degraded(gpu: Gpu) -> str | None:
 
 
 def _fabric_manager(evidence: Evidence) -> Hits:
-    # Where CUDA computes, nobody waits for the fabric: a GPU of its own, or a partition of one.
+    # Where CUDA computes, it does not need the fabric: a single GPU, or a partition with one GPU.
     computes = any(device["kind"] == "gpu" for _, device in measured_devices(evidence))
     for gpu in evidence.inventory.gpus:
         if gpu.fabric is None:
@@ -243,7 +244,8 @@ def _clocks_lowered(gpu: Gpu) -> str | None:
 
 
 def _nvlink_errors(gpu: Gpu) -> str | None:
-    # After a flipped bit a packet is sent again, as links are made to; recovery is training anew.
+    # A replay after a flipped bit is normal for a link. Recovery means that the link was trained
+    # again.
     recoveries = gpu.nvlink_errors.get("recovery", 0)
     if not recoveries:
         return None
@@ -256,7 +258,7 @@ def _unlicensed(gpu: Gpu) -> str | None:
 
 
 def _mem_held_unseen(gpu: Gpu) -> str | None:
-    # Partitions and virtual machines hold memory that is no process's here.
+    # Partitions and virtual machines hold memory that belongs to no process here.
     if gpu.mig or gpu.virtualization in ("vgpu host", "vsga host") or not gpu.memory_bytes:
         return None
     unseen = gpu.unseen_bytes or 0
@@ -266,7 +268,7 @@ def _mem_held_unseen(gpu: Gpu) -> str | None:
 
 
 def _differing_facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
-    """Yield what GPUs of one model and maker have in common."""
+    """Yield the settings that GPUs of one model and board should have in common."""
     if gpu.vbios is not None:
         yield "VBIOS", gpu.vbios
     if gpu.ecc is not None:

@@ -1,7 +1,6 @@
-"""Rules on what the kernel's log says.
+"""Rules on the kernel's log.
 
-A line is read by `read_event`, which knows the failure that it belongs to; so one rule, made for
-each code, does for all.
+`read_event` returns the failure's code for each line, so the same rule is made for each code.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ if TYPE_CHECKING:
     from tarmac.checks.kernel_log import KernelEvent
     from tarmac.checks.rules.rule import Hits, Rule
 
-# Failures that a reset of the GPU ends.
+# Failures that ask for a reset of the GPU, which ends them.
 _ASK_FOR_RESET = frozenset({"xid-reset", "xid-reset-soon"})
 
 
 def lines_without_event(evidence: Evidence) -> list[str]:
-    """Return the lines of the log that only patterns can judge."""
+    """Return the lines of the log without an event, which only patterns can judge."""
     return [line for line in evidence.inventory.kernel_log if read_event(line) is None]
 
 
 def logged(code: str) -> Rule:
-    """Return the rule that finds what the log says of a failure, GPU by GPU."""
+    """Return a rule that finds a failure in the kernel's log, by GPU."""
 
     def rule(evidence: Evidence) -> Hits:
         seen: dict[str, list[str]] = {}
@@ -43,17 +42,17 @@ def logged(code: str) -> Rule:
 
 
 def _latest(evidence: Evidence) -> Iterator[tuple[KernelEvent, int, float | None]]:
-    """Yield each error with the last line of it, how many lines there are, and the last one's age.
+    """Yield each error's last event, the number of its lines, and the last line's age.
 
-    The last line decides where a number's lines differ: of what the driver asks for (Xid 154), and
-    of how bad an NVLink's error is.
+    The last line decides where the lines of a number differ: in the action that the driver asks for
+    (Xid 154), and in the severity of an NVLink's error.
     """
     clock = evidence.inventory.kernel.clock
     groups: dict[tuple[object, ...], list[tuple[KernelEvent, str]]] = {}
     for line in evidence.inventory.kernel_log:
         event = read_event(line)
         if event is not None:
-            # A program that is ended has two lines.
+            # The kernel logs two lines for a program that it kills.
             kind = event.number or (event.code, event.pid)
             groups.setdefault((event.address, kind), []).append((event, line))
     for lines in groups.values():
@@ -62,9 +61,9 @@ def _latest(evidence: Evidence) -> Iterator[tuple[KernelEvent, int, float | None
 
 
 def _is_over(event: KernelEvent, where: str, inventory: Inventory) -> bool:
-    """Tell whether an error that asks for a reset is over, as the driver wants nothing any more.
+    """Return whether an error that asks for a reset is over, by the driver's recovery action.
 
-    A reset by nvidia-smi need not leave a line in the log.
+    A reset by nvidia-smi may leave no line in the log.
     """
     wants = {gpu.label: gpu.recovery_action for gpu in inventory.gpus}
     return event.is_reset and event.code in _ASK_FOR_RESET and wants.get(where) == "none"
@@ -99,7 +98,7 @@ def _words(event: KernelEvent, where: str, number: int, age_s: float | None) -> 
 
 
 def _of_cards(code: str) -> Rule:
-    """Return the rule that finds what the log says of GPUs, and of no other devices."""
+    """Return a rule that finds a failure of graphics cards in the log, and of no other devices."""
     find = logged(code)
 
     def rule(evidence: Evidence) -> Hits:
@@ -112,7 +111,7 @@ def _of_cards(code: str) -> Rule:
 
 def _oom_killed(evidence: Evidence) -> Hits:
     inventory = evidence.inventory
-    # On other machines, whose programs they were is no matter of a check.
+    # On machines without a GPU, killed programs are out of scope.
     if inventory.gpus or inventory.nvidia_cards or inventory.amd.gpus:
         yield from logged("oom-killed")(evidence)
 
@@ -137,7 +136,7 @@ def _secure_boot(evidence: Evidence) -> Hits:
 
 
 def _while_unused(code: str) -> Rule:
-    """Return the rule that finds why a card got no driver, unless it has one by now."""
+    """Return a rule that finds why the driver does not run a card, unless it does by now."""
     find = logged(code)
 
     def rule(evidence: Evidence) -> Hits:

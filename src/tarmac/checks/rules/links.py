@@ -1,4 +1,4 @@
-"""Rules on links: of cards to the machine, and of GPUs to each other."""
+"""Rules on the links of cards to the machine, and of GPUs to each other."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ if TYPE_CHECKING:
     from tarmac.checks.rules.rule import Hits, Rule
     from tarmac.machine import Gpu, PciePath
 
-# What copies of pinned memory reach of what PCIe carries: headers and flow control take the rest.
-# Eight H200 reach 0.88 of PCIe 5.0 x16
+# Fraction of PCIe's bandwidth that copies of pinned memory reach; headers and flow control take the
+# rest. Eight H200 reach 0.88 of PCIe 5.0 x16
 # (https://github.com/stas00/ml-engineering/tree/master/network#pcie).
 _REACHED = 0.8
 
-# The part of that under which we warn.
+# Fraction of that rate below which copies get a warning.
 _SLOW_COPIES = 0.6
 
-# Bytes/s of pinned memory over PCIe 3.0 x8, the slowest link a card of today should have, where the
-# kernel does not tell what its link is.
+# Bytes/s of pinned memory over PCIe 3.0 x8, the slowest link that a current card should have. Used
+# where the kernel does not report the link.
 _SLOWEST_LINK = 6e9
 
-# The part of what pairs of their kind, or machines like this one, reach under which we warn.
+# Fraction of the rate of similar pairs, or of machines like this one, below which a rate gets a
+# warning.
 _SLOW = 0.5
 
-# Machines whose all-reduce is known have as many GPUs.
+# Number of GPUs of the machines whose all-reduce rate is known.
 _BOARD = 8
 
 
 def _pcie_narrow(evidence: Evidence) -> Hits:
-    # Idle links of NVIDIA's cards keep their lanes; of AMD's that is not certain.
+    # Idle links of NVIDIA's cards keep their lanes; for AMD's cards that is not certain.
     inventory = evidence.inventory
     for gpu in _answering(inventory):
         path = inventory.topology.path_of(gpu.address)
         if path is None:
-            # The driver's "at most" is of the card and not of its slot, and all that is left.
+            # The driver's maximum is the card's and not the slot's, but nothing better is known.
             width, most = gpu.pcie.get("width"), gpu.pcie.get("max_width")
             if width and most and width < most:
                 yield gpu.label, f"x{width} of x{most}"
@@ -79,7 +80,7 @@ def _slow_copies(evidence: Evidence) -> Hits:
 
 
 def _path_of(device: Mapping[str, Any], inventory: Inventory) -> PciePath | None:
-    """Return how a probe's device is joined to its processor; None where by other than PCIe."""
+    """Return the PCIe path of a probe's device; None where unknown or not joined by PCIe."""
     gpus = _answering(inventory)
     chip, uuid = chip_of(device), device.get("uuid")
     if device["kind"] != "gpu" or (chip is not None and not chip.pcie_host):
@@ -107,7 +108,7 @@ def _nvlink_down(evidence: Evidence) -> Hits:
 
 
 def _all_down(gpu: Gpu, others: list[Gpu], evidence: Evidence) -> str | None:
-    """Return why NVLinks should be up; of bridgeless cards and single GPUs none need be."""
+    """Return why a GPU's NVLinks should be up; None for single GPUs and cards without a bridge."""
     topology = evidence.inventory.topology
     alike = [other.label for other in others if other.name == gpu.name and any(other.nvlinks)]
     down = f"all {len(gpu.nvlinks)} are down"
@@ -126,7 +127,7 @@ def _some_down(gpu: Gpu, others: list[Gpu]) -> str | None:
         return None
     alike = [sum(other.nvlinks) for other in others if other.name == gpu.name]
     chip = find_chip(gpu.name, memory_bytes=gpu.memory_bytes)
-    # A bridge takes some links of a card, and leaves the others.
+    # A bridge uses some links of a card, and leaves the others down.
     takes_bridges = (chip is not None and not chip.nvlink_board) or (chip is None and alike)
     if takes_bridges and all(count <= sum(gpu.nvlinks) for count in alike):
         return None
@@ -159,7 +160,7 @@ def _slow_pair(evidence: Evidence) -> Hits:
 def _link_kind(
     ends: tuple[int, int], pair: Mapping[str, Any], device: Mapping[str, Any], inventory: Inventory
 ) -> str:
-    """Name what joins two GPUs, as words behind "pairs"."""
+    """Return the kind of link between two GPUs, as words that follow "pairs"."""
     uuids = device.get("uuids") or ()
     by_uuid = {gpu.uuid: gpu for gpu in _answering(inventory)}
     first, second = (by_uuid.get(uuids[end]) if end < len(uuids) else None for end in ends)
@@ -175,7 +176,7 @@ def _link_kind(
 
 
 def _pcie_kind(first: PciePath | None, second: PciePath | None) -> str:
-    """Name what is common to two paths: NVIDIA's kinds PIX and PXB, PHB, NODE, SYS."""
+    """Return the closest common part of two paths: NVIDIA's PIX and PXB, PHB, NODE or SYS."""
     if first is None or second is None:
         return "over PCIe"
     shared = 0
@@ -183,7 +184,7 @@ def _pcie_kind(first: PciePath | None, second: PciePath | None) -> str:
         if a != b:
             break
         shared += 1
-    # The first is the host bridge, the second a root port.
+    # The first bridge is the host bridge, the second a root port.
     if shared > 1:
         return "below one PCIe switch"
     if shared == 1:

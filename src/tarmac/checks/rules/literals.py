@@ -1,7 +1,7 @@
-r"""What a text must hold for a pattern to match it: literals, read off the parsed pattern.
+r"""The literals that a text must contain for a pattern to match, read from the parsed pattern.
 
-Looking for a literal is far cheaper than trying a pattern, so patterns are tried only where one of
-theirs stands. They are in lower case, to be looked for in text in lower case.
+A search for a literal is far cheaper than trying a pattern, so a pattern is tried only where one of
+its literals occurs. Literals are in lower case, for a search in lower-case text.
 
 Example:
     >>> required_literals(r"NCCL WARN .*(refused|reset) by peer")
@@ -13,34 +13,34 @@ Example:
 from __future__ import annotations
 
 import re
-from re import _parser as parser  # type: ignore[attr-defined] # typeshed has the old name alone
+from re import _parser as parser  # type: ignore[attr-defined] # typeshed only has the old name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Shorter ones stand in nearly every line, and are not looked for.
+# Shorter literals occur in nearly every line, and are not searched.
 SHORTEST = 4
 
-# Written otherwise where a log's lines are JSON: "\"", "\\", "\/" and, by Go, "\u003c".
+# Characters that lines of JSON escape: "\"", "\\", "\/" and, by Go, "\u003c".
 _ESCAPED = frozenset('"\\/<>&')
 
 # The letters that make up most of what programs print.
 _COMMON = frozenset("etaoinsrldcu ")
 
-# Characters of a half: "error" and "memory" stand in many lines, "of memory" in few.
+# Minimum characters of a half: "error" and "memory" occur in many lines, "of memory" in few.
 _SHORTEST_HALF = 8
 
 
 def required_literals(pattern: str) -> tuple[str, ...]:
-    """Return literals of which every match of a pattern holds at least one.
+    """Return literals, at least one of which is in every match of a pattern.
 
-    A message of several words may be broken between two lines, so it gives its two halves, where
-    both are long enough: one of them is whole wherever the break is. A pattern that spans lines
-    gives what its end holds.
+    A message of several words may be broken between two lines. So it gives two halves where both
+    are long enough: one half is whole wherever the break is. A pattern that spans lines gives the
+    literals of its end.
 
     Raises:
-        ValueError: It has no literal of at least `SHORTEST` characters.
+        ValueError: The pattern has no literal of at least `SHORTEST` characters.
     """
     parts = [*_flat(parser.parse(pattern, re.ASCII))]
     last = max((n for n, (_, argument) in enumerate(parts) if _is_span(argument)), default=-1)
@@ -52,12 +52,12 @@ def required_literals(pattern: str) -> tuple[str, ...]:
 
 
 def spans_lines(pattern: str) -> bool:
-    r"""Tell whether a pattern joins what is lines apart, by ``[\s\S]*``."""
+    r"""Return whether a pattern matches across lines, by ``[\s\S]*``."""
     return any(_is_span(argument) for _, argument in _flat(parser.parse(pattern, re.ASCII)))
 
 
 def _covers(parts: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, ...]]:
-    """Yield sets of literals; of each set, a match holds at least one."""
+    """Yield sets of literals; a match contains at least one literal of each set."""
     run = ""
     for operation, argument in (*parts, ("END", None)):
         letter = _letter(str(operation), argument)
@@ -79,7 +79,7 @@ def _covers(parts: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _flat(parts: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a sequence's parts, with those of groups in their place."""
+    """Yield a sequence's parts, with groups replaced by their own parts."""
     for operation, argument in parts:
         if str(operation) == "SUBPATTERN":
             yield from _flat(argument[-1])
@@ -88,12 +88,12 @@ def _flat(parts: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _is_span(argument: Any) -> bool:
-    r"""Tell whether this is what ``[\s\S]*`` is parsed to."""
+    r"""Return whether a part's argument is the parsed form of ``[\s\S]*``."""
     return "CATEGORY_SPACE" in str(argument) and "CATEGORY_NOT_SPACE" in str(argument)
 
 
 def _letter(operation: str, argument: Any) -> str:
-    """Return the one character, in lower case, that a part matches; else nothing."""
+    """Return the single character that a part matches, in lower case; empty for other parts."""
     if operation == "IN":
         letters = {_letter(str(kind), value) for kind, value in argument}
         return letters.pop() if len(letters) == 1 else ""
@@ -105,7 +105,7 @@ def _letter(operation: str, argument: Any) -> str:
 
 
 def _halves(cover: Sequence[str]) -> Iterator[str]:
-    """Yield each literal that is one word, and the halves of the others."""
+    """Yield the two halves of each literal where both are long enough, else the literal."""
     for literal in cover:
         breaks = [place for place, letter in enumerate(literal) if letter == " "]
         halves = [(literal[:place].rstrip(), literal[place:].lstrip()) for place in breaks]
@@ -114,7 +114,7 @@ def _halves(cover: Sequence[str]) -> Iterator[str]:
 
 
 def _weight(cover: Sequence[str]) -> float:
-    """Return how much the most usual of some literals says; rare letters count twice."""
+    """Return the lowest weight among some literals; rare letters count twice."""
     return min(
         (
             sum(2 - (letter in _COMMON) for letter in text) * (len(text) >= SHORTEST)

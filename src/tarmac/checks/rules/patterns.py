@@ -1,4 +1,4 @@
-"""The catalogue's patterns, tried only where one of their literals stands."""
+"""The catalogue's patterns, tried only where one of their literals occurs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Of one form, in one line: a line that repeats an error says no more by that.
+# Errors of one form to report from one line: a line that repeats an error has no new information.
 _MAX_ERRORS = 4
 
-# A space of a pattern, where a message may be broken between two lines. Bounded, as a line of tabs
-# would else be looked at as often as it has tabs.
+# Replaces a space of a pattern, as a message may be broken between two lines there. The bound
+# prevents quadratic time on a line of tabs.
 _SPACE = r"(?: |[ \t]{0,40}\n[ \t]{0,40})"
 
-# A class, what is escaped, or a space: a space within one of the first two is no place to break.
+# A character class, an escape, or a space: only a space outside of the first two may be a break.
 _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.| ")
 
 
 class Sight(NamedTuple):
-    """What a text shows.
+    """A failure that a text shows.
 
     Attributes:
-        code: The failure's, in the catalogue.
+        code: Code of the failure in the catalogue.
         match: Match of the pattern in the text.
-        words: What it says, where a number or a name says it.
+        words: Meaning of a number or a name in the match, in words; empty without one.
     """
 
     code: str
@@ -44,12 +44,12 @@ class Sight(NamedTuple):
 
 
 class Pattern:
-    """A pattern of what drivers and frameworks print.
+    """A pattern of messages of drivers and frameworks.
 
     Attributes:
-        code: The failure that it shows.
-        source: As it stands in the catalogue.
-        ends: Whether it shows that the failure is over.
+        code: Code of the failure that a match shows.
+        source: Regular expression as in the catalogue.
+        ends: Whether a match shows that the failure is over.
     """
 
     def __init__(self, code: str, source: str, *, ends: bool = False) -> None:
@@ -59,30 +59,30 @@ class Pattern:
 
     @functools.cached_property
     def literals(self) -> tuple[str, ...]:
-        """Of these, in lower case, every match holds at least one."""
+        """The literals in lower case; every match contains at least one."""
         return required_literals(self.source)
 
     @functools.cached_property
     def spans_lines(self) -> bool:
-        """Whether it joins what is many lines apart."""
+        """Whether the pattern matches across many lines."""
         return spans_lines(self.source)
 
     def sights(self, text: str) -> Iterator[Sight]:
-        """Yield what a text shows."""
+        """Yield the failure that a text shows, at its first match."""
         match = self.regex.search(text)
         if match:
             yield Sight(self.code, match)
 
     @functools.cached_property
     def regex(self) -> re.Pattern[str]:
-        """The pattern, whose spaces match a break between lines too."""
+        """The compiled pattern, whose spaces also match a break between lines."""
         broken = _TOKEN.sub(lambda token: _SPACE if token[0] == " " else token[0], self.source)
-        # By ASCII: no other letter is one of these in lower case, as K (the unit kelvin) is k.
+        # ASCII only: otherwise the kelvin sign would match k, for which the literals do not allow.
         return re.compile(broken, re.ASCII | re.IGNORECASE)
 
 
 class ErrorPattern(Pattern):
-    """A pattern of one form in which an API's errors are printed."""
+    """A pattern of one printed form of an API's errors."""
 
     def __init__(self, form: ErrorForm) -> None:
         super().__init__("", form.source)
@@ -90,11 +90,11 @@ class ErrorPattern(Pattern):
 
     @functools.cached_property
     def literals(self) -> tuple[str, ...]:
-        """Of these, in lower case, every match holds at least one."""
+        """The literals in lower case; every match contains at least one."""
         return required_literals(self._form.must_hold)
 
     def sights(self, text: str) -> Iterator[Sight]:
-        """Yield the first errors that a text shows."""
+        """Yield the errors that a text shows, from its first four matches."""
         for match in itertools.islice(self.regex.finditer(text), _MAX_ERRORS):
             shown = self._form.shown_by(match)
             if shown is not None:
@@ -103,7 +103,7 @@ class ErrorPattern(Pattern):
 
 @functools.cache
 def all_patterns() -> tuple[Pattern, ...]:
-    """Return the patterns of the whole catalogue, in its order, and of the table of errors."""
+    """Return the patterns of the catalogue, in its order, and of the table of errors."""
     catalogue = read_catalogue().values()
     return (
         *(Pattern(failure.code, source) for failure in catalogue for source in failure.text),
@@ -117,7 +117,7 @@ def all_patterns() -> tuple[Pattern, ...]:
 
 
 def find_in(text: str) -> Mapping[str, str]:
-    """Return the line of a text that shows each failure, by the failure's code."""
+    """Return a text's failures, from the code to the line that shows the failure."""
     lines: dict[str, str] = {}
     lower = text.lower()
     for pattern in all_patterns():
@@ -130,7 +130,7 @@ def find_in(text: str) -> Mapping[str, str]:
 
 
 def without_generic(found: Mapping[str, _T]) -> Mapping[str, _T]:
-    """Return what was found, without what says less than something else that was."""
+    """Return failures by code, without generic ones where a more specific failure is among them."""
     catalogue = read_catalogue()
     if not any(not catalogue[code].generic and not catalogue[code].beside for code in found):
         return found

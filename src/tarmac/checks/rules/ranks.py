@@ -1,4 +1,4 @@
-"""Rules on several ranks: which host is slow, gone or different from the others."""
+"""Rules on several ranks: hosts that are slow, lost or different from the others."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from tarmac.checks.ranked import Rank, Ranks
     from tarmac.checks.rules.rule import Hits, Rule
 
-# How many times as long as the others' a slow host's all-reduces take. Sound hosts of one network
-# differ by some percent; a host that has lost one of two links takes twice the time.
+# A host is slow where its all-reduces take more than this many times the others' time. Healthy
+# hosts of one network differ by some percent; a host that has lost one of two links takes twice the
+# time.
 _SLOW = 1.5
 
-# With fewer, nobody can tell which of two is the slow one.
+# Fewest units to compare: of only two, it is unknown which one is slow.
 _FEWEST = 3
 
 _CLOCK_OFF_S = 2.0
 
-# Each rank has another of these.
+# Variables that differ between ranks by design.
 _OWN_VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
 
 
@@ -46,7 +47,8 @@ def _rank_lost(evidence: Evidence) -> Hits:
             blamed.setdefault(name, pair.problem)
     succeeded = {name for pair in ranks.pairs if pair.seconds is not None for name in pair.names}
     for name in ranks.units:
-        # Those that have failed with sound partners only; where nobody succeeds, nobody is named.
+        # Blame a unit that failed with partners that succeeded elsewhere. Where no unit succeeds,
+        # none is blamed.
         own = [pair for pair in ranks.pairs if name in pair.names]
         partners = {other for pair in own for other in pair.names} - {name}
         if own and name not in succeeded and partners & succeeded:
@@ -67,7 +69,7 @@ def _host_slow(evidence: Evidence) -> Hits:
     for name in ranks.units:
         own, others = ranks.median_s(name), ranks.median_s(name, of_others=True)
         fastest = min((p.seconds for p in ranks.pairs if name in p.names and p.seconds), default=0)
-        # All its pairs are slow: a slow partner explains only one of them.
+        # All of its pairs must be slow, as a slow partner explains only one of them.
         if own and others and min(own, fastest) > _SLOW * others:
             rates = [f"{ranks.message_bytes / seconds / 1e9:.3g} GB/s" for seconds in (own, others)]
             yield name, f"{rates[0]} with each of its partners, {rates[1]} between the others"
@@ -92,7 +94,7 @@ def _difference(title: str, values: Mapping[str, str | None]) -> Hits:
     for host, value in values.items():
         places.setdefault(value, []).append(host)
     if len(places) > 1:
-        # The odd ones first.
+        # The rarest values come first.
         ordered = sorted(places.items(), key=lambda item: len(item[1]))
         words = [f"{value or 'none'} on {', '.join(hosts[:8])}" for value, hosts in ordered]
         yield title, "; ".join(words)
@@ -108,7 +110,7 @@ def _clock_off(evidence: Evidence) -> Hits:
 
 
 def _machines(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, str], Network]]:
-    """Yield the name, the variables and the network of this machine, or of all ranks' hosts."""
+    """Yield the name, variables and network of this machine, or of each host of the ranks."""
     if evidence.ranks is None:
         yield "machine", evidence.inventory.environment, evidence.inventory.network
         return
@@ -126,7 +128,7 @@ def _interface_missing(evidence: Evidence) -> Hits:
 
 
 def _names_interface(variable: str, value: str, network: Network) -> bool:
-    """Whether a variable leaves an interface, by the rules of NCCL and Gloo."""
+    """Return whether a variable leaves an interface to use, by the rules of NCCL and Gloo."""
     if variable.startswith("GLOO"):
         return all(name in network.interfaces for name in value.split(","))
     is_exact, is_excluded = value.lstrip("^").startswith("="), value.startswith("^")
@@ -148,7 +150,7 @@ def _ib_port_down(evidence: Evidence) -> Hits:
         down = [
             f"{port.name} is {port.state}, {port.physical}"
             for port in network.ports
-            # A port without a cable is nobody's fault; one that other hosts use is.
+            # A port may have no cable on purpose, unless another host uses the same port.
             if port.state in ("INIT", "ARMED") or (port.state == "DOWN" and port.name in active)
         ]
         if down:

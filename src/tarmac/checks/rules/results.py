@@ -1,4 +1,4 @@
-"""Rules on what probes computed, and how they ended."""
+"""Rules on the probes' computed results and on the ends of their processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.rules.rule import Hits, Rule
 
-# Frameworks print a screen or two; what floods a log also hides in it what matters.
+# Frameworks print a screen or two; a flood of output hides the lines that matter.
 _FLOOD_BYTES = 10 * 2**20
 
 
@@ -49,7 +49,7 @@ def _probe_no_result(evidence: Evidence) -> Hits:
 
 def _probe_left_processes(evidence: Evidence) -> Hits:
     for probe in evidence.probes:
-        # What is ended before its time has no chance to end what it started.
+        # A probe that was killed had no chance to end its own children.
         if probe.left_behind and probe.outcome != "hung":
             yield probe.label, f"{probe.left_behind} still ran"
 

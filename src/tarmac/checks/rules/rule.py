@@ -1,4 +1,4 @@
-"""What a rule is: a pure function from evidence to where a failure is, and what shows it."""
+"""The type of a rule: a pure function from evidence to a failure's places and what shows it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from tarmac.checks.evidence import Evidence, Probe
     from tarmac.machine import Gpu
 
-# Where a failure is, and what shows it.
+# Pairs of a failure's place and the text that shows it.
 Hits: TypeAlias = Iterator[tuple[str, str]]
 Rule: TypeAlias = Callable[["Evidence"], Hits]
 
 
 def for_each_gpu(look: Callable[[Gpu], str | None]) -> Rule:
-    """Return the rule that looks at each GPU that answers.
+    """Return a rule that judges each GPU that answers.
 
     Args:
-        look: Returns what shows the failure on a GPU; None where it has none.
+        look: Returns the text that shows the failure on a GPU; None where the GPU has none.
     """
 
     def rule(evidence: Evidence) -> Hits:
@@ -33,26 +33,26 @@ def for_each_gpu(look: Callable[[Gpu], str | None]) -> Rule:
 
 
 def probes_of(evidence: Evidence, framework: str) -> Iterator[Probe]:
-    """Yield the probes of a framework that is installed."""
+    """Yield the probes of a framework, where it is installed."""
     for probe in evidence.probes:
         if probe.framework == framework and probe.outcome != "not installed":
             yield probe
 
 
 def measured_devices(evidence: Evidence) -> Iterator[tuple[Probe, Mapping[str, Any]]]:
-    """Yield what each probe says of each device."""
+    """Yield each device in the probes' results, with its probe."""
     for probe in evidence.probes:
         for device in probe.result.get("devices", ()):
             yield probe, device
 
 
 def place_of(probe: Probe, device: Mapping[str, Any]) -> str:
-    """Name a device as a probe sees it: ``torch on cuda:0``."""
+    """Return the name of a probe's device: ``torch on cuda:0``."""
     return f"{probe.label} on {device['name']}"
 
 
 def value_of(probe: Probe, *keys: str) -> Any:
-    """Return a value deep in a probe's result; None where it is not."""
+    """Return a nested value of a probe's result; None where a key is missing."""
     value: Any = probe.result
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -60,6 +60,6 @@ def value_of(probe: Probe, *keys: str) -> Any:
 
 
 def should_use_gpu(probe: Probe, evidence: Evidence) -> bool:
-    """Tell whether a GPU is here and the probe was not told to keep to the CPU."""
+    """Return whether the machine has an NVIDIA GPU and the probe was not limited to the CPU."""
     is_here = bool(evidence.inventory.gpus) or bool(evidence.inventory.nvidia_cards)
     return is_here and set(probe.result.get("wanted", ())) != {"cpu"}

@@ -1,4 +1,4 @@
-"""Rules on what a soak compared, and on devices that did not last."""
+"""Rules on a soak's comparisons, and on devices that were lost in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on rates: what a chip reaches of what a healthy one does, and of what its siblings do."""
+"""Rules on rates: a chip's rate relative to a healthy chip's, and to its siblings'."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from tarmac.checks.rates import MatrixRate
     from tarmac.checks.rules.rule import Hits, Rule
 
-# The parts of what a healthy chip reaches under which we warn, and call it a failure: shapes,
-# clocks and cooling explain some of the rest.
+# Fractions of a healthy chip's rate below which a chip gets a warning or a failure. Shapes, clocks
+# and cooling explain smaller losses.
 _SLOW = 0.75
 
 _VERY_SLOW = 0.4
 
-# The part of its nominal rate that any healthy chip reaches: a T4, which its power limit holds back
-# most of all, reaches 0.35.
+# Fraction of the nominal rate that any healthy chip reaches. A T4, which its power limit slows down
+# most of all chips, reaches 0.35.
 _FAR_BELOW = 0.2
 
-# The part of its nominal bandwidth that copies within a healthy device reach: 0.7 on a T4 with ECC,
+# Fraction of the nominal bandwidth that copies within a healthy device reach: 0.7 on a T4 with ECC,
 # 0.9 on an H200.
 _SLOW_MEMORY = 0.6
 
-# The spread of healthy siblings, by cooling and silicon, is 5 % and some more.
+# The spread of healthy siblings, from cooling and silicon, is somewhat above 5 %.
 _SLOWER = 0.1
 
-# Siblings of which the odd one out can be told.
+# Number of siblings from which on the odd one can be identified.
 _FEW = 3
 
 
@@ -90,10 +90,10 @@ def _memory_missing(evidence: Evidence) -> Hits:
 
 @dataclasses.dataclass(frozen=True)
 class _Sibling:
-    """A measured value of a device, and those of the other devices of its chip.
+    """A measured value of a device, and those of the other devices with the same chip.
 
     Attributes:
-        others: Values of the chip's other devices, by device name.
+        others: Values of the other devices with this chip, by device name.
     """
 
     where: str
@@ -129,9 +129,9 @@ def _less(sibling: _Sibling) -> str:
 
 
 def _siblings(evidence: Evidence) -> Iterator[_Sibling]:
-    """Yield each value of each device that has others of its chip beside it.
+    """Yield each value of each device that has siblings: other devices with the same chip.
 
-    A device that is slow for its chip has its own finding.
+    A device that is slow for its chip is left out, as it has its own finding.
     """
     for probe in evidence.probes:
         chips: dict[str, list[Mapping[str, Any]]] = {}
@@ -157,7 +157,7 @@ def _is_slow(device: Mapping[str, Any]) -> bool:
 
 
 def _products(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
-    """Return the rates in the first type that all have, in TFLOP/s."""
+    """Return the rates in the first type that all devices have, in TFLOP/s."""
     for kind in ("bf16", "fp16", "fp32"):
         rates = {d["name"]: (d.get("flops") or {}).get(kind, 0.0) for d in devices}
         if all(rates.values()):
@@ -166,7 +166,7 @@ def _products(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
 
 
 def _copies(devices: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
-    """Return the rates of copies within the device, in GB/s."""
+    """Return the rates of copies within each device, in GB/s."""
     rates = {d["name"]: (d.get("copies") or {}).get("memory") for d in devices}
     return "GB/s of its memory", {name: rate / 1e9 for name, rate in rates.items() if rate}
 

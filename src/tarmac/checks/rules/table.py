@@ -1,4 +1,4 @@
-"""Every rule by the code of the failure that it finds."""
+"""All rules, by the code of the failure that each finds."""
 
 from __future__ import annotations
 

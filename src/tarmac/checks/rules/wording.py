@@ -1,8 +1,8 @@
-"""A pattern of the catalogue as somebody meets it in a log."""
+"""A pattern of the catalogue as readable text, as it appears in a log."""
 
 from __future__ import annotations
 
-from re import _parser as parser  # type: ignore[attr-defined] # typeshed has the old name alone
+from re import _parser as parser  # type: ignore[attr-defined] # typeshed only has the old name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def readable(pattern: str) -> str:
-    r"""Return the first text that a pattern is made for, with an ellipsis for what varies.
+    r"""Return the first text that a pattern is made for, with an ellipsis for each variable part.
 
     Example:
         >>> readable(r"[Cc]onnect (to \S+ )?returned .{1,40}, exceeded (error|retry) count")
@@ -37,7 +37,7 @@ def _words(parts: Any) -> Iterator[str]:
 
 
 def _of_class(members: Any) -> Iterator[str]:
-    """Yield the first of the letters of ``[Ee]``; an ellipsis for digits, words and ranges."""
+    """Yield the first letter of a list such as ``[Ee]``; an ellipsis for all other classes."""
     operation, first = members[0]
     is_list = all(str(kind) == "LITERAL" for kind, _ in members)
     yield chr(first) if is_list and str(operation) == "LITERAL" else "…"
