@@ -1,4 +1,4 @@
-"""The command line: one module per command, each parsing, calling its room and rendering.
+"""The command line: one module per command, which parses, calls a package and prints.
 
 Commands are imported when they are called, so that ``tarmac --help`` loads no framework.
 """
@@ -18,10 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; see `tarmac.cli.entry.main`.
 
     Args:
-        arguments: Instead of ``sys.argv[1:]``; for tests.
+        arguments: Arguments of the command line, for tests. Default: ``sys.argv[1:]``.
     """
     try:
-        # Within: loading takes long enough to be interrupted, and nothing else would say so.
+        # Imported here: loading takes long enough to be interrupted, and only this reports it.
         from tarmac.cli import entry
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -1,4 +1,4 @@
-"""Begins what a training will need while PyTorch is imported: its data, and the GPU's driver."""
+"""Early work for a training while PyTorch is imported: reading data, starting the GPU's driver."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterator[Loader]:
-    """Read a workload's data and wake the driver, in threads.
+    """Read a workload's data and start the driver, in threads.
 
-    Which data these are is known once the workload is imported, and with it PyTorch. So they are
-    guessed: the reference workloads' names begin with them, as ``mnist-mlp`` does.
+    The data are known only after the workload and PyTorch are imported. They are guessed instead:
+    names of reference workloads begin with their dataset, such as ``mnist-mlp``.
 
     Args:
         workload: Workload to train. None for a resumed or extended run, whose record names it.
-        devices: Value of ``--devices``. One that begins with ``cpu`` leaves the driver alone.
+        devices: Value of ``--devices``. A value that begins with ``cpu`` leaves the driver alone.
         strategy: Value of ``--strategy``. Only ``auto`` and ``single`` can compute in this process.
 
     Yields:
-        What loads a dataset: from what was read, where that is the one.
+        A function that loads a dataset, and returns the data read early if they are the right ones.
     """
     with ThreadPoolExecutor(2, "tarmac-ahead") as threads:
         if workload is not None and _may_use_cuda(devices):
@@ -46,14 +46,14 @@ def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterato
 
 
 def _read(name: str) -> Dataset | None:
-    """Load a dataset, if there is one of that name and it is here whole."""
+    """Load a dataset if it exists and is complete on this machine; return None if not."""
     from tarmac import data
 
     states = {status.name: status.state for status in data.describe()}
     if states.get(name) not in ("embedded", "present"):
         return None
     dataset = data.load(name)
-    # It is kept with the dataset, and the run's record wants it.
+    # Computed here for the run's record; the dataset keeps it.
     assert dataset.fingerprint
     return dataset
 
@@ -65,7 +65,7 @@ def _wake(*, with_context: bool) -> None:
 
 
 def _may_use_cuda(devices: str) -> bool:
-    """Whether a GPU may be trained on, by a PyTorch that is built for one."""
+    """Return whether training may use a GPU, by a PyTorch that is built for GPUs."""
     spec = importlib.util.find_spec("torch")
     if devices.startswith("cpu") or spec is None or spec.origin is None:
         return False
@@ -73,7 +73,7 @@ def _may_use_cuda(devices: str) -> bool:
 
 
 def _computes_here(devices: str, strategy: str) -> bool:
-    """Whether this process would compute on the GPU, were there one alone."""
+    """Return whether this process would compute on the GPU, if there is only one."""
     is_alone = "WORLD_SIZE" not in os.environ
     return (
         is_alone and devices in ("auto", "1", "cuda", "cuda:0") and strategy in ("auto", "single")

@@ -1,4 +1,4 @@
-"""What options of ``tarmac check`` do not go together."""
+"""Options of ``tarmac check`` that exclude each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from tarmac.errors import RequestError
 
-# What may be said with --on, --read, --race and --ranks all; all else says how else to check.
+# Options allowed with --on, --read, --race and --ranks all; all others are for other checks.
 _NODES_OPTIONS = frozenset({"on", "profile", "timeout_s", "as_json", "images"})
 _READ_OPTIONS = frozenset({"log", "as_json", "names"})
 _RACE_OPTIONS = frozenset({"is_race", "pythons", "images", "devices", "timeout_s", "as_json"})
@@ -17,7 +17,7 @@ _RANKS_OPTIONS = frozenset(
 
 
 def _given_beside(ctx: click.Context, options: frozenset[str]) -> str | None:
-    """Name what was given on the command line beside some options."""
+    """Return the first parameter on the command line outside of some options; None without one."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(str(parameter.name))
         is_given = source is click.core.ParameterSource.COMMANDLINE
@@ -27,10 +27,10 @@ def _given_beside(ctx: click.Context, options: frozenset[str]) -> str | None:
 
 
 def refuse_checking(ctx: click.Context) -> None:
-    """Refuse options of a check beside ``--read``.
+    """Refuse options of a check together with ``--read``.
 
     Raises:
-        RequestError: One was given.
+        RequestError: Such an option was given.
     """
     named = _given_beside(ctx, _READ_OPTIONS)
     if named is not None:
@@ -41,10 +41,10 @@ def refuse_checking(ctx: click.Context) -> None:
 
 
 def refuse_beside_race(ctx: click.Context) -> None:
-    """Refuse what is no matter of a race, beside ``--race``.
+    """Refuse options that a race does not use, together with ``--race``.
 
     Raises:
-        RequestError: It was given.
+        RequestError: Such an option was given.
     """
     named = _given_beside(ctx, _RACE_OPTIONS)
     if named is not None or len(ctx.params["pythons"]) + len(ctx.params["images"]) > 1:
@@ -55,10 +55,10 @@ def refuse_beside_race(ctx: click.Context) -> None:
 
 
 def refuse_beside_nodes(ctx: click.Context) -> None:
-    """Refuse options of a check of this machine beside ``--on``.
+    """Refuse options of a check of this machine together with ``--on``.
 
     Raises:
-        RequestError: One was given.
+        RequestError: Such an option was given.
     """
     named = _given_beside(ctx, _NODES_OPTIONS)
     if named is not None:
@@ -70,10 +70,10 @@ def refuse_beside_nodes(ctx: click.Context) -> None:
 
 
 def refuse_beside_all_ranks(ctx: click.Context) -> None:
-    """Refuse what cannot be done together with other hosts, beside ``--ranks all``.
+    """Refuse options that do not work with other hosts, together with ``--ranks all``.
 
     Raises:
-        RequestError: It was given.
+        RequestError: Such an option was given.
     """
     named = _given_beside(ctx, _RANKS_OPTIONS)
     if named is not None or len(ctx.params["pythons"]) > 1:

@@ -1,6 +1,7 @@
-"""What options can be, for their help and for shells.
+"""Choices of options, for help and for shells.
 
-Each is what a room takes, which a test compares: importing the rooms would make ``--help`` slow.
+A test compares the choices with the packages that define them: importing those packages would make
+``--help`` slow.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "mxnet", "chainer", "horovod")
 
-# Of a check's report.
+# Formats of a check's report, and levels of its findings.
 FORMATS = ("text", "json", "brief", "nagios", "junit", "prometheus")
 FAIL_ON = ("failure", "warning", "note")
 
 EXECUTORS = ("local", "slurm", "kubernetes", "ray")
-# What `tarmac convert` writes: formats of job files, and what clusters are given.
+# Targets of `tarmac convert`: formats of job files, and submissions to clusters.
 CONVERTED = ("tarmac", "hkube", "skypilot", *EXECUTORS[1:])
 RUNNER_PLACES = ("here", "engine")
 
@@ -42,22 +43,22 @@ METHODS = ("evolve", "brute", "random", "tpe", "cmaes", "nsga2")
 PRUNING_RULES = ("none", "halving", "median")
 OBJECTIVES = ("val_accuracy", "val_loss", "params", "seconds", "epochs")
 
-# Of a run.
+# Statuses of a run of any kind.
 STATUSES = ("running", "queued", "detached", "completed", "succeeded", "interrupted", "failed")
 
-# Of `tarmac top`.
+# Events of `tarmac top --on`.
 EVENTS = ("idle", "finding", "finished", "stalled")
 
 
-# Not generic in click 8.2.
+# ParamType is not generic in click 8.2.
 class Choice(click.ParamType):  # type: ignore[type-arg]
-    """One of the names that Tarmac has, or that installed packages provide.
+    """One of the names that Tarmac or installed packages provide.
 
-    They are looked up when they are needed, so that importing a command costs nothing.
+    Names are looked up on use, so that importing a command costs nothing.
 
     Args:
         names: Names that Tarmac itself provides, in the order of the help.
-        group: The entry points of packages that provide others; None where they cannot.
+        group: Entry point group by which packages provide more names. None: no more names.
     """
 
     name = "choice"
@@ -78,7 +79,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         param: click.Parameter,
         ctx: click.Context,  # noqa: ARG002 - click's signature
     ) -> str:
-        """Return ``[a|b|c]``, and ``{a|b|c}`` where it is required, as click does."""
+        """Return ``[a|b|c]``, or ``{a|b|c}`` for a required argument, as click does."""
         names = "|".join(self._names())
         is_required = param.required and param.param_type_name == "argument"
         return f"{{{names}}}" if is_required else f"[{names}]"
@@ -92,7 +93,7 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
         """Return the name.
 
         Raises:
-            RequestError: It is none; with the nearest and all valid ones.
+            RequestError: The name is unknown; the message has the nearest and all valid names.
         """
         names = self._names()
         if value not in names:
@@ -103,10 +104,10 @@ class Choice(click.ParamType):  # type: ignore[type-arg]
     def shell_complete(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002 - likewise
+        param: click.Parameter,  # noqa: ARG002 - click's signature
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Offer the names."""
+        """Return the names that complete a text."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""What a shell offers for an argument or for an option's value."""
+"""Shell completion of arguments and of options' values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-# The records that mark a directory as a training, a job's run or a study. Their names alone are
-# looked at: reading each would let the shell wait.
+# Records that mark a directory as a training, a job's run or a study. Only their names are checked:
+# reading each record would delay the shell.
 _TRAINING, _JOB, _STUDY = "run.json", "job-run.json", "study.json"
 
 
@@ -64,7 +64,7 @@ def complete_datasets(
 def complete_workloads(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Offer the workloads, and files, which may hold one."""
+    """Offer the workloads, and files, which may have one."""
     from tarmac.workloads import workload_names
 
     # Paths first: click's script for bash drops what comes before them.

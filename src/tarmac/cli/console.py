@@ -20,9 +20,9 @@ _WIDTH_ELSEWHERE = 200
 
 
 def make_console() -> Console:
-    """Return a console for standard output: as wide as the terminal, or wide where none is."""
+    """Return a console for standard output, 200 columns wide if that is not a terminal."""
     stream = sys.stdout
-    # It moves the cursor itself, and looks at each text.
+    # Without the stream's filter: the console moves the cursor, and filters each text itself.
     file = stream.stream if isinstance(stream, TerminalStream) else None
     console = _Console(highlight=False, soft_wrap=True, file=file)
     if not console.is_terminal:
@@ -31,7 +31,7 @@ def make_console() -> Console:
 
 
 class _Console(Console):
-    """A console in whose texts a terminal finds nothing to obey; Rich leaves most there."""
+    """A console that escapes the commands to terminals in texts; Rich leaves most of them there."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -1,4 +1,4 @@
-"""What ``tarmac run --dry-run`` prints: the tasks, and what a cluster would be given."""
+"""Output of ``tarmac run --dry-run``: the tasks, and the files that a cluster would get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.formats import Reading
     from tarmac.jobs import Job, JobRun, Machine, Secret
 
-# Of what a cluster would be given; files of very many tasks differ in their numbers alone.
+# Most files for a cluster to show; files of very many tasks differ only in their numbers.
 _MAX_FILES = 10
 
 
@@ -31,16 +31,16 @@ def print_plans_of(
     fake_gpus: int,
     as_json: bool,
 ) -> None:
-    """Print what jobs would do, and what they need and is not there.
+    """Print the plans of jobs, with needs that are missing.
 
     Args:
-        read: What files hold, each with the directory that its paths start from.
-        on: Where their tasks would run.
-        mapping: What names of secrets stand for here.
-        output: Where their runs would be made.
-        jobs: At most so many tasks at once.
+        read: Contents of the files, each with the directory that its paths start from.
+        on: Executor of the tasks, such as ``local`` or ``slurm``.
+        mapping: Secrets by name, for the check for problems.
+        output: Directory in which the runs would be created. None: the default.
+        jobs: Maximum number of tasks at a time. None: the job's own limit.
         fake_gpus: Number of GPUs to pretend on this machine. 0 uses the real ones.
-        as_json: Print JSON, and only that.
+        as_json: Whether to print JSON only.
     """
     from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans, say_problems
 
@@ -75,7 +75,7 @@ def print_plans_of(
 def print_rest(
     run: JobRun, mapping: Mapping[str, Secret], fake_gpus: int, *, as_json: bool
 ) -> None:
-    """Print what going on with a run would do."""
+    """Print the plan for resuming a run."""
     from tarmac.cli.views.job_plan import plan_rows, print_plans, rest_of
     from tarmac.jobs import read_status
 
@@ -105,13 +105,13 @@ def echo_json(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> None:
-    """Print what a cluster would be given for a job.
+    """Print the files that a cluster would get for a job.
 
     Args:
-        plan: What the job would do.
+        plan: Plan of the job, with its tasks.
         on: Name of the executor, such as ``slurm`` or ``kubernetes``.
-        output: Where its run would be made.
-        jobs: At most so many tasks at once.
+        output: Directory in which the run would be created. None: the default.
+        jobs: Maximum number of tasks at a time. None: the job's own limit.
     """
     count = 0
     for count, (title, text) in enumerate(files_of(plan, on, output, jobs), start=1):
@@ -125,9 +125,9 @@ def print_files(plan: Plan, on: str, output: Path | None, jobs: int | None) -> N
 def files_of(
     plan: Plan, on: str, output: Path | None = None, jobs: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield what a cluster would be given for a job: of each file, what it is, and its text.
+    """Yield the title and the text of each file that a cluster would get for a job.
 
-    Nothing where its executor submits no files. The arguments are those of `print_files`.
+    Executors that submit no files yield nothing. For the arguments, see `print_files`.
     """
     from tarmac.jobs import SHARED, Site, UnfitFileError, find_executor, placed
     from tarmac.runs import default_output
@@ -153,7 +153,7 @@ def files_of(
 def _problems_of_pipeline(
     job: Job, base: Path, mapping: Mapping[str, Secret], fake_gpus: int
 ) -> Sequence[str]:
-    """Return why a pipeline would be refused here, but for what its format says itself."""
+    """Return why a pipeline would be refused here, except for the refusals of its format."""
     from tarmac.hkube import prepare_pipeline
 
     if job.refusals:
@@ -166,7 +166,7 @@ def _problems_of_pipeline(
 
 
 def _asked_of_cluster(job: Job, base: Path, on: str) -> Plan:
-    """Return what a cluster would be asked for by a pipeline, once for each algorithm."""
+    """Return the plan of a pipeline's requests to a cluster: one task for each algorithm."""
     from tarmac.cli.views.job_plan import Plan
     from tarmac.hkube import asked_of_cluster
 
@@ -174,7 +174,7 @@ def _asked_of_cluster(job: Job, base: Path, on: str) -> Plan:
 
 
 def _machine(on: str, fake_gpus: int) -> Machine | None:
-    """Return this machine, where tasks run on it."""
+    """Return this machine if the tasks run on it, else None."""
     from tarmac.jobs import read_machine
 
     return read_machine(fake_gpus=fake_gpus) if on == "local" else None
@@ -189,8 +189,8 @@ def _show_pipeline(
     *,
     as_json: bool,
 ) -> list[dict[str, Any]]:
-    """Print what is known of a pipeline, or return it as rows."""
-    # Other jobs need nothing of what it needs.
+    """Print the plan of a pipeline, or return it as rows."""
+    # Imported here: other jobs need none of its modules.
     from tarmac.cli.views.pipeline_plan import pipeline_rows, print_pipeline
     from tarmac.jobs import read_machine
 

@@ -1,4 +1,4 @@
-"""The entry point: finds the command, and turns every error into one designed message."""
+"""The entry point: finds the command, and turns each error into one message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tarmac.wording import in_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Under which heading a command is listed, and the module and name that hold it.
+# Commands by heading, with the module and the name that hold each.
 _SECTIONS = {
     "Check": {"check": "check:group"},
     "Train and search": {"train": "train:command", "search": "search:command"},
@@ -70,7 +70,7 @@ _SECTIONS = {
     },
 }
 
-# What other programs for training call options of ours, which the letters do not tell.
+# Other training programs' names for our options, too different in spelling for a suggestion.
 _OTHERS_OPTIONS = {
     "--learning-rate": "--lr",
     "--gpus": "--devices",
@@ -79,7 +79,7 @@ _OTHERS_OPTIONS = {
     "--num-trials": "--trials",
 }
 
-# Command lines that work without a current directory: these commands, and whatever asks for help.
+# Command lines that work without a current directory: these commands, and all requests for help.
 _WITHOUT_DIRECTORY = ("schema", "completion")
 _HELP_OPTIONS = {"-h", "--help", "--version"}
 
@@ -90,7 +90,7 @@ _COMMANDS = {name: home for section in _SECTIONS.values() for name, home in sect
 
 
 class _Commands(Group):
-    """Imports a command's module when it is called, and those of all for its own help."""
+    """A group that imports a command's module on its call, and all modules for its own help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
@@ -101,7 +101,7 @@ class _Commands(Group):
     def list_sections(
         self,
         ctx: click.Context,  # noqa: ARG002 - cloup's signature
-        include_default_section: bool = True,  # noqa: ARG002 - likewise
+        include_default_section: bool = True,  # noqa: ARG002 - cloup's signature
     ) -> list[cloup.Section]:
         return [
             cloup.Section(title, {name: _command(name) for name in names})
@@ -144,16 +144,16 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
 )
 @option("--debug", is_flag=True, help="Show the traceback of an error; accepted anywhere.")
 def root(debug: bool) -> None:
-    """Get deep-learning jobs off the ground on GPUs, and prove that they fly."""
+    """Check GPUs, train models, search hyperparameters and run jobs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
-    0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
+    Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 3 no answer, 130 interrupted.
 
     Args:
-        arguments: Instead of ``sys.argv[1:]``; for tests.
+        arguments: Arguments of the command line, for tests. Default: ``sys.argv[1:]``.
     """
     with guarded_output():
         _main(arguments)
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _main(arguments: Sequence[str] | None) -> NoReturn:
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    # Accepted anywhere, because it is added to a line that has just failed.
+    # Accepted anywhere, because users append it to a line that has just failed.
     debug = "--debug" in argv
     argv = [argument for argument in argv if argument != "--debug"]
     guard_terminals()
@@ -174,12 +174,12 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
         flush_output()
         leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough.
+        # The reader, such as `head`, has closed the pipe.
         sys.exit(1)
     except KeyboardInterrupt:
         _end(Interrupted("interrupted"))
     except click.Abort as error:
-        # As click tells of Ctrl-C, and of a question that was not answered with yes.
+        # click raises this for Ctrl-C, and for a question that was not answered with yes.
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
             _end(Interrupted("interrupted"))
         _fail("not confirmed, and not done", 1)
@@ -188,13 +188,13 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
     except click.ClickException as error:
         _refuse(error)
     except PeerFailed:
-        # Another process of the same training says what is wrong, once for all.
+        # Another process of the same training prints the error, once for all.
         wait_for_failed()
         sys.exit(code_of_peer())
     except TarmacError as error:
         if debug:
             _show_traceback()
-        # Ends of lines are another program's, or in a name: what follows them is no hint of ours.
+        # Line ends come from another program or a name: the text after them is not our hint.
         message = str(error).replace(error.message, error.message.replace("\n", "\n| "), 1)
         _fail(_with_notes(message, error), error.exit_code)
     except Exception as error:
@@ -208,16 +208,16 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
         _fail(_with_notes(message, error), 1)
 
 
-# Packages that end a program themselves: for a shell that completes a line, and for a reader that
-# has seen enough.
+# Packages that end a program themselves: click for a shell that completes a line, Rich for a closed
+# pipe.
 _ENDING = ("click", "rich")
 
 
 def _run(arguments: Sequence[str]) -> object:
-    """Run a command, and return what it ends with.
+    """Run a command, and return its result.
 
     Raises:
-        TarmacError: What a user brings, such as a model, ended this process: that is no success.
+        TarmacError: The user's code, such as a model, exited this process: that is no success.
     """
     try:
         return root.main(arguments, prog_name="tarmac", standalone_mode=False)
@@ -232,7 +232,7 @@ def _run(arguments: Sequence[str]) -> object:
 
 
 def _require_directory(arguments: Sequence[str]) -> None:
-    """Refuse to work in a directory that was removed: imports of PyTorch end the process there.
+    """Refuse a current directory that was removed: imports of PyTorch end the process there.
 
     Raises:
         RequestError: The current directory is gone.
@@ -268,9 +268,9 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show a warning for users without the line of code that it came from, such as threading.py's.
+    """Print a warning for users without its line of code, such as a line of threading.py.
 
-    Others are of use to whoever writes the code: they keep it. ``--debug`` shows it of all.
+    Other warnings help developers: they keep the line. With ``--debug``, all warnings keep it.
     """
     if issubclass(category, UserWarning):
         _say(str(message), before=click.style("warning: ", fg="yellow"))
@@ -280,12 +280,12 @@ def _show_warning(
 
 
 def _with_notes(message: str, error: Exception) -> str:
-    """Add what was found out about an error after it was raised."""
+    """Return a message with the notes that were added to its error."""
     return "\n".join((message, *getattr(error, "__notes__", ())))
 
 
 def _end(interruption: Interrupted) -> NoReturn:
-    """Say that the work was interrupted, which was wished and is no error, and exit."""
+    """Print that the work was interrupted, which is not an error, and exit."""
     if speaks_for_all():
         _say(str(interruption))
     sys.exit(interruption.exit_code)
@@ -300,9 +300,9 @@ def _say(message: str, *, before: str = "") -> None:
     """Print a message on standard error.
 
     Args:
-        message: May hold names that others chose: what would move the cursor or colour the text,
-            and so hide the message, is shown as an escape.
-        before: What comes before it, with colours.
+        message: Text that may have other people's names. Characters that move the cursor or colour
+            the text, and so hide the message, are shown as escapes.
+        before: Coloured text before the first line. Default: none.
     """
     first, *rest = in_lines(_without_secrets(message)).split("\n")
     click.echo(before + first, err=True)
@@ -311,19 +311,19 @@ def _say(message: str, *, before: str = "") -> None:
 
 
 def _refuse(error: click.ClickException) -> NoReturn:
-    """Say what is wrong with the line that was typed, and exit."""
+    """Print what is wrong with the command line, and exit."""
     if not speaks_for_all():
         wait_for_lead()
         sys.exit(2)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        # A group without a command shows what there is, which is no error's text.
+        # A group without a command prints its help, which is no error text.
         click.echo(error.message, err=True)
         sys.exit(2)
     _fail(_usage(error), 2)
 
 
 def _usage(error: click.ClickException) -> str:
-    """Word a click error as ours: an unknown option names the nearest, or the few valid ones."""
+    """Return the message for a click error; for an unknown option, with the valid ones."""
     context = getattr(error, "ctx", None)
     if isinstance(error, click.NoSuchOption) and context is not None:
         options = {

@@ -1,4 +1,4 @@
-"""What the logs of a task or a training that failed say, in short, under its failure."""
+"""Short explanations of failed tasks and trainings, from their logs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tarmac.checks import LogFinding
     from tarmac.runs import Run
 
-# A training names the process that ended first; that others miss it is no cause of anything.
+# A training names the process that ended first; the others' lost connections are not the cause.
 _OF_MISSED_RANKS = frozenset({"rank-unreachable", "nccl-generic"})
 
 
 def read_tails(paths: Iterable[Path], said: str = "") -> list[LogFinding]:
-    """Return what the ends of logs show, each failure once; what is only worth knowing is left out.
+    """Return the findings at the ends of logs, each failure once, without notes.
 
     Args:
-        paths: The logs; those that are missing or cannot be read are passed over.
-        said: What is to be read before them.
+        paths: Paths of the logs. Missing and unreadable logs are skipped.
+        said: Text to read before the logs. Default: none.
     """
-    # Whatever is wrong with the reading: the failure itself is what matters.
+    # An error of the reading must not hide the failure itself.
     with contextlib.suppress(Exception):
         from tarmac import checks
 
@@ -39,19 +39,19 @@ def read_tails(paths: Iterable[Path], said: str = "") -> list[LogFinding]:
 
 
 def in_short(finding: LogFinding) -> str:
-    """Return a line with what is wrong and the first thing to type."""
+    """Return a line with the failure and the first command to type."""
     words = f"known failure: {finding.title} [{finding.code}]. What to do: {finding.fix[0]}"
     return without_known(words)
 
 
 @contextlib.contextmanager
 def explaining_failure(reference: str, output: str | None, *, as_json: bool) -> Iterator[None]:
-    """Add to an error of a training what it and the logs of its processes show.
+    """Add findings to a training's error, from its text and the logs of its processes.
 
     Args:
-        reference: The run, ``latest`` where it is a new one.
-        output: Where the user said that runs lie.
-        as_json: Print the run that has failed as JSON.
+        reference: Reference of the run; ``latest`` for a new run.
+        output: Directory of the runs, as the user gave it. None: the default.
+        as_json: Whether to print the failed run as JSON.
     """
     try:
         yield
@@ -77,11 +77,11 @@ def explaining_failure(reference: str, output: str | None, *, as_json: bool) -> 
 
 
 def _failed_run(error: Exception, reference: str, output: str | None) -> Run | None:
-    """Return the run that an error has ended; None where none had begun."""
+    """Return the run that an error has ended; None if no run had begun."""
     from tarmac import runs
 
     directory = None if output is None or "://" in output else Path(output)
-    # That no run can be read must not hide why there is none.
+    # An error while runs are read must not hide the first error.
     with contextlib.suppress(Exception):
         run = runs.resolve(reference, directory)
         if run.record.error == without_known(reason_of(error)):

@@ -1,4 +1,4 @@
-"""Job files from the command line: which files, changed how, with secrets from where."""
+"""Job files of the command line, with changed values, and the places of secrets."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def read_jobs(
     """Read job files of any format.
 
     Args:
-        files: Or a folder of Batch Shipyard's files.
-        settings: Keys and their new values, changes to what the files say.
-        quiet: Whether to suppress notes and refusals that reading a file produces, on stderr.
-        is_run: Whether the jobs are going to be run, so that one that cannot be is refused.
-        algorithms: A folder with definitions of algorithms and pipelines, which a pipeline names.
-        given: A file with the input of an algorithm, or of a pipeline.
-        below: The user's settings, which hold where a job says nothing.
+        files: Paths of the files, or of a folder of Batch Shipyard's files.
+        settings: Keys and their new values, which change the files.
+        quiet: Whether to suppress the notes and refusals of a file on standard error.
+        is_run: Whether the jobs will run. Then jobs that cannot run are refused.
+        algorithms: Folder with the algorithms and pipelines that a pipeline names. Default: none.
+        given: File with the input of an algorithm or a pipeline. Default: none.
+        below: The user's settings, which apply where a job sets nothing. Default: none.
 
     Returns:
-        What each file holds, with the directory that its paths start from.
+        The content of each file, with the directory that its paths start from.
 
     Raises:
-        RequestError: A file cannot be read, is wrong, or cannot be run here.
+        RequestError: A file cannot be read, is invalid, or cannot be run here.
     """
     from tarmac.documents import change_document, place_in, read_plain
     from tarmac.formats import InputError, is_own, read_paths, takes_flow_input, with_input
@@ -56,7 +56,7 @@ def read_jobs(
     if given is not None and len(files) > 1:
         raise RequestError(f"--input {given} is for one file, and there are {len(files)}")
     values = () if given is None else (read_plain(given),)
-    # Other systems' files have no place for them.
+    # Files of other systems have no keys for options of executors.
     engines = _settings_of_engines(settings)
     options = _options_of(engines)
 
@@ -73,7 +73,7 @@ def read_jobs(
         return document
 
     def change(document: Document) -> Document:
-        # A single value goes over a whole input; a definition's keys are those of its file.
+        # A single value overrides a whole input; keys of a definition are those of its file.
         if takes_flow_input(document.value):
             return set_values(give(document))
         return give(set_values(document))
@@ -105,7 +105,7 @@ def read_jobs(
 
 
 def _settings_of_engines(settings: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Return those settings that only one executor understands: ``options.slurm.partition``."""
+    """Return the settings that only one executor reads: ``options.slurm.partition``."""
     from tarmac.jobs import executor_names
 
     names = executor_names()
@@ -114,7 +114,7 @@ def _settings_of_engines(settings: Sequence[tuple[str, str]]) -> Sequence[tuple[
 
 
 def _options_of(settings: Sequence[tuple[str, str]]) -> Mapping[str, Mapping[str, Any]]:
-    """Return options by executor, once it is seen that the executors understand them."""
+    """Return options by executor, after the executors have validated them."""
     from tarmac.documents import Document, change_document
     from tarmac.jobs import job_of
 
@@ -139,7 +139,7 @@ def _with_options(reading: Reading, options: Mapping[str, Mapping[str, Any]]) ->
 
 
 def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:
-    """Print the notes on what was read; refuse to use what cannot be run."""
+    """Print the notes on a file; refuse to use jobs that cannot run."""
     if not quiet:
         for note in reading.notes:
             click.echo(in_lines(f"note: {note}"), err=True)
@@ -153,10 +153,10 @@ def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:
 
 
 def secret_places(texts: Sequence[str]) -> dict[str, Secret]:
-    """Read where secrets are to be found, from ``NAME/KEY=env:VARIABLE`` or ``=file:PATH``.
+    """Read the places of secrets from ``NAME/KEY=env:VARIABLE`` or ``=file:PATH``.
 
     Raises:
-        RequestError: One is not of this form; what it holds is in no message.
+        RequestError: A text is not of this form; the message does not show its value.
     """
     from tarmac.jobs import Secret
 
@@ -165,7 +165,7 @@ def secret_places(texts: Sequence[str]) -> dict[str, Secret]:
         name, separator, place = text.partition("=")
         kind, _, value = place.partition(":")
         if not separator or kind not in ("env", "file") or not value:
-            # What was given may be the secret itself.
+            # The value may be the secret itself.
             raise RequestError(
                 f"--secret {name}=... is not of the form NAME/KEY=env:VARIABLE or =file:PATH"
             )

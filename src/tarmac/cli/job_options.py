@@ -1,4 +1,4 @@
-"""Which job ``tarmac run`` and ``submit`` are given, and within what: their common options."""
+"""Common options of ``tarmac run`` and ``submit``: the job, and where it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ job_files = cloup.argument(
 
 
 def job_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which job, and within what."""
+    """Add the options for the job, and for the place where it runs."""
     groups = (
         cloup.option_group(
             "The job",
@@ -102,7 +102,7 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
 def checked_secrets(
     jobs: int | None, secrets: Sequence[str], fake_gpus: int, *, quiet: bool
 ) -> dict[str, Secret]:
-    """Check what `job_options` give, and return what names of secrets stand for."""
+    """Check the values of `job_options`, and return the secrets by name."""
     from tarmac.jobs import read_secret_mapping
 
     if jobs is not None and jobs < 1:

@@ -1,4 +1,4 @@
-"""Runs of jobs: made where nothing has to be refused, found again, or started in the background."""
+"""Runs of jobs: created after all checks, resumed, or started in the background."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_runs(
     *,
     by_job: bool = False,
 ) -> list[JobRun]:
-    """Make the runs of jobs, once none of them has to be refused; see `prepare_job`."""
+    """Create the runs of jobs after all of them have passed the checks; see `prepare_job`."""
     from tarmac.jobs import UnfitFileError, create_run, placed
 
     planned = []
@@ -60,9 +60,9 @@ def prepare_job(
     *,
     by_job: bool = False,
 ) -> Sequence[Task]:
-    """Refuse what cannot be done; return the tasks, none of a pipeline.
+    """Refuse a job that cannot run; return its tasks, none for a pipeline.
 
-    With `by_job` their runner is to be a job where they run, where it can be one.
+    With ``by_job``, the runner is to be a job of the engine that runs the tasks, if possible.
     """
     if job.pipeline is not None:
         from tarmac.hkube import prepare_pipeline
@@ -75,7 +75,7 @@ def prepare_job(
 
 
 def refuse_rest(run: JobRun, mapping: Mapping[str, Secret], fake_gpus: int) -> None:
-    """Refuse what of a run that is gone on with cannot be done."""
+    """Refuse to resume a run whose remaining tasks cannot run."""
     if run.job.pipeline is not None:
         prepare_job(run.job, run.base, mapping, fake_gpus, run.executor)
         return
@@ -93,7 +93,7 @@ def resumed(
     *,
     quiet: bool,
 ) -> JobRun:
-    """Find the run to go on with; refuse options that would make it another one."""
+    """Return the run to resume; refuse options that would change its job."""
     from tarmac.files import refuse_foreign
     from tarmac.jobs import changed_file, find_run, recall_secrets
 
@@ -121,7 +121,7 @@ def resumed(
 
 
 def check_result(result: Path, jobs: Sequence[Job]) -> None:
-    """Refuse a file for a result that cannot come, or has no place there."""
+    """Refuse a result's file if the jobs have no result, or if it cannot be written there."""
     if [job.pipeline is not None for job in jobs] != [True]:
         raise RequestError(
             f"--result {result}: only one HKube algorithm or pipeline has a result",
@@ -134,7 +134,7 @@ def check_result(result: Path, jobs: Sequence[Job]) -> None:
 
 
 def refuse_second_runner(runs: Sequence[JobRun]) -> None:
-    """Refuse to hand over a run that has a runner, here or in a queue."""
+    """Refuse runs that already have a runner, here or in a queue."""
     from tarmac.jobs import read_status
 
     for run in runs:
@@ -145,7 +145,7 @@ def refuse_second_runner(runs: Sequence[JobRun]) -> None:
 
 
 def _asked_for(run: JobRun) -> JobRun:
-    """Return a run with the tasks that its engine will be asked for, where it is a pipeline's."""
+    """Return a run with its tasks; for a pipeline on a cluster, with the tasks that it requests."""
     if run.job.pipeline is None or run.executor == "local":
         return run
     from tarmac.hkube import asked_of_cluster
@@ -164,7 +164,7 @@ def submit_runs(
     keep_going: bool,
     as_json: bool,
 ) -> None:
-    """Start runs in the background; by default each where its tasks run."""
+    """Start runs in the background; the default place of each runner is that of its tasks."""
     from tarmac.jobs import runner_options, start_runner, submit_runner, why_no_runner_job
 
     places = secret_places(secrets)

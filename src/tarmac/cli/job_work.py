@@ -1,4 +1,4 @@
-"""A job's run worked on from the command line: shown as it goes, ended by a signal, summed up."""
+"""Work on a job's run from the command line: its progress, signals and summary."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import JobRun, OwnRunnerJob, Resources, Secret
 
-# A longer result is named by its file.
+# For a longer result, only the path of its file is printed.
 _MAX_SHOWN_BYTES = 20_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkOptions:
-    """How a run is worked on, and what is printed of it.
+    """Options for the work on a run, and for its output.
 
     Attributes:
-        mapping: What names of secrets stand for here.
-        jobs: At most so many tasks at once; None for as many as fit.
+        mapping: Secrets by name, of the user's configuration and of options.
+        jobs: Maximum number of tasks at a time. None: as many as fit.
         fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
-        keep_going: Start what is left also where the first tasks have all failed alike.
-        follow: Print what tasks print, as they print it.
+        keep_going: Whether to start the other tasks after the first have all failed alike.
+        follow: Whether to print the output of tasks as it is written.
         as_json: Whether to suppress text output, since the caller prints JSON.
-        result: Where a pipeline's result is written too.
+        result: Second file for a pipeline's result. None: only the run's own.
     """
 
     mapping: Mapping[str, Secret]
@@ -47,7 +47,7 @@ class WorkOptions:
 
 
 def headline(run: JobRun) -> str:
-    """Return the line that a run begins with: its job, how much it is, its directory."""
+    """Return the first line of a run's output: its job, number of tasks and directory."""
     what = counted(len(run.tasks), "task")
     if run.job.pipeline is not None:
         num_nodes = len(run.job.pipeline["nodes"])
@@ -56,17 +56,17 @@ def headline(run: JobRun) -> str:
 
 
 def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
-    """Run what has not succeeded yet of a job, and print how it goes.
+    """Run the tasks of a job that have not succeeded yet, and print the progress.
 
     Args:
         run: Run of the job, whose directory exists already.
         options: Concurrency, secrets and output of the work.
 
     Returns:
-        What ``--json`` prints of it.
+        The values that ``--json`` prints.
 
     Raises:
-        Interrupted: A signal came, and something is left to do.
+        Interrupted: A signal arrived, and tasks are left.
     """
     with outlives_output(unless=options.as_json):
         if not options.as_json:
@@ -78,12 +78,12 @@ def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Watch:
-    """What a run's work asks while it goes on.
+    """Signals and runner of the work on a run.
 
     Attributes:
-        stop: The signals that have come.
-        detach: Whether to leave what is at work to the engine; asked often.
-        runner_job: What this process is as a job of the engine; None where it is none.
+        stop: Signals that have arrived so far.
+        detach: Returns whether to leave running tasks to the engine. Called often.
+        runner_job: Job of the engine that this process is. None if it is none.
     """
 
     stop: Stopping
@@ -93,7 +93,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
-    """Be the runner of a run, also as a job of the engine: with signals, and with a successor."""
+    """Watch signals as a run's runner; a runner that is a job also queues its successor in time."""
     from tarmac.jobs import OwnRunnerJob, find_executor, read_secret_mapping, runner_options
 
     kind = find_executor(run.executor)
@@ -221,7 +221,7 @@ def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _told_how_to_go_on(run: JobRun) -> Iterator[None]:
-    """Add to an error of the run's disk what to type once it is mended."""
+    """Add the command that resumes the run to an error of its disk."""
     from tarmac.files import StorageError
 
     try:
@@ -233,12 +233,12 @@ def _told_how_to_go_on(run: JobRun) -> Iterator[None]:
 
 
 def _look_at_gpus(run: JobRun, needs: Iterable[Resources], *, quiet: bool) -> None:
-    """Check the GPUs; what wants none need not wait for it."""
+    """Check the GPUs, unless no task needs one."""
     if any(each.gpus for each in needs):
         from tarmac.cli.preflight import check_into
         from tarmac.jobs import working_on
 
-        # Who looks at the run meanwhile sees that it is at work.
+        # Other commands see that the run is active meanwhile.
         with working_on(run.path):
             check_into(run.path, quiet=quiet)
 
@@ -254,7 +254,7 @@ def _interrupted(run: JobRun) -> Interrupted:
 
 
 def _what_goes_on(run: JobRun, title: str) -> str:
-    """Say what an engine has of a run, and what the next Ctrl-C does."""
+    """Return how many tasks continue on an engine, and the effect of the next Ctrl-C."""
     from tarmac.jobs import read_status
 
     status = read_status(run.path)

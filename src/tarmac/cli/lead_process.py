@@ -1,4 +1,4 @@
-"""Which of the processes that a launcher has started with the same line speaks for all."""
+"""The process that prints for all processes that a launcher started with the same line."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import sys
 import time
 from typing import NoReturn
 
-# The lead has the same line to read, on a machine that may be busy.
+# Seconds for the lead, which has to parse the same line on a machine that may be busy.
 _PATIENCE_S = 10.0
-# One that has failed has only its message left to print.
+# Seconds for a failed process, which only has to print its message.
 _PRINTED_WITHIN_S = 3.0
 
 
 def speaks_for_all() -> bool:
-    """Whether this process prints: it is rank 0, or the only one."""
+    """Return whether this process prints: it is rank 0, or the only process."""
     return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 
 def code_of_peer() -> int:
-    """Return what a process exits with that cannot go on because another has failed.
+    """Return the exit code of a process that cannot go on because another has failed.
 
-    Tarmac's agents on several nodes tell it from the one that has failed by this.
+    The code lets Tarmac's agents on several nodes distinguish both processes.
     """
     return os.EX_TEMPFAIL if "TARMAC_NODES" in os.environ else 1
 
 
 def leave(exit_code: int, *, is_own_process: bool) -> NoReturn:
-    """Exit; at once, if this process is the command's own, and one that has trained with others.
+    """Exit; at once if this is the command's own process, and it has trained with others.
 
-    A thread of a process group that Python finds at work when it takes itself down ends the process
-    by SIGABRT (pytorch/pytorch issue 190489), after a training that is done.
+    When Python finalizes, a running thread of a process group ends the process by SIGABRT
+    (pytorch/pytorch issue 190489), after a training that has succeeded.
     """
     if is_own_process and "WORLD_SIZE" in os.environ and "torch.distributed" in sys.modules:
         sys.stdout.flush()
@@ -40,18 +40,18 @@ def leave(exit_code: int, *, is_own_process: bool) -> NoReturn:
 
 
 def wait_for_lead() -> None:
-    """Give the process that speaks time to do so.
+    """Give the lead time to print its message.
 
-    A launcher such as torchrun ends all processes when the first one ends, and with them one that
-    has not spoken yet.
+    A launcher such as torchrun ends all processes when the first one ends, also a lead that has not
+    printed yet.
     """
     time.sleep(_PATIENCE_S)
 
 
 def wait_for_failed() -> None:
-    """Give the process that has failed time to say so, where torchrun started both.
+    """Give a failed process time to print its message, if torchrun started both.
 
-    It ends all others when the first one ends, which may be one that has nothing to say.
+    torchrun ends all processes when the first one ends, which may have nothing to print.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         time.sleep(_PRINTED_WITHIN_S)

@@ -1,4 +1,4 @@
-"""``tarmac check --on``: a cluster's nodes looked at, instead of this machine."""
+"""``tarmac check --on``: a check of a cluster's nodes, instead of this machine."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def check_nodes(
     images: Sequence[str] = (),
     as_json: bool,
 ) -> int:
-    """Look at a cluster's nodes, print what they have, and return the exit status.
+    """Check a cluster's nodes, print the findings, and return the exit code.
 
     Args:
         on: Executor whose nodes to check, ``slurm`` or ``kubernetes``. None: the profile or the
             other settings decide.
         profile: Name of a profile in the user's settings. None: no profile.
-        patience_s: How long to wait for nodes, in seconds.
-        images: On Kubernetes, the one that nodes run.
-        as_json: Print JSON, and only that.
+        patience_s: Seconds to wait for nodes, above 0.
+        images: Image that nodes run, on Kubernetes only; at most one.
+        as_json: Whether to print JSON only.
 
     Raises:
-        RequestError: Its nodes cannot be looked at.
+        RequestError: The nodes cannot be checked.
     """
     from tarmac.cli.places import chosen
     from tarmac.jobs import find_executor
@@ -118,7 +118,7 @@ def _check_kubernetes(
         kubeconfig=expanded(options["kubeconfig"]) if options["kubeconfig"] else None,
         context=options["context"] or None,
         namespace=options["namespace"] or None,
-        # One question is given up no later than the nodes are.
+        # A single request may not take longer than the whole check.
         patience_s=min(patience_s, 30.0),
     ) as cluster:
         findings = survey_cluster(cluster, look, patience_s=patience_s)

@@ -1,7 +1,7 @@
-"""How commands are declared: their help, and the options that several of them take.
+"""Declarations of commands: their help, and the options that several of them share.
 
-Help is laid out by cloup, plain text under headings as gh and uv print it: rich-click would load
-rich for every ``--help``.
+cloup lays out help as plain text under headings, as gh and uv print it: rich-click would load rich
+for every ``--help``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-# Of the whole command line: each command takes its context's settings from the one above it.
+# For the whole command line: each command inherits its context's settings from the one above.
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
     "formatter_settings": cloup.HelpFormatter.settings(col1_max_width=30),
 }
 
-# Our commands by the names that other command lines have for them.
+# Our commands, by their names in other command lines.
 _ELSEWHERE = {
     **dict.fromkeys(("delete", "del", "remove", "prune"), ("rm",)),
     **dict.fromkeys(("ls", "dir"), ("list", "ps")),
@@ -48,14 +48,14 @@ _ELSEWHERE = {
     **dict.fromkeys(("import", "create", "new"), ("add",)),
 }
 
-# Longer than any summary: click cuts at 45 characters, in the middle of a sentence.
+# Longer than any summary: click would cut at 45 characters, in the middle of a sentence.
 _WHOLE = 1000
 
 
 class Filename(click.Path):
-    """A path, where click takes an empty word for the current directory.
+    """A path that must not be empty: click takes an empty word for the current directory.
 
-    It is empty where a variable of the shell's is not set.
+    A word is empty if it is a variable of the shell's that is not set.
     """
 
     def convert(
@@ -64,17 +64,17 @@ class Filename(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Return the path, or fail as click's own does."""
+        """Return the path, or fail as click does."""
         if value == "":
             self.fail("the path is empty", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class Option(cloup.Option):
-    """Shows a default that is given in words as it is: click puts brackets around it."""
+    """An option that shows its default in words as they are: click puts brackets around them."""
 
     def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
-        """Return what its help says beside its words."""
+        """Return the parts of the option's help apart from its text, such as the default."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.show_default, str) and "default" in extra:
             extra["default"] = self.show_default
@@ -85,14 +85,14 @@ option = functools.partial(cloup.option, cls=Option)
 
 
 class Group(cloup.Group):
-    """A group of commands: these come first in its help, each with its whole first sentence."""
+    """A group of commands, which its help lists first, each with its whole first sentence."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; of an unknown one name the nearest, also by what it does elsewhere."""
+        """Return the command; for an unknown name, suggest the nearest, or one by its meaning."""
         name, names = args[0], self.list_commands(ctx)
-        # A shell that completes a line asks what it can be, not what is wrong with it.
+        # A shell that completes a line needs the possible words, not an error.
         if name in names or name.startswith("-") or ctx.resilient_parsing:
             return click.Group.resolve_command(self, ctx, args)
         commands = {known: self.get_command(ctx, known) for known in names}
@@ -105,7 +105,7 @@ class Group(cloup.Group):
     def list_sections(
         self,
         ctx: click.Context,  # noqa: ARG002 - cloup's signature
-        include_default_section: bool = True,  # noqa: ARG002 - likewise
+        include_default_section: bool = True,  # noqa: ARG002 - cloup's signature
     ) -> list[cloup.Section]:
         """Return the headings and the commands under each, in the order of the code."""
         return [cloup.Section("Commands", dict(self.commands))]
@@ -129,7 +129,7 @@ class Group(cloup.Group):
 
 
 class GroupWithMain(Group):
-    """A group that does what one command does, unless the first word is one of its own."""
+    """A group that runs its main command, unless the first word is one of its commands."""
 
     main: cloup.Command
 
@@ -140,23 +140,23 @@ class GroupWithMain(Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the words as one of the group's commands, or else as the main one."""
+        """Parse the words as one of the group's commands, else as its main command."""
         if args and args[0] in self.commands:
             return super().make_context(info_name, args, parent, **extra)
         return self.main.make_context(info_name, args, parent, **extra)
 
 
 class MainCommand(cloup.Command):
-    """What a group does by itself; shows the group's commands in its help too."""
+    """The command that a group runs itself; its help shows the group's commands too."""
 
     group: GroupWithMain
 
     def serve(self, group: GroupWithMain) -> None:
-        """Be what a group does."""
+        """Make this command the main command of a group."""
         self.group, group.main = group, self
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Say that a command may stand in the arguments' place."""
+        """Return the usage, with a command as the alternative to the arguments."""
         return [*super().collect_usage_pieces(ctx), "|", "COMMAND"]
 
     def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -166,23 +166,23 @@ class MainCommand(cloup.Command):
 
 
 def summary_of(command: click.Command) -> str:
-    """Return the first sentence of a command's help, whole."""
+    """Return the whole first sentence of a command's help."""
     return command.get_short_help_str(_WHOLE)
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: lines that can be typed as they are."""
+    """Return the end of a command's help: examples that can be typed as they are."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def output_option(
     help_text: str = "Where the runs lie.", *, kind: type[Path] | type[str] = Path
 ) -> Callable[[Any], Any]:
-    """Add ``--output``: where runs are made or looked for.
+    """Add ``--output``: the directory in which runs are created or searched.
 
     Args:
         help_text: Help of the option. Default: "Where the runs lie."
-        kind: ``str`` where it may be a URI.
+        kind: Type of the value; ``str`` allows URIs. Default: a path.
     """
     return option(
         "--output",
@@ -193,11 +193,11 @@ def output_option(
 
 
 def device_option() -> Callable[[Any], Any]:
-    """Add ``--device``: the one device on which weights are used."""
+    """Add ``--device``: the single device on which a model runs."""
 
     def named(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
         del ctx, parameter
-        # A number alone is how many GPUs where several can be asked.
+        # A number alone is an index here, unlike with --devices, where it is a number of GPUs.
         return f"cuda:{value}" if value.isdecimal() else value
 
     return option(
@@ -211,7 +211,7 @@ def device_option() -> Callable[[Any], Any]:
 
 
 def checkpoint_option() -> Callable[[Any], Any]:
-    """Add ``--checkpoint``: which of a run's weights are taken."""
+    """Add ``--checkpoint``: the weights of a run to use."""
     return option(
         "--checkpoint",
         type=Choice(CHECKPOINTS),
@@ -233,17 +233,17 @@ def workload_option() -> Callable[[Any], Any]:
 
 
 def json_option(help_text: str = "Print JSON, and only that.") -> Callable[[Any], Any]:
-    """Add ``--json``, which is given as ``as_json``."""
+    """Add ``--json``, passed as ``as_json``."""
     return option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def count_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
-    """Add an option that counts something; what is too few is said by what takes it."""
+    """Add an option for a count; the code that receives the count checks its minimum."""
     return option(*names, type=int, **{"metavar": "N"} | attributes)
 
 
 def validation_split_option(default: str | None = None) -> Callable[[Any], Any]:
-    """Add the option that says which samples are held out."""
+    """Add ``--validation-split``: the samples to hold out."""
     return option(
         "--validation-split",
         type=Choice(VALIDATION_SPLITS),
@@ -256,7 +256,7 @@ def validation_split_option(default: str | None = None) -> Callable[[Any], Any]:
 
 
 def monitor_option() -> Callable[[Any], Any]:
-    """Add ``--monitor``: which metric on held-out samples decides."""
+    """Add ``--monitor``: the metric on held-out samples that decides."""
     return option(
         "--monitor",
         metavar="NAME",
@@ -267,7 +267,7 @@ def monitor_option() -> Callable[[Any], Any]:
 
 
 def pairs_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
-    """Add an option of the form ``KEY=VALUE`` that may be repeated, given as a list of pairs."""
+    """Add an option of the form ``KEY=VALUE`` that may be repeated, passed as a list of pairs."""
 
     def split(_ctx: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
         return [_split(names[0], text) for text in texts]

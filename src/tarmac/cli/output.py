@@ -1,7 +1,7 @@
 """Standard output and standard error of the command line, which may end or fill at any moment.
 
-A command that reports fails when its output is lost: what it prints is its result. A command that
-works goes on: a run is worth more than the terminal that watched it.
+A command that reports fails when its output is lost, because the output is its result. A command
+that works goes on: a run is worth more than the terminal that watched it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class _Output(io.BufferedWriter):
-    """Writes to a descriptor, which leads nowhere once it takes no more.
+    """A writer to a descriptor, which leads to ``/dev/null`` once it takes no more.
 
-    Errors are caught above the buffer: an interruption between the kernel's write and a raw file of
-    ours would have the buffer write the same again.
+    Errors are caught above the buffer. A raw file of ours could be interrupted after the kernel's
+    write, and the buffer would then write the same bytes again.
 
     Args:
-        title: ``standard output``, for the message.
-        descriptor: The kernel's number of the file.
-        is_needed: Whether the loss raises: BrokenPipeError where the reader has gone away, else
+        title: Name of the stream in the message: ``standard output``.
+        descriptor: Number of the open file.
+        is_needed: Whether the loss raises: BrokenPipeError if the reader has closed the pipe, else
             TarmacError.
     """
 
@@ -72,7 +72,7 @@ class _Output(io.BufferedWriter):
 
 @contextlib.contextmanager
 def guarded_output() -> Iterator[None]:
-    """Print through `_Output` while the context lasts, any text, whatever the locale encodes."""
+    """Print through `_Output` in the context, also characters that the locale cannot encode."""
     _open_closed_streams()
     before = sys.stdout, sys.stderr
     sys.stdout = _guarded("standard output", sys.stdout, is_needed=True)
@@ -83,16 +83,16 @@ def guarded_output() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr = before
         for file in own:
-            # What is left belongs to an error that was already reported.
+            # The rest of the output belongs to an error that was already reported.
             with contextlib.suppress(OSError, TarmacError, AttributeError):
                 file.flush()
 
 
 def flush_output() -> None:
-    """Write what is still buffered of standard output.
+    """Write the buffered part of standard output.
 
     Raises:
-        TarmacError: It takes no more.
+        TarmacError: Standard output takes no more.
     """
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -100,10 +100,10 @@ def flush_output() -> None:
 
 @contextlib.contextmanager
 def outlives_output(*, unless: bool = False) -> Iterator[None]:
-    """Go on without standard output, should that be lost while the context lasts.
+    """Go on without standard output if it is lost in the context.
 
     Args:
-        unless: The output is a result that is asked for, as by ``--json``.
+        unless: Whether the output is a requested result, as with ``--json``. Then its loss raises.
     """
     output = getattr(sys.stdout, "buffer", None)
     if unless or not isinstance(output, _Output):
@@ -119,13 +119,13 @@ def outlives_output(*, unless: bool = False) -> Iterator[None]:
 def _open_closed_streams() -> None:
     """Open ``/dev/null`` in the place of standard streams that were closed, as by ``>&-``.
 
-    The next file to be opened would else have the stream's number, and what is printed in it.
+    Otherwise the next file to be opened would get the stream's number, and the printed text.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # The kernel gives the lowest number that is free.
+            # The kernel gives the lowest free number, which is this stream's.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
@@ -141,7 +141,7 @@ def _guarded(title: str, file: TextIO, *, is_needed: bool) -> TextIO:
         file.flush()
         output = _Output(title, file.fileno(), is_needed=is_needed)
     except OSError:
-        # Of a test's own there is no descriptor.
+        # A stream of a test's own has no descriptor.
         file.reconfigure(errors="backslashreplace")
         return file
     return io.TextIOWrapper(

@@ -1,4 +1,4 @@
-"""Where work runs: the options ``--on`` and ``--profile``, and the user's settings behind them."""
+"""The place where work runs: ``--on`` and ``--profile``, and the user's settings behind them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def _complete_profiles(
     try:
         names = profile_names()
     except TarmacError:
-        # Nobody has asked yet what is wrong with the file.
+        # A shell that completes a line must not show errors of the file.
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-# What `--on` and `--profile` are, for groups of options that hold others too.
+# A sequence, for groups of options that have others too.
 def place_options(
     help_text: str, *, default: str = "the settings' on, or local, this machine"
 ) -> Sequence[Callable[[Any], Any]]:
-    """Return ``--on`` and ``--profile``, given as ``on`` and ``profile``.
+    """Return ``--on`` and ``--profile``, passed as ``on`` and ``profile``.
 
     Args:
         help_text: Help of ``--on``, such as "Where workers run."
-        default: Where it runs if nothing is said.
+        default: Place without the option, as text for the help.
     """
     return (
         option(
@@ -60,7 +60,7 @@ def profile_option() -> Callable[[Any], Any]:
 
 
 def chosen(on: str | None, profile: str | None) -> Settings:
-    """Return what holds: what was asked, over the profile, over the rest of the settings.
+    """Return the effective settings: the options, then the profile, then the other settings.
 
     Args:
         on: Value of ``--on``. None if the user left it out.

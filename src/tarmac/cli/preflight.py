@@ -1,4 +1,4 @@
-"""Looks at the devices for a training or a job, and puts what was seen beside it."""
+"""A check of the devices for a training or a job, with its report in the run's directory."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 def check_into(run: Path, *, quiet: bool) -> None:
-    """Do the quick check, say what failed, and store it in a run's directory."""
+    """Do the quick check, print failures, and store the report in a run's directory."""
     _conclude(quick_check(), run, quiet=quiet)
 
 
 @contextlib.contextmanager
 def checking(reporter: Reporter, *, quiet: bool) -> Iterator[Checking]:
-    """Yield a reporter that checks the devices of a training, for the time of that training.
+    """Yield a reporter that checks the devices of a training while that training runs.
+
+    A process that trains checks its own devices just before the first step, when they are ready
+    for PyTorch. If processes of their own train, PyTorch checks in another process meanwhile, or
+    afterwards if a GPU allows one process only.
 
     Args:
-        reporter: Is told what the training tells.
-        quiet: Do not say what failed.
-
-    The process that trains computes on its devices just before the first step, when all that this
-    needs is there already. Where processes of their own train, PyTorch computes in yet another one
-    beside them; where a GPU lets one process alone in, after them.
+        reporter: Reporter that receives the events of the training.
+        quiet: Whether to suppress messages about failures.
     """
     checker = Checking(reporter, quiet=quiet)
     try:
@@ -49,7 +49,7 @@ def checking(reporter: Reporter, *, quiet: bool) -> Iterator[Checking]:
 
 
 class Checking:
-    """Checks the devices of a training once it starts, says what failed and stores the report."""
+    """A reporter that checks a training's devices at its start, and stores the report."""
 
     def __init__(self, reporter: Reporter, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -64,13 +64,13 @@ class Checking:
         self.restarting = reporter.restarting
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
-        """All is checked but the devices, and the first step is next."""
+        """Check the devices before the first step, or start a check during the training."""
         self._run = run.path
         is_rank = "WORLD_SIZE" in os.environ
         if is_rank or not plan.process_per_device:
             names = [device.torch_name for device in plan.devices]
             if is_rank:
-                # The others are for the other ranks of this machine.
+                # The other devices belong to the other ranks of this machine.
                 names = [names[int(os.environ.get("LOCAL_RANK", "0"))]]
             self._keep(check_here([*dict.fromkeys(names)]))
         elif not _takes_one_process():
@@ -79,7 +79,7 @@ class Checking:
         self._started(plan, run, num_parameters)
 
     def finish(self) -> None:
-        """Wait for what is not known yet, unless it was cancelled."""
+        """Complete the check, unless it was cancelled."""
         if self._stop.is_set():
             return
         if self._beside is not None:
@@ -88,13 +88,13 @@ class Checking:
             self._look()
 
     def cancel(self) -> None:
-        """End what is under way; nothing is where `finish` was called."""
+        """Stop a check in progress; after `finish` there is none."""
         self._stop.set()
         if self._beside is not None:
             self._beside.join()
 
     def failure(self) -> TarmacError | None:
-        """Return that a device computed wrongly, which no result of a training stands against."""
+        """Return the error if a device computed wrongly, for no result is valid then."""
         wrong = (
             [f for f in self._report.findings if f.code == "wrong-result"] if self._report else []
         )
@@ -117,7 +117,7 @@ class Checking:
 
 
 def _takes_one_process() -> bool:
-    """Whether a GPU here lets one process alone in."""
+    """Return whether a GPU of this machine allows one process only."""
     with open_nvml() as nvml:
         gpus = () if isinstance(nvml, NvmlProblem) else nvml.read_gpus()
     return any(gpu.compute_mode == "exclusive process" for gpu in gpus)

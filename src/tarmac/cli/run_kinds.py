@@ -1,4 +1,4 @@
-"""The kinds of run that commands know: the one table that joins the rooms' own descriptions."""
+"""The kinds of runs that commands know: the only table of the packages' own descriptions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def catalogue_of(kinds: Sequence[str], output: Path | None) -> Catalogue:
 
 
 def index_of(output: Path | None) -> RunIndex:
-    """Return the index of all runs, which imports a kind's room only for runs that must be read.
+    """Return the index of all runs, which imports a kind's package only for runs it must read.
 
     Args:
-        output: Where the runs lie; `tarmac.runs.default_output` if not given.
+        output: Directory of the runs. Default: `tarmac.runs.default_output`.
     """
     from tarmac.runs import RunIndex
 

@@ -1,4 +1,4 @@
-"""What ``tarmac search --dry-run`` prints: what would be searched, and a cluster be given."""
+"""Output of ``tarmac search --dry-run``: the search, and the files that a cluster would get."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from tarmac.cli.views.job_plan import Plan
     from tarmac.studies import Choices, Numbers, Preview, Workers
 
-# Values of a range with steps that are named one by one.
+# Most values of a range with steps to list one by one.
 _MAX_NAMED = 10
 
 
 def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -> None:
-    """Print what a search would do.
+    """Print the plan of a search.
 
     Args:
-        preview: The search that would begin, or go on.
-        workers: What is asked of a cluster; None where this machine searches.
-        as_json: Print JSON, and only that.
+        preview: Plan of the search that would start or resume.
+        workers: Request for workers on a cluster. None: this machine searches.
+        as_json: Whether to print JSON only.
     """
     from tarmac.cli.views.job_plan import plan_rows, task_lines
 
@@ -67,7 +67,7 @@ def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -
 
 
 def _space_lines(preview: Preview) -> Iterator[str]:
-    """Yield a line for each setting, with all the values that it may have."""
+    """Yield a line for each setting, with all its possible values."""
     parameters = preview.space.parameters
     width = max(map(len, (*parameters, *preview.settings)))
     for name, parameter in parameters.items():
@@ -92,7 +92,7 @@ def _values(parameter: Choices | Numbers) -> str:
 
 
 def _plan(preview: Preview) -> Plan | None:
-    """Return the plan of the workers' job."""
+    """Return the plan of the workers' job; None if this machine searches."""
     from tarmac.cli.views.job_plan import Plan
     from tarmac.jobs import plan_tasks
 

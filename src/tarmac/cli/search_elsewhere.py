@@ -1,4 +1,4 @@
-"""``tarmac search --on``: a study searched by workers on a cluster, followed from here."""
+"""``tarmac search --on``: a search with workers on a cluster, followed from this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def search_there(
     *,
     as_json: bool,
 ) -> None:
-    """Search with workers on a cluster; a first Ctrl-C leaves them there, a second ends them."""
+    """Search with workers on a cluster; the first Ctrl-C detaches, the second ends the workers."""
     from tarmac.cli.stopping import Stopping
     from tarmac.cli.views.search import reporter_for
     from tarmac.jobs import find_executor
@@ -40,7 +40,7 @@ def search_there(
         outlives_output(unless=as_json),
         Stopping(outlives=kind.outlives, warn=warn) as signals,
         reporter_for(quiet=as_json) as reporter,
-        # From here, where the search is followed: its workers know of no tracker.
+        # This process, which follows the search, calls the trackers: workers know of none.
         tracked(study, reporter, log_to) as tracking,
     ):
         end = search_on(

@@ -1,4 +1,4 @@
-"""What ``tarmac search`` is asked: its options, and the space and the workers that they name."""
+"""Options of ``tarmac search``, and the space and the workers that they define."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def search_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say what is searched, how, until when and where."""
+    """Add the options for the space, the method, the end and the place of a search."""
     groups = (
         cloup.option_group(
             "What is searched over",
@@ -221,14 +221,14 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def space_of(file: Path | None, settings: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters to search over, and their values.
+    """Return the parameters to search over, with their values.
 
     Args:
-        file: A YAML file of them.
+        file: YAML file of the parameters. None: only ``settings``.
         settings: Values of ``--set``. Each replaces the file's values for its parameter.
 
     Raises:
-        RequestError: One cannot be read, or is given twice.
+        RequestError: A parameter cannot be read, or is given twice.
     """
     from tarmac.studies import parse_set, read_space
 
@@ -251,7 +251,7 @@ def workers_of(
     memory: str | None,
     time: str | None,
 ) -> Workers:
-    """Return what is asked of a cluster.
+    """Return the request for workers on a cluster.
 
     Args:
         place: Executor and its options, from ``--on`` and the settings. ``on`` must be set.

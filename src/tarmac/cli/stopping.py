@@ -1,4 +1,4 @@
-"""What signals mean to who works on a run: end its tasks, or leave them to their engine."""
+"""Signals to the process that works on a run: end its tasks, or leave them to their engine."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Within this, a second Ctrl-C ends what the first one would have left to the engine.
+# Seconds in which a second Ctrl-C ends the tasks that the first one would leave to the engine.
 _SECOND_WITHIN_S = 5.0
 
 
 class Stopping:
-    """Notes signals while it is entered, for who asks a few times a second.
+    """A context that records signals, for a caller that polls a few times a second.
 
-    On this machine the first SIGINT or SIGTERM ends all tasks. Where an engine queues them, SIGTERM
-    leaves them to it, and so does SIGINT, unless a second one comes within five seconds. One more
-    acts as it did before.
+    On this machine, the first SIGINT or SIGTERM ends all tasks. If an engine queues the tasks,
+    SIGTERM leaves them to the engine. SIGINT does so too, unless a second SIGINT arrives within
+    five seconds and ends them. After a signal that ends the tasks, the earlier handlers are back.
 
     Args:
         outlives: Whether tasks go on without this process.
-        warn: Called after the first SIGINT there, to say what a second one does.
+        warn: Called after the first SIGINT if tasks go on, to explain a second one.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Stopping:
 
     @property
     def came(self) -> bool:
-        """Whether all tasks are to end."""
+        """Whether all tasks must end."""
         if not self._outlives:
             return bool(self._num_interrupts or self._is_terminated)
         return self._num_interrupts > 1
 
     def detaches(self) -> bool:
-        """Whether to leave what is queued and runs to the engine."""
+        """Return whether to leave queued and running tasks to the engine."""
         if not self._outlives or self.came:
             return False
         now = time.monotonic()

@@ -1,9 +1,9 @@
-"""What reaches the user's terminal: names and lines of others may hold commands to it.
+"""A filter for the user's terminal: names and lines of others may have commands to it.
 
-A terminal obeys what it is sent: titles, the clipboard, answers that are typed as if by the user.
-So all that a command prints goes through `harmless`, by which text and colours alone pass. Files
-and pipes get it as it is, but for tables; see `tarmac.cli.console`. Logs need returns and colours;
-messages do not, and show them as escapes: see `tarmac.wording.in_lines`.
+A terminal obeys commands: titles, the clipboard, answers that are typed as if by the user. All
+output to a terminal passes `harmless`, which keeps only text and colours. Files and pipes get the
+output unchanged, except for tables; see `tarmac.cli.console`. Logs need returns and colours.
+Messages do not, and show them as escapes: see `tarmac.wording.in_lines`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import re
 import sys
 from typing import Any, TextIO
 
-# ECMA-48: the end of a line that is cleared, colours but for hidden text, other control sequences;
-# strings such as titles, which a bell may end too; what is left of them, but for tabs and ends of
-# lines; and characters that turn the direction of a text around (Unicode TR 36). 8 hides text where
-# it is no number of the palette. The group is atomic, so that many numbers are read in one way.
+# ECMA-48. Kept: the clearing of a line's end, and colours except hidden text. Removed: all other
+# control sequences, and strings such as titles, which a bell may end too. Replaced: other control
+# characters except tabs and ends of lines, and characters that turn the direction of a text around
+# (Unicode TR 36). 8 hides text unless it is a number of the palette. The group is atomic, so that
+# many numbers are read in one way.
 _COLOUR = r"(?>[345]8;(?:5;\d+|2;\d+;\d+;\d+)|(?!0*8(?!\d))\d*)"
 _COMMAND = re.compile(
     rf"(?P<kept>\x1b\[(?:K|{_COLOUR}(?:;{_COLOUR})*m))"
@@ -25,11 +26,11 @@ _COMMAND = re.compile(
 
 
 def harmless(text: str, *, has_colours: bool = True) -> str:
-    """Return a text without what a terminal would obey.
+    """Return a text without the commands that a terminal would obey.
 
     Args:
-        text: Whatever is to be shown.
-        has_colours: Whether colours, and the clearing of a line's end, pass. Default True.
+        text: Any text that is to be shown.
+        has_colours: Whether to keep colours and the clearing of a line's end. Default True.
     """
 
     def replaced(found: re.Match[str]) -> str:
@@ -41,7 +42,7 @@ def harmless(text: str, *, has_colours: bool = True) -> str:
 
 
 class TerminalStream:
-    """A terminal that is sent nothing but text and colours.
+    """A terminal's stream that passes only text and colours.
 
     Args:
         stream: Text stream of the terminal, such as ``sys.stdout``.
@@ -54,17 +55,17 @@ class TerminalStream:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        """Write a text without what the terminal would obey."""
+        """Write a text without the commands that the terminal would obey."""
         self.stream.write(harmless(text))
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
-        """Write lines likewise."""
+        """Write lines without the commands that the terminal would obey."""
         self.stream.writelines(map(harmless, lines))
 
 
 def guard_terminals() -> None:
-    """Send the standard streams' terminals nothing but text and colours from now on."""
+    """Pass only text and colours to the standard streams' terminals from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, TerminalStream) and stream.isatty():

@@ -1,4 +1,4 @@
-"""What ``tarmac train`` refuses before it imports a framework: options that do not go together."""
+"""Checks of ``tarmac train`` before it imports a framework: options that exclude each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NODE_OPTIONS = ("nodes", "gpus_per_node", "cpus_per_node")
 
-# What may be said with --resume; everything else a run has in its run.json.
+# Options allowed with --resume; a run's run.json has all others.
 RESUME_OPTIONS = {
     "workload",
     "list_them",
@@ -34,16 +34,16 @@ RESUME_OPTIONS = {
     *_NODE_OPTIONS,
 }
 
-# Likewise with --from-checkpoint.
+# Options allowed with --from-checkpoint.
 _EXTEND_OPTIONS = (RESUME_OPTIONS - {"resumed"}) | {"from_checkpoint", "epochs"}
 
-# A self-test has sizes, devices and a place of its own.
+# A self-test chooses sizes, devices and directory itself.
 SELFTEST_OPTIONS = {"workload", "settings", "selftest", "as_json"}
 SUMMARY_OPTIONS = {"workload", "settings", "summary", "as_json"}
 
 
 def cluster_of(ctx: click.Context, on: str | None, profile: str | None) -> Settings | None:
-    """Return the cluster that was asked for; None where it trains here."""
+    """Return the requested cluster; None for a training on this machine."""
     if on is not None or profile is not None:
         place = chosen(on, profile)
         if place.on != "local":
@@ -60,7 +60,7 @@ def cluster_of(ctx: click.Context, on: str | None, profile: str | None) -> Setti
 def check_beginning(
     ctx: click.Context, workload: str | None, resumed: str | None, from_checkpoint: str | None
 ) -> None:
-    """Refuse a training that names nothing to train, or changes what a run has fixed."""
+    """Refuse a training that names nothing to train, or changes settings that a run has fixed."""
     if ctx.params["verify"] and ctx.params["steps"] is not None:
         raise RequestError(
             "--verify needs the result of a whole training, and --steps asks for a trial",
@@ -100,11 +100,11 @@ def refuse_changes(
     Args:
         ctx: Context of ``tarmac train``.
         changeable: Names of the parameters that may be on the line.
-        what: What fixes the others, for the message: ``a resumed run``.
-        hints: What to type instead of some parameters, by their names.
+        what: Kind of run that fixes the others, for the message: ``a resumed run``.
+        hints: Hints for some parameters, by their names. Default: none.
 
     Raises:
-        RequestError: Another option is there.
+        RequestError: Another option is on the command line.
     """
     for parameter in given_options(ctx):
         if parameter.name not in changeable:
@@ -118,7 +118,7 @@ def once_each(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the pairs of ``--set`` by their keys.
 
     Raises:
-        RequestError: A key is there twice.
+        RequestError: A key occurs twice.
     """
     values: dict[str, str] = {}
     for key, value in settings:

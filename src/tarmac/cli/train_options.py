@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def train_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say how a model is trained, on what and where."""
+    """Add the options for the recipe, the data and the place of a training."""
     groups = (
         cloup.option_group(
             "Recipe",

@@ -1,4 +1,4 @@
-"""``tarmac train --on``: the same command as a job on a cluster, and the run that came of it."""
+"""``tarmac train --on``: the same command as a job on a cluster, and the run of that job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.settings import Settings
 
-# What is said of the job, of the place, or to this process alone.
+# Options for the job, for its place, or for this process only.
 _NOT_PASSED_ON = {
     "workload",
     "resumed",
@@ -33,7 +33,7 @@ _NOT_PASSED_ON = {
 
 
 def given_options(ctx: click.Context) -> Iterator[click.Parameter]:
-    """Yield what was said on the command line."""
+    """Yield the parameters that the command line has."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(str(parameter.name))
         if source is click.core.ParameterSource.COMMANDLINE:
@@ -54,7 +54,7 @@ def train_there(
     max_restarts: int,
     quiet: bool,
 ) -> Run:
-    """Train on a cluster, print how it goes, and return the training's run.
+    """Train on a cluster, print the progress, and return the training's run.
 
     Args:
         ctx: Click context of ``tarmac train``. Options that concern the training are passed on to
@@ -62,7 +62,7 @@ def train_there(
         place: Executor and its options, from ``--on`` and the settings.
         workload: Workload to train. None: the workload of the resumed or extended run.
         resumed: Run to resume, by name or path, or ``latest``. None starts a new run.
-        output: Where runs are made.
+        output: Directory in which to create the run. None: the default.
         from_checkpoint: Run whose checkpoint a new run starts from, by name or path. Default: none.
         nodes: Number of machines that train together.
         gpus_per_node: GPUs to request on each node. 0 trains on CPUs.
@@ -73,7 +73,7 @@ def train_there(
     Raises:
         RequestError: The request cannot be met; nothing was submitted.
         TarmacError: The training failed.
-        Interrupted: It was let go of, and goes on there, or was ended.
+        Interrupted: The user detached from the training, which goes on, or ended it.
     """
     from tarmac import jobs, runs
     from tarmac.files import is_object
@@ -127,7 +127,7 @@ def train_there(
 
 
 def _recorded(run: Run) -> str:
-    """Return the workload that a run names, for a command line: as if the user had named it."""
+    """Return a run's workload, after the checks that a workload on a command line would skip."""
     from tarmac.files import refuse_foreign_python, refuse_going_on
 
     reference = str(run.record.configuration["workload"])
@@ -138,7 +138,7 @@ def _recorded(run: Run) -> str:
 
 
 def _passed_on(ctx: click.Context) -> Iterator[str]:
-    """Yield what was said, as a command line has it."""
+    """Yield the options to pass on, as words of a command line."""
     for parameter in given_options(ctx):
         if parameter.name in _NOT_PASSED_ON:
             continue

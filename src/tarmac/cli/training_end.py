@@ -1,4 +1,4 @@
-"""How ``tarmac train`` ends: what the run came to, and whether that is as expected."""
+"""The end of ``tarmac train``: the run's result, and whether that is as expected."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
-    """Print how a training ended, where this process speaks for all of its own.
+    """Print the end of a training, if this process prints for all ranks.
 
     Args:
         run: Run of the training, ended or interrupted.
-        as_json: Print JSON, and only that.
+        as_json: Whether to print JSON only.
         verify: Whether a result that is not as expected is a failure.
 
     Raises:
-        Interrupted: A signal ended it.
-        TarmacError: It is not as expected.
-        PeerFailed: Likewise, and another process says so.
+        Interrupted: A signal ended the training.
+        TarmacError: The result is not as expected.
+        PeerFailed: The result is not as expected, and another process reports that.
     """
     failure = _failure(run, verify=verify)
     if not speaks_for_all():
@@ -72,7 +72,7 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
 
 
 def _no_better_than_guessing(record: RunRecord) -> str | None:
-    """Return a note where classes are told apart no better than by chance; None elsewhere."""
+    """Return a note if a classification is no better than chance, else None."""
     classes, loss = record.dataset.get("num_classes"), record.metrics.get("train_loss", 0.0)
     kind = (record.configuration.get("objective") or {}).get("kind")
     if kind != "Classification" or not classes or loss < math.log(classes):
@@ -84,7 +84,7 @@ def _no_better_than_guessing(record: RunRecord) -> str | None:
 
 
 def _hardly_fallen(run: Run) -> str | None:
-    """Return a note where a regression that began from drawn weights learns nothing."""
+    """Return a note if a regression from drawn weights learns nothing, else None."""
     configuration, losses = run.record.configuration, [row["loss"] for row in run.history]
     kind = (configuration.get("objective") or {}).get("kind")
     if kind != "Regression" or configuration.get("init_from") is not None or len(losses) < 3:
@@ -100,7 +100,7 @@ def _hardly_fallen(run: Run) -> str | None:
 
 
 def _weights(run: Run) -> str:
-    """Say of which weights the test score is, where a best checkpoint may have others."""
+    """Return a text on the weights of the test score, if a best checkpoint may have others."""
     if run.record.best is None:
         return ""
     kind = "weights" if run.record.configuration.get("ema") is None else "averaged weights"
@@ -108,7 +108,7 @@ def _weights(run: Run) -> str:
 
 
 def _say_result(record: RunRecord, weights: str) -> None:
-    """Say what was reached, and whether that is as expected where something was."""
+    """Print the result, and whether it is as expected if there is an expectation."""
     test, expected = record.judged_by.of("test"), record.expectation
     if expected and expected["met"] is not None:
         click.secho(expected["text"] + weights, fg="green" if expected["met"] else "yellow")

@@ -1,4 +1,4 @@
-"""``tarmac train WORKLOAD --selftest``: what was tried of a workload, and what held."""
+"""``tarmac train WORKLOAD --selftest``: the checks of a workload, and their results."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WORDS = {True: ("held", "green"), False: ("FAILED", "red"), None: ("not tried",
 
 
 def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: bool) -> None:
-    """Print a line of each check when it is done, or all of them as JSON.
+    """Print a line for each check when it is done, or all of them as JSON.
 
     Args:
-        workload: What ``tarmac train`` was given.
+        workload: Workload as the command line names it. None is refused.
         settings: Values of ``--set``, by the name of the setting.
-        as_json: Print JSON, and only that.
+        as_json: Whether to print JSON only.
 
     Raises:
         RequestError: No workload is named, or its data are too few.
-        TarmacError: A check did not hold, or could not be tried.
+        TarmacError: A check failed, or could not be tried.
     """
     if workload is None:
         raise RequestError("--selftest names no workload", hint="tarmac train NAME --selftest")

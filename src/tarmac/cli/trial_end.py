@@ -1,4 +1,4 @@
-"""What ``tarmac train --steps N`` says at its end: how fast it was, beside what the chip can do."""
+"""The end of ``tarmac train --steps N``: its speed, compared with the chip's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def trial_lines(record: RunRecord) -> Iterator[str]:
-    """Yield the lines that end a trial.
+    """Yield the lines at the end of a trial.
 
     Args:
         record: Record of a completed run that had a limit of steps.
@@ -36,7 +36,7 @@ def _flops(rate: float) -> str:
 
 
 def _known(record: RunRecord) -> str:
-    """Say what a chip is known to reach, or why nothing is."""
+    """Return the known speed of a chip, or why none is known."""
     from tarmac.machine import find_chip
 
     device, precision = record.device, str(record.configuration["precision"])

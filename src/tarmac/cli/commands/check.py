@@ -293,11 +293,11 @@ def command(
     on: str | None,
     profile: str | None,
 ) -> None:
-    """Prove that frameworks compute on this machine's devices; else say what is wrong.
+    """Check that frameworks compute on this machine's devices, and report what is wrong.
 
-    Exits with 0 when all that is required holds (without --require: when nothing failed), with 1
-    when not, with 2 when the request was wrong, with 3 when it could not be told: a driver, a GPU
-    or a program did not answer.
+    Exits with 0 if all requirements hold (without --require: if nothing failed), with 1 if not,
+    with 2 if the request was wrong, with 3 if there was no answer from a driver, a GPU or a
+    program.
     """
     from tarmac.checks import check, check_ranks, find_failure, note_check, race, read_log
     from tarmac.cli.views.ranks import ranks_of
@@ -380,7 +380,7 @@ def command(
 
 @click.group("check", cls=GroupWithMain)
 def group() -> None:
-    """Prove that frameworks compute on this machine's devices; else say what is wrong."""
+    """Check that frameworks compute on this machine's devices, and report what is wrong."""
 
 
 group.add_command(compare)

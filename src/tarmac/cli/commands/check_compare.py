@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @json_option()
 @click.pass_context
 def compare(ctx: click.Context, files: Sequence[Path], as_json: bool) -> None:
-    """Say which of many machines is the odd one out: versions, settings, rates.
+    """Compare reports of many machines, and name those that differ in versions, settings or rates.
 
-    Exits with 1 where one is, with 2 where a file is no report.
+    Exits with 1 if a machine differs from the others, with 2 if a file is not a report.
     """
     from tarmac.checks import compare_reports, read_report
     from tarmac.cli.views.check import print_fleet

@@ -18,7 +18,7 @@ from tarmac.cli.options import Group, examples, option
     ),
 )
 def command() -> None:
-    """Try a cluster on this machine, or prepare one that is there."""
+    """Start a test cluster on this machine, or prepare an existing cluster."""
 
 
 @command.command(
@@ -39,12 +39,12 @@ def command() -> None:
 )
 @option("--accounting", is_flag=True, help="Keep accounts, by slurmdbd, MariaDB and MUNGE.")
 def _try(engine: str, words: tuple[str, ...], accounting: bool) -> int:  # noqa: ARG001 - the only one
-    """Start a Slurm of two nodes on this machine, in a temporary directory, and end it.
+    """Start a Slurm of two nodes on this machine, in a temporary directory, until COMMAND ends.
 
-    It runs for as long as COMMAND or your shell does, in which SLURM_CONF leads sbatch, squeue and
-    tarmac to it; then all of its jobs and daemons are ended. Its nodes have two GPUs each, which
-    are pretended: nothing computes on them. Root and Debian's slurm-wlm are needed; what is
-    configured in /etc/slurm is neither read nor changed. The exit code is that of COMMAND.
+    COMMAND is your shell by default. SLURM_CONF points sbatch, squeue and tarmac to the cluster.
+    When COMMAND ends, all jobs and daemons of the cluster end. Each node has two pretended GPUs,
+    on which nothing computes. The command needs root and Debian's slurm-wlm. It neither reads nor
+    changes /etc/slurm. The exit code is that of COMMAND.
     """
     from tarmac.slurm import try_slurm
 
@@ -112,11 +112,11 @@ def _init(
     check_daemonset: str,
     problem_detector: bool,
 ) -> None:
-    """Print what an administrator applies once, so that others can run jobs in a cluster.
+    """Print the manifests that an administrator applies once, so that others can run jobs.
 
-    Nothing is asked of the cluster, and nothing is changed: read it, then give it to
-    `kubectl apply -f -`. It is a Role with the rights that jobs need in one namespace, for those
-    who are named; what else is wanted is added to it.
+    The command neither asks nor changes the cluster: read the output, then give it to
+    `kubectl apply -f -`. The output is a Role with the rights that jobs need in one namespace, for
+    the named users and groups, and whatever else the options ask for.
     """
     from tarmac.kubernetes import as_yaml, check_daemon_set, problem_detector_set, setup
 

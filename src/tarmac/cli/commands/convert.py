@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Print a job file in another format.
 
-    What has no meaning there is stored in the job.
+    Values that have no meaning in that format are stored in the job.
     """
     from tarmac.formats import Unwritable, find_format
 
@@ -97,7 +97,7 @@ def command(
 
 
 def _print_submitted(readings: Sequence[tuple[Reading, Path]], on: str) -> None:
-    """Print the files that runs of jobs would submit; what each is, as a note."""
+    """Print the files that a run of the jobs would submit, with the title of each as a note."""
     from tarmac.cli.dry_run import files_of
     from tarmac.cli.views.job_plan import plans_of
 

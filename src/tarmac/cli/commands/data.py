@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 def command() -> None:
     """List, fetch, add and verify datasets.
 
-    They lie under TARMAC_DATA, or in the user's cache directory. TARMAC_MIRROR names a mirror of
-    your own, tried first.
+    Datasets are stored under TARMAC_DATA, by default in the user's cache directory. TARMAC_MIRROR
+    names a mirror of your own, which is tried first.
     """
 
 
 @command.command("list", epilog=examples("tarmac data list --json"))
 @json_option()
 def list_datasets(as_json: bool) -> None:
-    """List the datasets and whether they are here."""
+    """List the datasets and whether they are on this machine."""
     from rich.table import Table
 
     from tarmac import data
@@ -87,9 +87,9 @@ def list_datasets(as_json: bool) -> None:
 )
 @json_option()
 def fetch(names: Sequence[str], as_json: bool) -> None:
-    """Download datasets, verified.
+    """Download datasets and verify their files.
 
-    What is here and right is not downloaded again.
+    Files that are on this machine and correct are not downloaded again.
     """
     from tarmac import data
     from tarmac.cli.views.download import download_progress
@@ -112,7 +112,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """Return both, or fail."""
+        """Return width and height, or fail."""
         width, x, height = str(value).partition("x")
         if not (x and width.isdecimal() and height.isdecimal()):
             self.fail(f"{value!r} is no size, expected WIDTHxHEIGHT such as 224x224", param, ctx)
@@ -218,9 +218,10 @@ def add(
     grey: bool,
     as_json: bool,
 ) -> None:
-    """Take a dataset over: a published one from a directory, or data of your own.
+    """Import a dataset: a published one from a directory, or data of your own.
 
-    What is taken over is stored under TARMAC_DATA as arrays, whole or not at all.
+    The dataset is stored under TARMAC_DATA, completely or not at all. Data of your own are stored
+    as arrays.
     """
     from tarmac import data
 
@@ -293,7 +294,7 @@ def add(
 )
 @json_option()
 def verify(names: Sequence[str], as_json: bool) -> None:
-    """Check the files of datasets."""
+    """Verify the files of datasets."""
     from tarmac import data
 
     dataset_names = names or [s.name for s in data.describe() if s.state in ("present", "partial")]

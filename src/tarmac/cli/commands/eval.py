@@ -1,4 +1,4 @@
-"""``tarmac eval``: parse, score, say the verdict."""
+"""``tarmac eval``: parse, score, print the verdict."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Score a run's model on its test set or on another one, and say whether it is as expected."""
+    """Score a run's model on its test set or on another one, and compare with the expectation."""
     from tarmac.errors import RequestError, TarmacError
     from tarmac.inference import evaluate
 

@@ -1,4 +1,4 @@
-"""``tarmac export``: parse, write the model, say how well both agree."""
+"""``tarmac export``: parse, write the model, print how well file and model agree."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def command(
 ) -> None:
     """Write a run's model, with its preprocessing, to a file that needs no Tarmac.
 
-    The file is asked about samples of the test set, and must answer as the model does. The graph
-    for TensorBoard is only a picture of it.
+    The file must return the same answers as the model for samples of the test set. The graph for
+    TensorBoard is only a drawing of the model.
     """
     from tarmac.inference import TOLERANCE, export
 
@@ -74,7 +74,7 @@ def command(
         form,  # type: ignore[arg-type]  # checked by Choice
         file=target,
         workload=workload,
-        checkpoint=checkpoint,  # type: ignore[arg-type]  # likewise
+        checkpoint=checkpoint,  # type: ignore[arg-type]  # checked by Choice
     )
     if as_json:
         result = {

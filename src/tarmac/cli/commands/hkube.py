@@ -48,12 +48,12 @@ def command() -> None:
     help="How long the worker may be away, at first and later.",
 )
 def _serve(workload: str | None, worker_timeout_s: float) -> int:
-    """Train what the tasks of HKube's worker ask for, one after another, until it says exit.
+    """Train as the tasks of HKube's worker request, one after another, until it sends exit.
 
     The first item of a task's input is an object: num_epochs, train_size, batch_size,
     learning_rate, validation_size, patience, seed, devices, precision, output, and settings as of
-    tarmac train --set. The result is {"loss", "acc", "output"}. A task that was stopped goes on
-    where it is started again.
+    tarmac train --set. The result is {"loss", "acc", "output"}. A stopped task resumes when the
+    worker starts it again.
     """
     with uncollected_imports():
         from tarmac.cli.views.training import reporter_for
@@ -71,9 +71,9 @@ def _serve(workload: str | None, worker_timeout_s: float) -> int:
 @command.command("work", epilog=examples("tarmac hkube work tasks/000000-sum/errand-1.msgpack"))
 @cloup.argument("errand", type=Filename(path_type=Path), help="What a pipeline's runner wrote.")
 def _work(errand: Path) -> int:
-    """Do one task of a pipeline, on the node of a cluster that was given it.
+    """Run one task of a pipeline on a node of a cluster.
 
-    A pipeline's runner has the cluster call it: tarmac run pipeline.json --on slurm.
+    The pipeline's runner submits this command: tarmac run pipeline.json --on slurm.
     """
     with uncollected_imports():
         from tarmac.hkube import run_errand

@@ -26,10 +26,10 @@ _COLOURS = {"running": "cyan", "succeeded": "green", "failed": "red"}
 
 _LOOK_EVERY_S = 0.2
 
-# A runner elsewhere gives a sign every ten seconds; clocks may differ by some.
+# A runner on another machine sends a heartbeat every ten seconds; clocks may differ by some.
 _SILENT_S = 60.0
 
-# What tasks of a run wait for, at most.
+# Most reasons to show for waiting tasks.
 _MAX_REASONS = 3
 
 _run = cloup.argument(
@@ -52,7 +52,7 @@ _run = cloup.argument(
 @output_option()
 @json_option("Print JSON, with every task, and only that.")
 def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) -> None:
-    """List the jobs at work here, the newest first, or the tasks of one."""
+    """List the active jobs, the newest first, or the tasks of one job."""
     if run is not None:
         from tarmac.cli.views.runs import print_job
         from tarmac.jobs import attach
@@ -104,7 +104,7 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
 
 
 def _of_runner(run: RunStatus) -> Iterator[str]:
-    """Say what is known of a runner that is a job and not at work, and what to do about it."""
+    """Yield the note on a runner that is a job and does not run, and the commands to continue."""
     if not run.runner_note:
         return
     yield in_one_line(f"{run.name}: the runner's {run.runner_note}")
@@ -114,7 +114,7 @@ def _of_runner(run: RunStatus) -> Iterator[str]:
 
 
 def _kept_waiting(run: RunStatus) -> Iterator[str]:
-    """Say what tasks of a run wait for, the most frequent reason first."""
+    """Yield the reasons why a run's tasks wait, the most frequent first."""
     reasons = Counter(
         task.reason for task in run.tasks if task.state in ("queued", "running") and task.reason
     )
@@ -130,7 +130,7 @@ def _complete_tasks(
     try:
         status = attach(ctx.params["run"], ctx.params.get("output")).status()
     except TarmacError:
-        # Nobody has asked yet what is wrong with the line.
+        # A shell that completes an unfinished line must not show its errors.
         return []
     return [CompletionItem(task.name) for task in status.tasks if task.name.startswith(incomplete)]
 
@@ -165,7 +165,7 @@ def logs(
     only_stderr: bool,
     output: Path | None,
 ) -> None:
-    """Print what a job's tasks have printed."""
+    """Print the logs of a job's tasks."""
     from tarmac.jobs import attach
 
     _print_logs(attach(run, output), task, follow=follow, num_lines=tail, only_stderr=only_stderr)
@@ -177,7 +177,7 @@ def _print_logs(
     from tarmac.cli.views.job_logs import Tail, tail_offset
 
     def tail_of(path: Path, emit: Callable[[str], None], *, is_new: bool) -> Tail:
-        # What begins later is followed from its beginning.
+        # A log that appears later is printed from its start.
         skipped = 0 if num_lines is None or is_new else tail_offset(path, num_lines)
         _say_unreadable(path, handle.path)
         return Tail(path, emit, skip_bytes=skipped, within=handle.path)
@@ -194,7 +194,7 @@ def _print_logs(
                 click.echo(in_one_line(f"left out: {problem}"), err=True)
         chosen = _chosen(status, task, may_come=follow and status.is_active)
         for task_status in chosen:
-            # Tasks of a pipeline that one instance of an algorithm has done share its directory.
+            # Tasks of a pipeline that ran in the same instance of an algorithm share its directory.
             if task_status.directory not in tails:
                 emit = _printer(task_status, is_alone=status.num_tasks == 1 or task is not None)
                 tails[task_status.directory] = [
@@ -214,7 +214,7 @@ def _print_logs(
 
 
 def _say_unreadable(log: Path, run: Path) -> None:
-    """Say of a log that is there why it is not printed."""
+    """Report why an existing log cannot be printed."""
     from tarmac.files import open_regular
 
     try:
@@ -253,9 +253,9 @@ def _printer(task: TaskStatus, *, is_alone: bool) -> Callable[[str], None]:
 )
 @output_option()
 def cancel(run: str, timeout: float, output: Path | None) -> None:
-    """End a job.
+    """Cancel a job.
 
-    Its tasks get SIGTERM, and SIGKILL after ten seconds.
+    Its tasks receive SIGTERM, and SIGKILL ten seconds later.
     """
     from concurrent.futures import CancelledError
 

@@ -1,4 +1,4 @@
-"""``tarmac predict``: parse, ask the model, write what it says."""
+"""``tarmac predict``: parse, run the model, write its predictions."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def command(
     workload: str | None,
     batch_size: int,
 ) -> None:
-    """Ask a run's model about samples, and write a line for each.
+    """Predict samples with a run's model, and write a line for each.
 
-    Of a classifier it has the class and its probability.
+    A classifier's line has the class and its probability.
     """
     from tarmac.errors import RequestError
     from tarmac.inference import (

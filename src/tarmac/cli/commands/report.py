@@ -56,7 +56,7 @@ _NAME = "report.html"
 def command(
     run_names: Sequence[str], file: Path | None, no_pictures: bool, output: Path | None
 ) -> None:
-    """Write a run as one page that needs no network, or compare several."""
+    """Write one page that needs no network about a run, or about several side by side."""
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.errors import RequestError, quoted
     from tarmac.pages import is_apart, report
@@ -71,7 +71,7 @@ def command(
         _write(report([apart]), file or beside)
         return
     catalogue = catalogue_of((), output)
-    # Two names may be those of one run.
+    # Two names may refer to the same run.
     runs = [*{run.path.resolve(): run for run in map(catalogue.find, run_names)}.values()]
     if len(runs) == 1 and not no_pictures:
         _look_at_mistakes(runs[0])
@@ -90,13 +90,13 @@ def _write(page: str, file: Path) -> None:
     if file == _STANDARD_OUTPUT:
         click.echo(page, nl=False)
         return
-    # Names of files need not be text.
+    # Names of files may have bytes that are not UTF-8.
     write_bytes(file, page.encode(errors="replace"))
     click.echo(in_one_line(f"report {file}"))
 
 
 def _look_at_mistakes(found: FoundRun) -> None:
-    """Ask a training's model about its test images, once, and where that can be done at all."""
+    """Predict a completed training's test images, unless its predictions exist."""
     from tarmac.distribution import MissingExtraError, explained_imports
     from tarmac.errors import TarmacError
     from tarmac.runs import PREDICTIONS, TRAINING, Run
@@ -111,7 +111,7 @@ def _look_at_mistakes(found: FoundRun) -> None:
             from tarmac.training import look_at_mistakes
         look_at_mistakes(run)
     except MissingExtraError:
-        # A page is made as well where nothing can be trained.
+        # The page is also made without PyTorch.
         return
     except TarmacError as error:
         click.echo(in_one_line(f"without pictures: {error.message}"), err=True)

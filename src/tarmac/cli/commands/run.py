@@ -96,8 +96,8 @@ def command(
 ) -> None:
     """Run job files, on this machine or a cluster.
 
-    Each task starts when what it needs is done and there is room for it. On a cluster, Ctrl-C lets
-    go of the run and leaves its tasks there; once more within five seconds ends them.
+    Each task starts when its needs are done and resources are free. On a cluster, Ctrl-C detaches
+    from the run and leaves its tasks there; a second Ctrl-C within five seconds ends them.
     """
     if files and resume is not None:
         raise RequestError(
@@ -195,7 +195,7 @@ def submit(
 ) -> None:
     """Run job files in the background.
 
-    tarmac ps, logs and cancel look at them and end them.
+    tarmac ps and logs show the runs, tarmac cancel ends them.
     """
     if not files:
         raise RequestError("expected job files", hint="tarmac submit job.yaml")

@@ -39,7 +39,7 @@ def command() -> None:
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that every command here has."""
+    """Add the options that all commands here have."""
     return output_option()(json_option()(function))  # type: ignore[no-any-return]
 
 
@@ -116,7 +116,7 @@ def list_all(
 @_common
 @_kind
 def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
-    """Show what a run was asked, where it ran and how it went."""
+    """Show a run's settings, machine and results."""
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_job, print_training
 
@@ -136,7 +136,7 @@ def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> 
 @output_option()
 @_kind
 def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
-    """Print what the processes of a run have printed: ranks, candidates or tasks."""
+    """Print the logs of a run's processes: ranks, candidates or tasks."""
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_logs
     from tarmac.files import StorageError
@@ -173,7 +173,7 @@ def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
 def compare(
     run_names: Sequence[str], output: Path | None, as_json: bool, kinds: Sequence[str]
 ) -> None:
-    """Show what differed between runs and how each went."""
+    """Show the differences between runs and the results of each."""
     from tarmac import runs
     from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_comparison

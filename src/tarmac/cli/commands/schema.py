@@ -28,10 +28,10 @@ from tarmac.cli.options import examples
     "prints.",
 )
 def command(kind: str) -> None:
-    """Print the JSON Schema of a file that Tarmac reads, or of what tarmac top --json prints.
+    """Print the JSON Schema of a file that Tarmac reads, or of the output of tarmac top --json.
 
-    It says which keys there are, what each takes and what each means. What depends on several
-    values, such as a circle of needs, only tarmac run --dry-run sees.
+    The schema has the keys, their values and their meaning. Only tarmac run --dry-run finds
+    problems that depend on several values, such as a cycle of needs.
     """
     if kind == "top":
         from tarmac.monitor import render_schema as render_readings

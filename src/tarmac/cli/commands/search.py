@@ -113,7 +113,7 @@ def begin(
     space = space_of(space_file, settings)
     if space:
         fields["space"] = space
-    # What the settings say of `on` is for jobs: small searches stay here unless they are sent.
+    # The settings' `on` is for jobs: searches run here unless --on or --profile sends them away.
     place = None if on is None and profile is None else chosen(on, profile)
     workers = None
     if place is not None and place.on != "local":
@@ -132,7 +132,7 @@ def begin(
         _conclude(study, as_json=as_json)
         ctx.exit(0 if study.record.status == "completed" else 1)
     study = open_study(what, output=output, resume=resume, **fields)
-    # A second Ctrl-C, which does not wait for what is under way, is told like the first.
+    # A second Ctrl-C, which does not wait for running networks, is reported like the first.
     with (
         outlives_output(unless=as_json),
         reporter_for(quiet=as_json) as reporter,

@@ -1,4 +1,4 @@
-"""``tarmac search list``, ``show`` and so on, what looks at studies: parse, call, render."""
+"""``tarmac search list``, ``show`` and other commands on existing studies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that every command on a study has."""
+    """Add the options that all commands on a study have."""
     storage = option("--storage", metavar="URL", help="Its database, with the password.")
     return output_option("Where studies lie.")(storage(function))  # type: ignore[no-any-return]
 
@@ -87,7 +87,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
 
 
 def _tested(best: Winner, judged: JudgedBy) -> str:
-    """Return a winner's test score: bare for accuracy, by its name for all else."""
+    """Return a winner's test score; with the metric's name, unless that is accuracy."""
     value = best.tested(judged)
     name = "" if judged.metric == "accuracy" else f"{name_words(judged.metric)} "
     return "" if value is None else f"{name}{wording.number_text(value)}"
@@ -98,7 +98,7 @@ def _tested(best: Winner, judged: JudgedBy) -> str:
 @_common
 @json_option()
 def show(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
-    """Show how a study went: generations, trials, what failed."""
+    """Show a study's generations, trials and failures."""
     from rich.markup import escape
 
     from tarmac.cli.console import make_console
@@ -138,7 +138,7 @@ def show(study: str, output: Path | None, storage: str | None, as_json: bool) ->
 @_common
 @json_option()
 def best(study: str, output: Path | None, storage: str | None, as_json: bool) -> None:
-    """Print the network that a study found, and the line that trains it."""
+    """Print the network that a study found, and the command that trains it."""
     from tarmac.cli.views.study import best_of, print_best
     from tarmac.studies import choose_winner, find_study, front_numbers
 
@@ -146,7 +146,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     match.ledger.refresh()
     best, front = match.best, match.record.front
     if best is None:
-        # The search is under way or was stopped: the best so far.
+        # The search is running or was stopped: print the best network so far.
         best = choose_winner(match)
         front = front_numbers(match)
     if best is None:
@@ -214,7 +214,7 @@ def _format_of(target: Path | None) -> str:
 )
 @_common
 def plot(study: str, to: Path | None, output: Path | None, storage: str | None) -> None:
-    """Write a page of plots that needs nothing else, not even a network."""
+    """Write a self-contained page of plots, which needs no network."""
     from tarmac.files import write_text
     from tarmac.pages import render_page, search_page
     from tarmac.studies import find_study

@@ -1,4 +1,4 @@
-"""``tarmac search worker``: parse, call, say how it went."""
+"""``tarmac search worker``: parse, call, set the exit code."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def worker(
     output: Path | None,
     storage: str | None,
 ) -> None:
-    """Be one of several workers of a study: take networks until none is left.
+    """Train networks of a study together with other workers, until none is left.
 
-    The last one concludes the study. Exits with 75 where time is over and networks are left.
+    The last worker concludes the study. Exits with 75 if the time is over and networks are left.
     """
     with uncollected_imports():
         from tarmac.cli.views.search import reporter_for

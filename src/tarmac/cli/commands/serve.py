@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def command(output: Path | None, port: int | None, socket: Path | None, as_json: bool) -> None:
     """Serve the pages of all runs, live, to your browser alone, until Ctrl-C.
 
-    Open the address that it prints. The token in it is the key to the pages: give it to nobody.
+    Open the printed address. The token in it is the key to the pages: give it to nobody.
     """
     from tarmac.server import serve
 
@@ -55,7 +55,7 @@ def command(output: Path | None, port: int | None, socket: Path | None, as_json:
         socket=None if socket is None else expanded(socket),
         ready=lambda serving: _print(serving, as_json=as_json),
     )
-    # A signal alone ends it, and every other server of Tarmac's exits so.
+    # Only a signal ends the server, and Tarmac's other servers exit with this code as well.
     click.get_current_context().exit(Interrupted.exit_code)
 
 

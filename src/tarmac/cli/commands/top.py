@@ -11,23 +11,24 @@ import cloup
 from tarmac.cli.choices import EVENTS, Choice
 from tarmac.cli.options import Filename, examples, json_option, option, output_option
 
-# Where `--serve` listens unless it is told.
+# Default address of `--serve`.
 METRICS_ADDRESS = "127.0.0.1:9407"
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]
-    """A length of time: seconds, or what job files take, such as 10m."""
+    """A duration: seconds, or a time as in job files, such as 10m."""
 
     name = "time"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return seconds, more than none."""
+        """Return the seconds, which are more than 0."""
         try:
             seconds = float(value)
         except ValueError:
-            # Costs more than all else of a picture, and few write times with units.
+            # Imported here: the import costs more than the rest of a snapshot, and few people
+            # write times with units.
             from tarmac.documents import parse_seconds
 
             try:
@@ -40,7 +41,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names with commas between them."""
+    """Names separated by commas."""
 
     name = "names"
 
@@ -58,7 +59,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers with commas between them."""
+    """Whole numbers separated by commas."""
 
     name = "numbers"
 
@@ -232,8 +233,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Watch GPUs, and the trainings, tasks and searches that use them.
 
-    On a terminal a screen that lives, else a table. Without a GPU it shows the processor, memory
-    and the same work, and says why there is none.
+    Shows a live screen on a terminal, else a table. Without a GPU it shows the processor, memory
+    and the same work, and says why there is no GPU.
     """
     from tarmac.cli.watch_request import Watching
     from tarmac.cli.watching import watch

@@ -1,4 +1,4 @@
-"""``tarmac train``: parse, call, show progress, say the verdict."""
+"""``tarmac train``: parse, call, show progress, print the verdict."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def command(
     cpus_per_node: int | None,
     **options: Any,
 ) -> None:
-    """Train a workload and say whether the result is as expected.
+    """Train a workload and compare the result with its expectation.
 
-    A run is made for it, which --resume goes on with.
+    The command creates a run, which --resume continues.
     """
     if list_them:
         print_workloads(workload, as_json=as_json)
@@ -187,7 +187,7 @@ def _look_at(
     selftest: bool,
     as_json: bool,
 ) -> None:
-    """Print a self-test of a workload, or its layers; make no run."""
+    """Print a workload's self-test or its layers, without a run."""
     if selftest:
         refuse_changes(ctx, SELFTEST_OPTIONS, "a self-test")
         run_selftest(workload, settings, as_json=as_json)
@@ -199,7 +199,7 @@ def _look_at(
 
 
 def _start_ranks(ctx: click.Context, devices: str, resumed: str | None, output: str | None) -> None:
-    """Be what starts the ranks of this node, and exit, where it is one of several."""
+    """On one of several nodes, run this node's ranks and exit."""
     from tarmac.files import is_object
     from tarmac.processes import python_command
     from tarmac.ranks import find_node, start_ranks
@@ -207,6 +207,6 @@ def _start_ranks(ctx: click.Context, devices: str, resumed: str | None, output: 
     node = find_node(os.environ)
     if node is not None:
         command = python_command("tarmac", *sys.argv[1:])
-        # A copy in a store is made from where runs are made by default.
+        # A run in an object store is a copy of one in the default directory.
         place = Path(output) if output is not None and not is_object(output) else None
         ctx.exit(start_ranks(node, command, devices=devices, resumed=resumed, output=place))

@@ -1,1 +1,1 @@
-"""How what a command does is shown."""
+"""Output of the commands, as text and as JSON."""

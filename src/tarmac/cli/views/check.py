@@ -1,4 +1,4 @@
-"""What `tarmac check` prints for people."""
+"""Text output of `tarmac check`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MET = {True: ("holds", "green"), False: ("FAILS", "red"), None: ("UNKNOWN", "re
 
 
 def print_report(report: Report) -> None:
-    """Print verdicts, requirements, what to do, and notes."""
+    """Print verdicts, requirements, fixes and notes."""
     verdicts = [*report.devices, *report.frameworks]
     width = max(len(verdict.name) for verdict in verdicts)
     _print_verdicts("Devices", report.devices, width, behind=report.driver)
@@ -65,7 +65,7 @@ def print_report(report: Report) -> None:
 def _print_requirements(report: Report) -> None:
     click.secho("Required", bold=True)
     for requirement in report.requirements:
-        # Of a file of many, what is as it should be is counted.
+        # A file may have many requirements: those that hold are only counted.
         if requirement.source and requirement.met and not requirement.better:
             continue
         word, colour = _MET[requirement.met]
@@ -75,7 +75,7 @@ def _print_requirements(report: Report) -> None:
 
 
 def _print_notes(report: Report) -> None:
-    """Print what is worth knowing, and what was not looked for or could not be."""
+    """Print notes, skipped findings and checks that could not be done."""
     for finding in report.findings:
         if finding.level == "note":
             click.echo(f"Note: {finding.title} ({', '.join(finding.where)}): {finding.fix[0]}")
@@ -113,7 +113,7 @@ def _print_finding(number: int, finding: Finding) -> None:
 
 
 def print_failure(failure: Failure, *, as_json: bool) -> None:
-    """Print what is known of a failure."""
+    """Print the explanation of a failure."""
     if as_json:
         json.dump(failure.model_dump(mode="json"), sys.stdout, indent=2)
         click.echo()
@@ -132,7 +132,7 @@ def print_failure(failure: Failure, *, as_json: bool) -> None:
 
 
 def print_fleet(fleet: Fleet) -> None:
-    """Print in what machines differ, a line for each thing and odd machine."""
+    """Print the differences between machines, a line for each item and odd machine."""
     odd, all_of = len(fleet.odd), len(fleet.machines)
     rows = [
         (difference.item if first else "", difference.usual if first else "", machine, value)

@@ -1,4 +1,4 @@
-"""In which form `tarmac check` prints its report, and how it ends."""
+"""Output formats of `tarmac check`, and the exit code of each."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
-    """Return the name of the form that was asked for, ``text`` by default.
+    """Return the name of the requested format, ``text`` by default.
 
     Raises:
-        RequestError: Two were asked for.
+        RequestError: Two different formats were requested.
     """
     short = {"--json": "json" if as_json else None, "--brief": "brief" if brief else None}
     forms = {name: chosen for name, chosen in short.items() if chosen is not None}
@@ -34,9 +34,9 @@ def choose_format(form: str | None, *, as_json: bool, brief: bool) -> str:
 
 @contextlib.contextmanager
 def errors_as(form: str) -> Iterator[None]:
-    """Let errors end a check as what reads its form expects.
+    """Print errors in the block as the reader of the format expects.
 
-    A Nagios plugin's exit code 2 is CRITICAL: where nothing could be looked at, it is 3.
+    For a Nagios plugin, exit code 2 is CRITICAL; a check that could not be done exits with 3.
     """
     from tarmac.checks import UNKNOWN, render_nagios_error
 
@@ -50,13 +50,13 @@ def errors_as(form: str) -> Iterator[None]:
 
 
 def write_files(report: Report, *, page: Path | None, save: Path | None, names: bool) -> Report:
-    """Write what was asked to be written, and return the report as it is to be shown.
+    """Write the requested files, and return the report to show.
 
     Args:
-        report: What was seen and concluded.
-        page: Where a page is written.
-        save: Where the report is kept for later comparisons, if the check ended well.
-        names: Whether names of users and homes stay in it.
+        report: Report of the finished check.
+        page: Path of the HTML page to write. None: no page.
+        save: Path of the report for later comparisons, written if the check succeeded. None: none.
+        names: Whether user names and home directories stay in the report.
 
     Raises:
         StorageError: A file cannot be written.
@@ -76,10 +76,10 @@ def write_files(report: Report, *, page: Path | None, save: Path | None, names: 
 
 
 def _save(path: Path, report: Report) -> None:
-    """Write a report whole, or, where the check did not end well, nothing, and say so.
+    """Write a report completely; if the check failed, print a message instead.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The file cannot be written.
     """
     from tarmac.checks import FORMS
     from tarmac.files import write_text
@@ -94,13 +94,13 @@ def print_as(form: str, report: Report, page: Path | None, *, verbose: bool) -> 
     """Print a report, and return the exit code of the command.
 
     Args:
-        form: ``text``, or of `tarmac.checks.FORMS`.
+        form: ``text``, or a name of `tarmac.checks.FORMS`.
         report: Results of the check, which also decide the exit code.
-        page: Where a page was written as well.
-        verbose: Whether text says where each operation ran.
+        page: Path of the HTML page that was also written. None: no page.
+        verbose: Whether the text shows where each operation ran.
 
     Raises:
-        TarmacError: What is printed to is full.
+        TarmacError: The output is full.
     """
     from tarmac.checks import FORMS
     from tarmac.cli.views.check import print_report

@@ -1,4 +1,4 @@
-"""What the nodes of a Kubernetes have, as a table or as JSON."""
+"""The findings on a Kubernetes cluster's nodes, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _GIB = 2**30
 
 
 def print_cluster_nodes(found: Sequence[ClusterFindings], title: str, *, as_json: bool) -> int:
-    """Print what nodes have.
+    """Print the findings on nodes, and return the exit code.
 
     Args:
         found: Findings per node of the cluster.
         title: Name of the cluster in messages: its context and server.
-        as_json: Print JSON, and only that.
+        as_json: Whether to print JSON only.
 
     Returns:
-        The exit code: 1 where a node is not fit, 3 where one could not be looked at, else 0.
+        The exit code: 1 if a node is unfit, 3 if a node could not be checked, else 0.
     """
     if as_json:
         click.echo(json.dumps([_values(findings) for findings in found], indent=2))

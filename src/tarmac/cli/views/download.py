@@ -1,4 +1,4 @@
-"""How a download is shown: a bar on a terminal, a line per file elsewhere."""
+"""Progress of a download: a bar on a terminal, a line per file elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def download_progress(*, quiet: bool) -> Iterator[Report | None]:
-    """Give what a download reports to, or None where nothing is to be shown."""
+    """Yield the callback for a download's progress; None if ``quiet``."""
     console = make_console()
     if quiet:
         yield None

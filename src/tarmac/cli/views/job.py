@@ -1,4 +1,4 @@
-"""How a job's run is shown: a live table on a terminal, a line per start and end elsewhere."""
+"""Progress of a job's run: a live table on a terminal, a line per start and end elsewhere."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interru
 # More running tasks than this push the count off a usual screen.
 _MAX_ROWS = 12
 
-# Of a failed task's standard error.
+# Lines of a failed task's standard error to show.
 _LAST_LINES = 10
 
-# Reasons to wait, the most frequent first; more of them tell nobody anything.
+# Most reasons to show for waiting tasks; more of them add nothing.
 _MAX_REASONS = 3
 
-# Of a task, in its directory; errors are in the first as a rule.
+# Logs in a task's directory; errors are mostly in the first.
 _LOGS = ("stderr", "stdout")
 
 
 @contextlib.contextmanager
 def progress_of(run: JobRun, *, follow: bool, quiet: bool) -> Iterator[JobProgress]:
-    """Give the reporter that suits where the output goes.
+    """Yield the reporter for a terminal or for other output.
 
     Args:
         run: Run of the job to watch.
-        follow: Print what tasks print, as they print it.
+        follow: Whether to print the output of tasks as it is written.
         quiet: Whether to suppress all progress output.
     """
     console = make_console()
@@ -63,20 +63,20 @@ def progress_of(run: JobRun, *, follow: bool, quiet: bool) -> Iterator[JobProgre
 
 
 class _Queue:
-    """What waits with an engine, and for what, counted as it comes and goes."""
+    """Tasks that wait with an engine, counted by reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[int, str] = {}
         self._counts: Counter[str] = Counter()
 
     def put(self, index: int, reason: str) -> None:
-        """Note that a task waits, and for what; empty where that is not known yet."""
+        """Add a waiting task with its reason; empty while that is unknown."""
         self.take(index)
         self._reasons[index] = reason
         self._counts[reason] += 1
 
     def take(self, index: int) -> None:
-        """Note that a task waits no longer, if it did."""
+        """Remove a task, if it waits."""
         reason = self._reasons.pop(index, None)
         if reason is not None:
             self._counts[reason] -= 1
@@ -84,7 +84,7 @@ class _Queue:
                 del self._counts[reason]
 
     def __str__(self) -> str:
-        """Say how many wait for what; nothing where none does."""
+        """Return the number of waiting tasks and their reasons; empty without any."""
         if not self._reasons:
             return ""
         counts = Counter({reason: n for reason, n in self._counts.copy().items() if reason})
@@ -93,9 +93,9 @@ class _Queue:
 
 
 class JobProgress:
-    """A line when a task begins, and one when it ends.
+    """A reporter with a line when a task begins, and a line when it ends.
 
-    Tasks that an engine queues are many at a time: they share a line.
+    An engine queues many tasks at a time: they share a line.
 
     Attributes:
         rows: A mapping for each task that has ended, for JSON.
@@ -107,7 +107,7 @@ class JobProgress:
         self._follow = follow
         self._quiet = quiet
         self._tails: dict[int, list[Tail]] = {}
-        # What earlier sessions of the run have printed is not printed again.
+        # Output of earlier sessions of the run is not printed again.
         logs = (run.path / "tasks").glob("*/std*") if follow else ()
         self._printed_before = {path: path.stat().st_size for path in logs}
         self._told = set[str]()
@@ -140,7 +140,7 @@ class JobProgress:
             ]
 
     def told(self, event: Queued | Waiting | Began | Requeued) -> None:
-        """Show what an engine says of an attempt."""
+        """Show an engine's event about an attempt."""
         task = event.attempt.task
         match event:
             case Queued():
@@ -153,14 +153,14 @@ class JobProgress:
                 self._say(Text(f"  requeued   {task.name}: {reason}", style="yellow"))
 
     def waited(self) -> None:
-        """Show what has been printed meanwhile."""
+        """Show the output that tasks have written meanwhile."""
         self._say_queued()
         for tails in self._tails.values():
             for tail in tails:
                 tail.read()
 
     def retrying(self, task: Task, reason: str, delay_s: float) -> None:
-        """Show that another attempt follows."""
+        """Show that a task will be retried."""
         self._say(Text(f"  retrying   {task.name} in {delay_s:g} s: {reason}", style="yellow"))
 
     def ended(self, ended: Ended) -> None:
@@ -205,14 +205,14 @@ class JobProgress:
         if self._short is not None and (hint := self._short.note(ended)):
             self._say(Text(f"  hint       {hint}", style="yellow"))
         for finding in findings:
-            # Tasks of a sweep fail alike; what to do is said once.
+            # Tasks of a sweep fail alike: the fix is printed once.
             is_told = finding.code in self._told
             words = f"known failure, as above: [{finding.code}]" if is_told else in_short(finding)
             self._say(f"             {words}")
             self._told.add(finding.code)
 
     def _say_queued(self) -> None:
-        """Show what was queued since, and what begins later than it might, in as few lines."""
+        """Show tasks that were queued or wait since the last call, in as few lines as possible."""
         if self._queued:
             place = self._queued[0].place
             where = f" ({place})" if place and len(self._queued) == 1 else ""
@@ -232,7 +232,7 @@ class JobProgress:
 
 
 class _LiveProgress(JobProgress):
-    """A table of the running tasks that changes in place, above it a line for each end."""
+    """A live table of the running tasks, below a line for each task that has ended."""
 
     def __init__(self, run: JobRun, console: Console, *, follow: bool) -> None:
         super().__init__(run, console, follow=follow, quiet=False)
@@ -268,10 +268,10 @@ class _LiveProgress(JobProgress):
         super().ended(ended)
 
     def _say_started(self, words: str) -> None:
-        """Say nothing: the table shows it."""
+        """Print nothing: the table shows the start."""
 
     def render(self) -> RenderableType:
-        """Return the table as it is now; called by the thread that draws it."""
+        """Return the table as it is now; the thread that draws it calls this."""
         running = [*self._running.values()]
         table = Table("running", "took", "CPUs", "GPUs", "last line", box=None, header_style="dim")
         for task, grant, since in running[:_MAX_ROWS]:

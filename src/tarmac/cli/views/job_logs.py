@@ -1,4 +1,4 @@
-"""Prints what tasks print while they print it."""
+"""Logs of tasks, printed while the tasks write them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _LONGEST_LINE_BYTES = 2**20
 _TAIL_BYTES = 4096
 _ERROR = "error: "
 
-# Of what is read at once from a file's end.
+# Bytes to read at once from a file's end.
 _BLOCK_BYTES = 2**16
 
 
 class Tail:
-    """Follows a file that grows, and may not be there yet. It is open only while it is read.
+    """A reader of a growing file that may not exist yet. It opens the file only to read.
 
     Args:
         path: Path of the log file, which may not exist yet.
-        emit: Gets every whole line, without its end; a very long one in parts.
-        skip_bytes: What it does not show: what was there before.
-        within: Directory that the file must lie in, wherever links lead. Default: any.
+        emit: Receives each whole line, without its end; a very long line in parts.
+        skip_bytes: Bytes at the start of the file that are not shown. Default 0.
+        within: Directory that the file must lie in after all links are resolved. Default: any.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Tail:
         self._rest = b""
 
     def read(self) -> None:
-        """Emit the lines that have come since."""
+        """Emit the lines that were written since the last call."""
         for chunk in self._chunks():
             self._done_bytes += len(chunk)
             *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -58,14 +58,14 @@ class Tail:
                 self._rest = b""
 
     def close(self) -> None:
-        """Emit what is left, a last line without an end too."""
+        """Emit the rest of the file, including a last line without an end."""
         self.read()
         if self._rest:
             self._say(self._rest)
             self._rest = b""
 
     def _chunks(self) -> Iterator[bytes]:
-        # It is not there yet, or a task has put a pipe or a folder in its place.
+        # The file does not exist yet, or a task has put a pipe or a folder in its place.
         with contextlib.suppress(OSError):
             if self._path.stat().st_size > self._done_bytes:
                 with open_regular(self._path, within=self._within) as file:
@@ -78,11 +78,11 @@ class Tail:
 
 
 def tail_offset(path: Path, count: int) -> int:
-    """Return where the last lines of a file begin, in bytes; it is read from its end.
+    """Return the byte offset of a file's last lines; the file is read from its end.
 
     Args:
-        path: The file; 0 where it is not there, or no file.
-        count: Number of lines, one without an end included; 0 for the file's end.
+        path: Path of the file. The offset is 0 if no regular file is there.
+        count: Number of lines, including one without an end; 0 for the file's end.
     """
     with contextlib.suppress(OSError), open_regular(path) as file:
         end = offset = file.seek(0, os.SEEK_END)
@@ -91,7 +91,7 @@ def tail_offset(path: Path, count: int) -> int:
             block_start = max(0, offset - _BLOCK_BYTES)
             file.seek(block_start)
             block = file.read(offset - block_start)
-            # The last line's own end is none between two lines.
+            # The last line's own end separates no two lines.
             cut = len(block) - 1 if offset == end and block.endswith(b"\n") else len(block)
             while left and (line_end := block.rfind(b"\n", 0, cut)) >= 0:
                 cut, left = line_end, left - 1
@@ -102,10 +102,10 @@ def tail_offset(path: Path, count: int) -> int:
 
 
 def failure_lines(path: Path, count: int) -> list[str]:
-    """Return the last lines of a log, as `last_lines` does, that tell of an error if any does.
+    """Return the last lines of a log, with the first line of its error message if it has one.
 
-    Where a message has more lines than that, as one with a list of all that is valid, its first
-    one stands before them.
+    A message may have more lines than that, such as a list of all valid names. Its first line and
+    "..." then replace the first two lines.
     """
     lines = last_lines(path, _TAIL_BYTES)
     head, tail = lines[:-count], lines[-count:]
@@ -116,7 +116,7 @@ def failure_lines(path: Path, count: int) -> list[str]:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Return the last lines of a log that may not be there, of its last 4 KiB, without secrets."""
+    """Return the last lines of a log's last 4 KiB, without secrets; none without a log."""
     try:
         text, _ = masked_end(path, _TAIL_BYTES)
     except OSError:
