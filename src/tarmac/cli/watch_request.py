@@ -1,4 +1,4 @@
-"""What ``tarmac top`` was asked."""
+"""The options of ``tarmac top``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Watching:
-    """The options of ``tarmac top``, each as its help says it."""
+    """The options of ``tarmac top``, as its help describes them."""
 
     gpu: tuple[str, ...] | None
     run: tuple[str, ...] | None
@@ -51,17 +51,17 @@ class Watching:
 
     @property
     def is_kept(self) -> bool:
-        """Whether something is done with snapshots beside showing them."""
+        """Whether snapshots also go to a recording, a job map or alerts."""
         return bool(self.record or self.job_map or self.alerts)
 
     @property
     def is_repeated(self) -> bool:
-        """Whether snapshots are printed again and again."""
+        """Whether snapshots are printed repeatedly."""
         return self.watch_s is not None
 
     @property
     def is_screen(self) -> bool:
-        """Whether the screen is asked for, by asking for nothing else."""
+        """Whether to show the screen, which is the form without any other form."""
         from tarmac.monitor import can_show_screen
 
         is_other = self.once or self.as_json or self.as_csv or self.serve is not None

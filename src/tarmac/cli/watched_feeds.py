@@ -1,4 +1,4 @@
-"""Where the snapshots of ``tarmac top`` come from, and what takes them on their way."""
+"""The source of the snapshots of ``tarmac top``, and their recording, job map and alerts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def open_feed(asked: Watching) -> Feed:
-    """Return what gives snapshots as asked, with what they are given to.
+    """Return the requested source of snapshots, with recording, job map and alerts.
 
     Raises:
-        TarmacError: It cannot be opened.
+        TarmacError: The source cannot be opened.
     """
     taps = _taps(asked)
     feed = _source(asked)
@@ -26,7 +26,7 @@ def open_feed(asked: Watching) -> Feed:
         return feed
     from tarmac.monitor import TappedFeed
 
-    # The screen shows them itself, and anything else that is written would spoil it.
+    # The screen shows warnings itself, and other output would spoil it.
     if asked.is_screen:
         return TappedFeed(feed, taps)
     return TappedFeed(
@@ -86,7 +86,7 @@ def _hosts(asked: Watching) -> tuple[str, ...]:
 
 
 def _filters(asked: Watching) -> list[str]:
-    """Return the words by which each host looks at what was asked."""
+    """Return the options with which each host filters its own snapshots."""
     words = ["--idle-after", f"{asked.idle_after_s:g}"]
     for name, values in (
         ("--gpu", asked.gpu),

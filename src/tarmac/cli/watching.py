@@ -1,4 +1,4 @@
-"""How the snapshots of ``tarmac top`` are shown, printed or served."""
+"""Output of the snapshots of ``tarmac top``: shown, printed or served."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Snapshot
 
-# Of a table that is printed into a file or a pipe.
+# Width of a table in a file or a pipe.
 _WIDTH = 120
 
 
 def watch(ctx: click.Context, asked: Watching) -> int:
-    """Do what was asked, and return the exit code.
+    """Watch as the options ask, and return the exit code.
 
     Raises:
-        RequestError: What was asked does not go together.
-        Interrupted: SIGTERM or SIGHUP came.
+        RequestError: Options exclude each other.
+        Interrupted: SIGTERM or SIGHUP arrived.
     """
     _refuse(asked)
     if asked.web is not None:
@@ -51,7 +51,7 @@ def watch(ctx: click.Context, asked: Watching) -> int:
 
 def _refuse(asked: Watching) -> None:
     forms = {
-        # The others are of one picture too, unless --watch is given.
+        # --json and --csv also print one snapshot, unless --watch is given.
         "--once": asked.once and not (asked.as_json or asked.as_csv),
         "--json": asked.as_json,
         "--csv": asked.as_csv,
@@ -109,7 +109,7 @@ def _refuse_beside_replay(asked: Watching) -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end it as Ctrl-C does, so that what it holds is given back."""
+    """Raise an exception on SIGTERM and SIGHUP, as on Ctrl-C, so that resources are released."""
 
     def end(number: int, _frame: object) -> None:
         raise Interrupted(f"ended by {signal.Signals(number).name}")
@@ -126,7 +126,7 @@ def _ended_by_signals() -> Iterator[None]:
 def _show(asked: Watching, feed: Feed) -> int:
     from tarmac.monitor import ScreenOptions, run_screen
 
-    # Elsewhere, or then, are other processes of the same numbers, other files of the same names.
+    # On another machine or in a recording, equal numbers and names are other processes and files.
     elsewhere = "it is on another machine" if asked.is_of_hosts else ""
     if asked.replay is not None:
         elsewhere = "it is of a recording"
@@ -192,10 +192,10 @@ def _table(snapshot: Snapshot, idle_after_s: float) -> str:
 
 
 def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
-    """Print one snapshot, or all there are.
+    """Print one snapshot, or all of them.
 
     Returns:
-        1 where an outlet such as a recording has failed, or a GPU is idle and that is to fail.
+        The exit code: 1 if an output such as a recording failed, or by --fail-idle; else 0.
     """
     from tarmac.monitor import TappedFeed
 
@@ -225,7 +225,7 @@ def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -
 
 
 def _is_silent(snapshot: Snapshot) -> bool:
-    """Whether a machine does not answer, and say so: its GPUs may be idle or not."""
+    """Return whether a machine does not answer, and print so: its GPUs may be idle or not."""
     silent = [host for host in snapshot.hosts if host.problem]
     for host in silent:
         problem = f"whether a GPU of {host.host.name} is idle is not known: {host.problem}"
@@ -240,7 +240,7 @@ def _is_idle(snapshot: Snapshot, idle_after_s: float) -> bool:
 
 
 def _arguments(ctx: click.Context, *, without: tuple[str, ...]) -> list[str]:
-    """Return the options that were given on the command line, to give them to another `top`."""
+    """Return the options on the command line as words, for another `top`."""
     words: list[str] = []
     for parameter in ctx.command.params:
         name = parameter.name or ""

@@ -1,4 +1,4 @@
-"""Brings datasets here: from mirrors, or from a directory."""
+"""Download datasets from mirrors, or add them from a directory."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ if TYPE_CHECKING:
 
 
 def fetch(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Path:
-    """Download what is missing or damaged of a dataset. Two processes at once fetch it once.
+    """Download the missing or damaged files of a dataset.
 
-    ``TARMAC_MIRROR`` names a base URL that is tried first, as ``<base>/<dataset>/<file>``.
+    A lock makes concurrent processes download the dataset only once. ``TARMAC_MIRROR`` names a base
+    URL that is tried first, as ``<base>/<dataset>/<file>``.
 
     Returns:
-        The directory that now holds it.
+        The directory that now holds the dataset.
 
     Raises:
-        RequestError: There is no such dataset, or it needs no download.
-        TarmacError: No mirror had it; says what was tried and the ways on.
+        RequestError: The dataset is unknown, or needs no download.
+        TarmacError: No mirror has the file. The message lists the mirrors and other ways.
     """
     source, directory = place(name, root)
     files = source.layouts[0]
-    # What another user has fetched is there for all who may read it, and its lock for nobody else.
+    # Another user's dataset can be read without write access, but its lock cannot be taken.
     if not os.access(directory, os.W_OK) and _is_right(source, directory):
         return directory
     with _locked(directory):
@@ -69,19 +70,20 @@ def fetch(name: str, root: Path | None = None, *, progress: Progress | None = No
 
 
 def add(name: str, origin: Path, root: Path | None = None) -> Path:
-    """Take a dataset's files over from a directory, for machines without internet.
+    """Copy a dataset's files from a directory, for machines without internet.
 
     Args:
-        name: One of `names` but ``digits``.
-        origin: Holds the files, compressed or not, in any published layout, or the archive.
-        root: `data_root` if not given.
+        name: Name of a downloadable dataset, such as ``mnist``.
+        origin: Directory with the files, compressed or not, in any published layout, or with the
+            archive.
+        root: Directory that holds all datasets. Default `data_root`.
 
     Returns:
-        The directory that now holds it.
+        The directory that now holds the dataset.
 
     Raises:
-        RequestError: There is no such dataset or directory, or files are missing there.
-        TarmacError: A file there is damaged. Nothing was taken over.
+        RequestError: The dataset or the directory does not exist, or files are missing.
+        TarmacError: A file in the directory is damaged. Nothing was copied.
     """
     source, directory = place(name, root)
     if not origin.is_dir():
@@ -103,7 +105,7 @@ def add(name: str, origin: Path, root: Path | None = None) -> Path:
             for file, path in zip(layout, present, strict=True):
                 target = directory / (file.name + (".gz" if path.suffix == ".gz" else ""))
                 _copy(path, target)
-                # The same file in another form, perhaps a damaged one, must not be found first.
+                # `find` could return another form of the same file first, perhaps a damaged one.
                 while (other := find(source, file, [directory])) not in (None, target):
                     assert other is not None
                     other.unlink()
@@ -183,7 +185,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _extracted(source: Source, archive: Path, beside: Path) -> Iterator[Path]:
-    """Unpack the data files of a tar into a directory that lives as long as the block."""
+    """Unpack the data files of a tar into a directory that is removed after the block."""
     wanted = {file.name for layout in source.layouts for file in layout}
     with contextlib.ExitStack() as stack:
         with storage_errors(beside):
@@ -203,7 +205,7 @@ def _extracted(source: Source, archive: Path, beside: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _unpacked(source: Source, origin: Path) -> Iterator[list[Path]]:
-    """Give the directories to search: ``origin``, those in it, and what its archives hold."""
+    """Yield the directories to search: ``origin``, its subdirectories, its unpacked archives."""
     with contextlib.ExitStack() as stack:
         places = [origin, *sorted(path for path in origin.iterdir() if path.is_dir())]
         if source.archive is not None:

@@ -1,4 +1,4 @@
-"""Datasets as values: arrays with their names and sizes."""
+"""Datasets and splits: named arrays of samples."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from tarmac.data.loading import Loading, loading_of
 from tarmac.data.naming import Names, Naming
 from tarmac.errors import RequestError
 
-# ``[num_samples, ...]`` of numbers or bools; may be memory-mapped, or a strided view.
+# An array ``[num_samples, ...]`` of numbers or bools; may be memory-mapped, or a strided view.
 Column: TypeAlias = NDArray[Any]
 
-# Where a sample has several parts, by name.
+# One array, or arrays by name if a sample has several parts.
 Columns: TypeAlias = Column | Mapping[str, Column]
 
-# The shape of one sample, or that of each part by name.
+# The shape of one sample, or the shape of each part by name.
 SampleShape: TypeAlias = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 
 class Progress(Protocol):
-    """Is told how a download goes."""
+    """A callback that reports the progress of a download."""
 
     def __call__(self, done: int, total: int | None, file: str) -> None:
-        """Take note that ``done`` bytes, of ``total`` where that is known, are here."""
+        """Report that ``done`` of ``total`` bytes of a file are downloaded; None if unknown."""
 
 
 class Loader(Protocol):
-    """Loads a dataset by its name, as `tarmac.data.load` does."""
+    """A function that loads a dataset by its name, such as `tarmac.data.load`."""
 
     def __call__(self, name: str, *, progress: Progress | None = None) -> Dataset:
-        """Return the dataset; ``progress`` is told how a download goes."""
+        """Return the dataset; ``progress`` is called during a download."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Samples, what is wanted of them, and how much each counts.
+    """Samples: inputs, targets and weights.
 
     Attributes:
-        inputs: ``[num_samples, *sample_shape]`` of any type, such as uint8 images, float32 tables
-            or uint16 tokens; a dictionary of such where the model takes several, which it gets as
-            keyword arguments.
+        inputs: Array ``[num_samples, *sample_shape]`` of any type, such as uint8 images, float32
+            tables or uint16 tokens. A dictionary of such arrays if the model takes several inputs;
+            the model gets them as keyword arguments.
         targets: Array with ``num_samples`` rows, such as int64 classes from 0, or a dictionary of
             such arrays. None: the objective gets the model's own inputs, as for an autoencoder.
-        weights: ``[num_samples]``, at least 0: how much each sample counts in losses and metrics.
-            None where each counts once. A `Dataset` makes them float32.
+        weights: Array ``[num_samples]``, at least 0: weight of each sample in losses and metrics.
+            None: all weights are 1. A `Dataset` converts weights to float32.
         is_series: Whether neighbours belong together, as steps of a time series or windows of a
-            text do. Held-out samples are then the last ones, not drawn from among the others.
+            text do. Held-out samples are then the last ones, not a random draw.
     """
 
     inputs: Columns
@@ -67,7 +67,7 @@ class Split:
 
     @functools.cached_property
     def columns(self) -> dict[str, Column]:
-        """All arrays, by a name for messages: ``inputs``, ``targets.boxes``, ``weights``."""
+        """All arrays by name, such as ``inputs``, ``targets.boxes`` or ``weights``."""
         columns = columns_of(self.inputs, "inputs")
         if self.targets is not None:
             columns |= columns_of(self.targets, "targets")
@@ -75,10 +75,10 @@ class Split:
 
     @property
     def arrays(self) -> tuple[Column, Column]:
-        """Inputs and targets, where each is one array.
+        """The inputs and the targets as one array each.
 
         Raises:
-            RequestError: There are several inputs or targets, or no targets.
+            RequestError: The split has several inputs or targets, or no targets.
         """
         self.check_whole("this")
         if not isinstance(self.inputs, np.ndarray) or not isinstance(self.targets, np.ndarray):
@@ -89,23 +89,23 @@ class Split:
         return self.inputs, self.targets
 
     def check_whole(self, what: str) -> None:
-        """Raise a RequestError where the samples are not all here as arrays.
+        """Raise a RequestError if the samples are not in memory as arrays.
 
         Args:
-            what: That needs them, for the message.
+            what: The feature that needs the arrays, for the message.
         """
 
     @property
     def identity(self) -> str | None:
-        """What stands for the samples where these are not here to be looked at; None else."""
+        """A text that identifies samples that are not in memory; None for arrays."""
         return None
 
     def nbytes(self, start: int = 0, stop: int | None = None) -> int:
-        """Return the memory that samples take, each byte of overlapping windows once.
+        """Return the bytes that the samples take; bytes of overlapping windows count once.
 
         Args:
             start: Index of the first sample, from 0. Default 0.
-            stop: The one after the last; None for all.
+            stop: Index after the last sample. None: up to the end.
         """
         ranges = sorted(
             np.lib.array_utils.byte_bounds(part)
@@ -121,12 +121,12 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Loaded(Split):
-    """Samples that a PyTorch dataset or loader gives when they are asked for.
+    """Samples that a PyTorch dataset or loader reads on demand.
 
-    The arrays are the first two samples alone, which tell the kind of all; see `samples_from`.
+    The arrays hold only the first two samples, for dtypes and shapes; see `samples_from`.
 
     Attributes:
-        loading: How they are got.
+        loading: Source of the samples and how to read it.
     """
 
     loading: Loading = dataclasses.field(kw_only=True)
@@ -141,7 +141,7 @@ class Loaded(Split):
         return self.loading.num_samples
 
     def with_steps(self, batch_size: int) -> Loaded:
-        """Return a stream whose epoch is counted in steps as one of so many samples."""
+        """Return the split; ``steps_per_epoch``, if set, determines its number of samples."""
         steps = self.loading.steps_per_epoch
         if steps is None:
             return self
@@ -149,7 +149,7 @@ class Loaded(Split):
         return dataclasses.replace(self, loading=loading)
 
     def check_whole(self, what: str) -> None:
-        """Raise a RequestError."""
+        """Raise a RequestError, as the samples are never in memory."""
         raise RequestError(
             f"{what} needs all samples as arrays, and they come from a "
             f"{type(self.loading.loader or self.loading.dataset).__name__}",
@@ -158,11 +158,11 @@ class Loaded(Split):
 
     @property
     def identity(self) -> str:
-        """What it is and how long; no sample is read for it."""
+        """Class and length of the source; no sample is read."""
         return self.loading.identity
 
     def nbytes(self, start: int = 0, stop: int | None = None) -> int:
-        """Return the memory that samples would take as arrays."""
+        """Return the bytes that the samples would take as arrays."""
         count = len(range(*slice(start, stop).indices(len(self))))
         return count * sum(column[:1].nbytes for column in self.columns.values())
 
@@ -177,23 +177,25 @@ def samples_from(
     steps_per_epoch: int | None = None,
     num_workers: int | None = None,
 ) -> Loaded:
-    """Take the samples of a split from a PyTorch dataset or `DataLoader`.
+    """Make a split from a PyTorch dataset or `DataLoader`.
 
-    `Dataset` does that itself where nothing needs to be said. Samples are tensors or arrays, pairs
-    of inputs and targets, triples with weights, or dictionaries, as Hugging Face's `datasets` has.
+    `Dataset` calls this function itself with the defaults. Samples are tensors or arrays, pairs of
+    inputs and targets, triples with weights, or dictionaries, as in Hugging Face's `datasets`.
 
     Args:
-        source: A map-style dataset, an iterable one, or a `DataLoader` of either.
+        source: A map-style dataset, an iterable dataset, or a `DataLoader` of either.
         inputs: For samples that are dictionaries: name or names of the inputs. Default: all keys
             except targets and weights.
         targets: For samples that are dictionaries: name or names of the targets. Default: none.
-        weights: The name of their weights.
-        num_samples: How many a stream has that does not say so itself.
-        steps_per_epoch: How many steps of training make an epoch of a stream, instead.
-        num_workers: Processes that read; by default those of the `DataLoader`, or none.
+        weights: For samples that are dictionaries: name of the weights. Default: none.
+        num_samples: Number of samples of a stream that does not report its length. At least 1.
+        steps_per_epoch: Training steps per epoch of a stream, instead of ``num_samples``. At
+            least 1.
+        num_workers: Number of processes that read samples. Default: that of the `DataLoader`,
+            or 0.
 
     Raises:
-        RequestError: It is nothing of these, gives no numbers, or fails on its first sample.
+        RequestError: The source has another type, holds no numbers, or fails on its first sample.
     """
     loading = loading_of(
         source,
@@ -211,7 +213,7 @@ def samples_from(
 
 
 def _with_kind(where: str, split: Split, part: str, values: NDArray[Any], kind: type) -> Split:
-    """Return a split of which a part is of the type that losses and metrics take."""
+    """Return the split with one part converted to the dtype that losses and metrics take."""
     if isinstance(split, Loaded):
         raise RequestError(
             f"{where}.{part} are {values.dtype} as they are loaded, expected {np.dtype(kind)}",
@@ -227,18 +229,18 @@ class Dataset:
 
     Attributes:
         name: For messages and run records.
-        train: What a model may be fitted to and chosen on: arrays as a `Split`, or what
+        train: Samples for training and model selection: a `Split` of arrays, or a source that
             `samples_from` takes, such as a PyTorch `DataLoader`.
-        test: What it is scored on, once; likewise.
-        num_classes: Targets are classes below this, which become int64 where they are narrower;
-            None where they are something else.
-        note: What whoever trains on them must know, such as that they are made up; it is said, and
-            recorded.
-        features: The names of a row's values, where the inputs are one table ``[num_samples, n]``;
-            predictions take columns by them.
-        classes: The names of the classes in the order of their numbers, where they have any.
-        validation: What choices are judged on: every epoch, and each network of a search. Like
-            ``train``. None where such samples are held out of ``train``; see `hold_out`.
+        test: Samples for the final score, used once. Same types as ``train``.
+        num_classes: Number of classes. Targets are below it and are converted to int64. None:
+            targets are not classes.
+        note: Warning for users of the dataset, such as that the samples are random. It is printed
+            and recorded.
+        features: Names of the columns if the inputs are one table ``[num_samples, n]``.
+            Predictions select columns by these names.
+        classes: Names of the classes in the order of their numbers. Empty: no names.
+        validation: Samples that score every epoch, and each network of a search. Same types as
+            ``train``. None: validation samples are held out of ``train``; see `hold_out`.
 
     Raises:
         RequestError: The arrays do not fit together.
@@ -276,13 +278,13 @@ class Dataset:
         self._check_names()
 
     def parts(self) -> dict[str, Split]:
-        """Return the splits that it has by their names, ``train`` first."""
+        """Return the splits by their names, ``train`` first."""
         parts = {"train": self.train, "test": self.test}
         return parts if self.validation is None else parts | {"validation": self.validation}
 
     @functools.cached_property
     def sample_shape(self) -> SampleShape:
-        """The shape of one sample, e.g. ``(28, 28)``; that of each part by its name."""
+        """The shape of one sample, such as ``(28, 28)``, or the shape of each part by name."""
         inputs = self.train.inputs
         if isinstance(inputs, Mapping):
             return {name: column.shape[1:] for name, column in inputs.items()}
@@ -292,9 +294,9 @@ class Dataset:
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that change with any byte of the data.
 
-        Of an array of more than 256 MiB they see its shape and 256 evenly spaced MiB, so that a
-        memory-mapped file need not be read from end to end. Of samples that a dataset or loader of
-        PyTorch gives they see its kind and its length alone.
+        Of an array above 256 MiB, the digest covers the shape and 256 evenly spaced MiB, so that a
+        memory-mapped file need not be read from end to end. Of a PyTorch dataset or loader, the
+        digest covers only class, length, dtypes and shapes.
         """
         digest = hashlib.blake2b(digest_size=8)
         for split in self.parts().values():
@@ -307,7 +309,7 @@ class Dataset:
         return digest.hexdigest()
 
     def _check_names(self) -> None:
-        """Refuse names that are not one for each value of a row, or for each class."""
+        """Raise a RequestError if the names do not match the features or classes in number."""
         where = f"dataset {self.name!r}"
         if self.features and self.sample_shape != (len(set(self.features)),):
             raise RequestError(
@@ -320,7 +322,7 @@ class Dataset:
             )
 
     def _check_alike(self, part: str, split: Split) -> None:
-        """Refuse samples that are of another kind than those that are trained on."""
+        """Raise a RequestError if a split differs from ``train`` in names, shapes or dtypes."""
         where = f"dataset {self.name!r}"
         train, test = self.train.columns, split.columns
         if train.keys() != test.keys() and (train.keys() ^ test.keys()) != {"weights"}:
@@ -342,14 +344,14 @@ class Dataset:
 
 
 def columns_of(columns: Columns, name: str = "") -> dict[str, Column]:
-    """Return the arrays of ``columns``: by ``name``, or by ``name.KEY`` where they have keys."""
+    """Return the arrays by name: ``name`` for one array, ``name.KEY`` for a dictionary."""
     if isinstance(columns, Mapping):
         return {f"{name}.{key}" if name else key: column for key, column in columns.items()}
     return {name: columns}
 
 
 def slice_columns(columns: Columns, start: int, stop: int) -> Columns:
-    """Return views of a range of samples, in the form that ``columns`` has."""
+    """Return views of a range of samples, in the same form as ``columns``."""
     if isinstance(columns, Mapping):
         return {name: column[start:stop] for name, column in columns.items()}
     return columns[start:stop]
@@ -363,7 +365,7 @@ def _loaded(where: str, source: Any) -> Loaded:
 
 
 def _of_part(columns: Mapping[str, Column], part: str) -> Any:
-    """Return what of a split's columns is of one part: an array, a dictionary, or None."""
+    """Return one part of a split's columns: an array, a dictionary, or None."""
     named = {
         name.partition(".")[2]: column
         for name, column in columns.items()

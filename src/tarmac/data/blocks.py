@@ -1,4 +1,4 @@
-"""Arrays larger than one wishes to read from end to end: looked at in evenly spaced parts."""
+"""Checks and digests of large arrays, from evenly spaced blocks instead of all bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK_BYTES = 2**20
 
 
 def check_finite(what: str, column: NDArray[Any]) -> None:
-    """Refuse NaN and infinity; of more than 256 MiB, 256 evenly spaced MiB are looked at."""
+    """Raise a RequestError for NaN and infinity; above 256 MiB, check 256 evenly spaced MiB."""
     if column.dtype.kind != "f":
         return
     for start, rows in _blocks(column):
@@ -32,7 +32,7 @@ def check_finite(what: str, column: NDArray[Any]) -> None:
 
 
 def digest_array(digest: hashlib.blake2b, array: NDArray[Any]) -> None:
-    """Add an array to a digest; of more than 256 MiB, its shape and 256 evenly spaced MiB."""
+    """Add an array to a digest; above 256 MiB, add its shape and 256 evenly spaced MiB."""
     if array.nbytes <= _NUM_BLOCKS * _BLOCK_BYTES:
         digest.update(np.ascontiguousarray(array).data)
         return
@@ -42,7 +42,7 @@ def digest_array(digest: hashlib.blake2b, array: NDArray[Any]) -> None:
 
 
 def _blocks(array: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
-    """Return an array, or evenly spaced parts of a large one, each with its first row's index."""
+    """Return the array or evenly spaced blocks of it, each with the index of its first row."""
     if array.nbytes <= _NUM_BLOCKS * _BLOCK_BYTES:
         return [(0, array)]
     num_rows = max(1, _BLOCK_BYTES // array[:1].nbytes)

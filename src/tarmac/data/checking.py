@@ -1,4 +1,4 @@
-"""What targets and weights of a split must be."""
+"""Checks of a split's columns, weights and classes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Signed and unsigned integers, floats, bools; none wider than PyTorch has them.
+# Signed and unsigned integers, floats, bools; PyTorch has no wider types.
 _KINDS = "iufb"
 _WIDEST_BYTES = 8
 
 
 def check_columns(where: str, columns: Mapping[str, Any]) -> None:
-    """Refuse a split's columns that are not arrays of numbers, or not as many samples of each."""
+    """Raise a RequestError if columns are no arrays of numbers, or differ in samples."""
     if not any(name.partition(".")[0] == "inputs" for name in columns):
         raise RequestError(f"{where}.inputs is an empty dictionary, expected arrays by name")
     num_samples = len(next(iter(columns.values())))
@@ -53,7 +53,7 @@ def check_columns(where: str, columns: Mapping[str, Any]) -> None:
 
 
 def check_weights(where: str, weights: NDArray[Any]) -> None:
-    """Refuse weights that are not numbers ``[num_samples]``, none below 0 and some above."""
+    """Raise a RequestError unless the weights are ``[num_samples]``, at least 0 and not all 0."""
     if weights.ndim != 1:
         raise RequestError(
             f"{where}.weights are {weights.dtype} of {weights.ndim} dimensions, "
@@ -70,7 +70,7 @@ def check_weights(where: str, weights: NDArray[Any]) -> None:
 
 
 def check_classes(where: str, targets: object, num_classes: int) -> NDArray[Any]:
-    """Refuse targets that are not whole numbers ``[num_samples]`` from 0 and below ``num_classes``.
+    """Raise a RequestError unless targets are integers ``[num_samples]``, 0 to ``num_classes - 1``.
 
     Returns:
         The targets.

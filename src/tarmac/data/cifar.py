@@ -22,10 +22,10 @@ def parse_binary_batch(content: bytes, where: str) -> Batch:
     """Parse a file of records: one byte of class, 3,072 bytes of channels.
 
     Returns:
-        uint8 ``[10000, 3, 32, 32]`` and int64 ``[10000]``.
+        Images as uint8 ``[10000, 3, 32, 32]``, and classes as int64 ``[10000]``.
 
     Raises:
-        TarmacError: The file is not of that size.
+        TarmacError: The file does not hold exactly 10,000 records.
     """
     expected = _NUM_SAMPLES * (1 + _SAMPLE_BYTES)
     if len(content) != expected:
@@ -35,13 +35,13 @@ def parse_binary_batch(content: bytes, where: str) -> Batch:
 
 
 def parse_python_batch(content: bytes, where: str) -> Batch:
-    """Parse a pickled batch; only what such a file holds is unpickled, never code of its own.
+    """Parse a pickled batch; the unpickler never runs code from the file.
 
     Returns:
-        As `parse_binary_batch`.
+        Images and classes, as from `parse_binary_batch`.
 
     Raises:
-        TarmacError: The file holds anything else.
+        TarmacError: The file is no CIFAR-10 batch, or refers to forbidden objects.
     """
     try:
         batch = _BatchUnpickler(io.BytesIO(content), encoding="bytes").load()
@@ -61,7 +61,7 @@ def parse_python_batch(content: bytes, where: str) -> Batch:
 
 
 class _BatchUnpickler(pickle.Unpickler):
-    """Allows what the published files refer to: NumPy's array reconstruction, and no more."""
+    """An unpickler that allows only NumPy's array reconstruction, as the published files need."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "_reconstruct" and module in (
@@ -69,7 +69,7 @@ class _BatchUnpickler(pickle.Unpickler):
             "numpy._core.multiarray",
         ):
             return super().find_class("numpy._core.multiarray", name)
-        # Python 3 writes bytes for Python 2 as a call of _codecs.encode.
+        # Python 3 pickles bytes for Python 2 as a call of _codecs.encode.
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a data file")

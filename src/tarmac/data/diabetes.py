@@ -16,11 +16,11 @@ _FEATURES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 
 
 def load_diabetes() -> Dataset:
-    """Return 442 patients of ten numbers and a target: 354 to train and 88 to test.
+    """Return the diabetes table: 354 patients to train on and 88 to test on.
 
-    The numbers are float32 ``[n, 10]``, each brought to mean 0 and deviation 1 over the patients
-    that are trained on; targets are float32 ``[n]`` from 25 to 346, as published. Each fifth
-    patient is for the test.
+    Inputs are float32 ``[n, 10]``, scaled to mean 0 and standard deviation 1 over the training
+    patients. Targets are float32 ``[n]`` from 25 to 346, as published. Every fifth patient is a
+    test sample.
     """
     packed = resources.files("tarmac.data").joinpath("embedded", "diabetes.csv.gz").read_bytes()
     rows = np.loadtxt(gzip.decompress(packed).splitlines(), dtype=np.float64, delimiter=",")

@@ -9,12 +9,12 @@ import numpy as np
 
 from tarmac.data.base import Dataset, Split
 
-# Neighbouring samples are by the same writer, so the test set takes one of each five in turn.
+# Neighbouring samples are by the same writer, so the test set takes every fifth sample.
 _TEST_EVERY = 5
 
 
 def load_digits() -> Dataset:
-    """Return 1,797 images of 8x8 in 17 grey levels: 1,438 to train and 359 to test."""
+    """Return 1,797 images of 8x8 pixels in 17 grey levels: 1,438 to train and 359 to test."""
     packed = resources.files("tarmac.data").joinpath("embedded", "optdigits.csv.gz").read_bytes()
     rows = np.loadtxt(gzip.decompress(packed).splitlines(), dtype=np.int64, delimiter=",")
     inputs, targets = rows[:, :-1].astype(np.uint8).reshape(-1, 8, 8), rows[:, -1].copy()

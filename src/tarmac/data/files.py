@@ -1,4 +1,4 @@
-"""Finds a dataset's files on a disk, and tells right ones from damaged ones."""
+"""Find a dataset's files on disk, and compare them with their checksums."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class DamagedFileError(TarmacError):
-    """A data file is not what its authors published."""
+    """A data file differs from the published file."""
 
 
 def spellings(file: DataFile) -> tuple[str, ...]:
-    """Return the names under which a file may lie on a disk, the usual ones first."""
-    # The original page's archive unpacked to train-images.idx3-ubyte.
+    """Return the names that a file may have on disk, the usual names first."""
+    # The archive on the original page unpacked to train-images.idx3-ubyte.
     names = (file.name, file.name.replace("-idx", ".idx"))
     return tuple(dict.fromkeys(name + suffix for name in names for suffix in ("", ".gz")))
 
 
 def find(source: Source, file: DataFile, directories: Iterable[Path]) -> Path | None:
-    """Return the first place where a file of ``source`` is, or None."""
+    """Return the first path of a file of ``source`` in the directories, or None."""
     inner = ("", "cifar-10-batches-py", "cifar-10-batches-bin") if source.kind == "cifar" else ("",)
     for directory in directories:
         for folder in inner:
@@ -40,16 +40,16 @@ def find(source: Source, file: DataFile, directories: Iterable[Path]) -> Path | 
 
 
 def read_checked(file: DataFile, path: Path, *, compressed: bool) -> bytes:
-    """Read a file, uncompressed, and compare it with its checksum.
+    """Read a file, decompress it, and compare it with its checksum.
 
     Args:
-        file: What it should be.
-        path: Where it is, under whatever name.
-        compressed: Whether it is a ``.gz``.
+        file: Expected file, with its checksums.
+        path: Path of the file, under any name.
+        compressed: Whether the file is compressed with gzip.
 
     Raises:
-        DamagedFileError: It is truncated, corrupt, or another file.
-        TarmacError: It cannot be read.
+        DamagedFileError: The file is truncated, corrupt, or another file.
+        TarmacError: The file cannot be read.
     """
     try:
         stored = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Which samples are trained on and which are held out, for trainings and searches alike.
+"""Split samples into training and validation samples, for trainings and searches.
 
 Example:
     >>> from tarmac import data
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VALIDATION_SPLITS = ("auto", "random", "last", "own")
 ValidationSplit = Literal["random", "last", "own"]
 
-# Keeps the draw apart from others of the same seed; any number.
+# An arbitrary number that separates this draw from other draws with the same seed.
 _STREAM = 0x5B117
 
 _MAX_NAMED = 5
@@ -39,8 +39,8 @@ class Subset:
     """Some samples of a split, in the split's order.
 
     Attributes:
-        split: The samples of which these are some.
-        rows: Their positions in it, ascending: a range, or int64 ``[num_samples]``.
+        split: The split that the samples belong to.
+        rows: Ascending positions of the samples in it: a range, or int64 ``[num_samples]``.
     """
 
     split: Split
@@ -55,21 +55,21 @@ class Subset:
         return cls(split, range(len(split)))
 
     def of(self, column: Column, start: int = 0, stop: int | None = None) -> Column:
-        """Return these samples of one of the split's arrays: a view of a range, else a copy.
+        """Return the subset's rows of an array: a view if the rows are a range, else a copy.
 
         Args:
             column: Array of the split with a row per sample, such as its inputs.
-            start: The first sample, by its position here.
-            stop: The one after the last; None for all.
+            start: Position of the first sample in the subset. Default 0.
+            stop: Position after the last sample. None: up to the end.
         """
         rows = self.rows[start:stop]
         if isinstance(rows, range):
             return column[rows.start : rows.stop]
-        # Of strided windows `np.take` would copy all before.
+        # `np.take` would first copy the whole array of strided windows.
         return np.take(column, rows, axis=0) if column.flags.c_contiguous else column[rows]
 
     def nbytes(self, start: int = 0, stop: int | None = None) -> int:
-        """Return the memory that samples take by themselves; see `Split.nbytes`."""
+        """Return the bytes that the subset's samples take; see `Split.nbytes`."""
         rows = self.rows[start:stop]
         if isinstance(rows, range):
             return self.split.nbytes(rows.start, rows.stop)
@@ -78,12 +78,12 @@ class Subset:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class HoldOut:
-    """The samples of a training.
+    """The training and validation samples of a run.
 
     Attributes:
-        train: Those that are trained on.
-        validation: Those that judge it; none where no validation was asked for.
-        split: How they were chosen: ``random``, ``last`` or ``own``; see `hold_out`.
+        train: Samples that the model is trained on.
+        validation: Samples that score the model; empty without validation.
+        split: Method of the split: ``random``, ``last`` or ``own``; see `hold_out`.
     """
 
     train: Subset
@@ -91,10 +91,10 @@ class HoldOut:
     split: ValidationSplit
 
     def check_classes(self, dataset: Dataset) -> None:
-        """Raise a RequestError where a class is held out whole, so that none can learn it.
+        """Raise a RequestError if all samples of a class are held out.
 
         Args:
-            dataset: That was split. Nothing is known of classes that are read sample by sample.
+            dataset: Dataset that was split. Samples that are read on demand are not checked.
         """
         labels, judging = _labels(dataset, dataset.train), _labels(dataset, self.validation.split)
         if labels is None or judging is None or not len(self.validation):
@@ -109,7 +109,7 @@ class HoldOut:
             f"{'classes' if len(lost) > 1 else 'class'} {', '.join(names)}{more} of {dataset.name} "
             f"would be judged and not trained on: {counted(len(held), 'sample is', 'samples are')} "
             f"held out, and the {len(trained):,} that are trained on have none of it",
-            # Windows overlap: drawn ones would be judged on what is trained on.
+            # Windows of a series overlap: a random draw would validate on training samples.
             hint="Draw them by the seed instead: --validation-split random"
             if self.split == "last" and not dataset.train.is_series
             else "Hold out fewer samples or train on more: --validation-size N, --train-size N",
@@ -124,26 +124,27 @@ def hold_out(
     split: str = "auto",
     seed: int = 0,
 ) -> HoldOut:
-    """Choose which samples are trained on and which judge.
+    """Choose the training and the validation samples.
 
-    ``random`` draws both by the seed, each class by its share where targets are classes: a function
-    of the seed, the number of samples and their classes alone. So the held-out samples do not
-    depend on ``train_size``, nor on where and by what a network is trained. ``last`` takes the
-    first ``train_size`` samples and the last ``validation_size``. ``own`` takes the dataset's own
-    validation samples, and draws what is trained on. ``auto`` is ``own`` where a dataset has such
-    samples, ``last`` where it is a series (`Split.is_series`), else ``random``.
+    ``random`` draws both by the seed, stratified if targets are classes. The draw depends only on
+    the seed, the number of samples and their classes. So the held-out samples do not depend on
+    ``train_size``, nor on the machine or the framework. ``last`` takes the first ``train_size``
+    samples and the last ``validation_size``. ``own`` takes the dataset's own validation samples,
+    and draws the training samples. ``auto`` is ``own`` if the dataset has validation samples,
+    ``last`` if it is a series (`Split.is_series`), else ``random``.
 
     Args:
         dataset: Dataset whose samples are held out.
-        validation_size: How many judge; by default all of the dataset's own, or none. Where
-            ``split`` is ``random`` or ``last`` and no ``train_size`` is named either,
+        validation_size: Number of validation samples. Default: all of the dataset's own, or 0. If
+            ``split`` is ``random`` or ``last`` and ``train_size`` is None,
             `default_validation_size`.
-        train_size: How many are trained on; all that are left by default.
-        split: How to choose: a value of `VALIDATION_SPLITS`. Default ``auto``.
-        seed: Seed of the draw, at least 0.
+        train_size: Number of training samples. Default: all that are not held out.
+        split: Method of the split: a value of `VALIDATION_SPLITS`. Default ``auto``.
+        seed: Seed of the draw, at least 0. Default 0.
 
     Raises:
-        RequestError: There are too few samples, or none of the dataset's own.
+        RequestError: There are too few samples, or ``split`` is ``own`` and the dataset has no
+            validation samples.
     """
     train, own = dataset.train, dataset.validation
     if split not in VALIDATION_SPLITS:
@@ -187,11 +188,11 @@ def hold_out(
 
 
 def default_validation_size(num_samples: int, train_size: int | None = None) -> int:
-    """Return how many samples to hold out where nobody says: one for every five to train on.
+    """Return the default validation size: one sample per five training samples, at most 10,000.
 
     Args:
-        num_samples: Samples to choose from.
-        train_size: How many of them are trained on; None for all that are left.
+        num_samples: Number of samples to choose from.
+        train_size: Number of training samples. None: all that are not held out.
     """
     size = num_samples // 6
     if train_size is not None:
@@ -223,9 +224,9 @@ def _check_sizes(dataset: Dataset, own: Split | None, validation_size: int) -> N
 def _both(
     dataset: Dataset, split: Split, num_first: int, num_last: int, seed: int | None
 ) -> tuple[range | NDArray[np.int64], range | NDArray[np.int64]]:
-    """Return so many rows from the beginning of a split's order and from its end.
+    """Return rows from the beginning and from the end of a split's order.
 
-    The order is drawn, but for None and where there is nothing to choose.
+    The order is random, unless ``seed`` is None, all rows are taken, or the split is a stream.
     """
     total = len(split)
     is_whole = total in (num_first, num_last) and 0 in (num_first, num_last)
@@ -236,8 +237,8 @@ def _both(
 
 
 def _drawn_order(total: int, labels: NDArray[np.int64] | None, seed: int) -> NDArray[np.int64]:
-    """Draw an order of samples, of which each beginning and each end has its share of classes."""
-    # Of NumPy's generators this alone keeps its stream from version to version.
+    """Draw a random order of samples in which each prefix and each suffix is stratified."""
+    # Only this generator of NumPy keeps its stream across versions.
     drawing = np.random.RandomState([seed % 2**32, seed >> 32, _STREAM])
     order: NDArray[np.int64] = drawing.permutation(total).astype(np.int64)
     if labels is None:
@@ -245,14 +246,14 @@ def _drawn_order(total: int, labels: NDArray[np.int64] | None, seed: int) -> NDA
     by_class = np.argsort(labels[order], kind="stable")
     counts = np.bincount(labels)
     firsts = np.repeat(np.cumsum(counts) - counts, counts)
-    # The k-th of a class's n samples, from 0, has its place at (k + 1/2) / n of the whole.
+    # Sample k of a class's n samples, from 0, has its place at (k + 1/2) / n of the whole.
     places = np.empty(total)
     places[by_class] = (np.arange(total) - firsts + 0.5) / np.repeat(counts, counts)
     return order[np.argsort(places, kind="stable")]
 
 
 def _labels(dataset: Dataset, split: Split) -> NDArray[np.int64] | None:
-    """Return the classes of all samples; None where they are none, or not here to be looked at."""
+    """Return the classes of all samples; None if there are none or they are read on demand."""
     if dataset.num_classes is None or isinstance(split, Loaded):
         return None
     assert isinstance(split.targets, np.ndarray)

@@ -22,13 +22,13 @@ def parse_idx(content: bytes, where: str, num_dimensions: int) -> NDArray[np.uin
         content: The whole file: two zero bytes, the type, the number of dimensions, each dimension
             as a big-endian 32-bit integer, then the values in row-major order.
         where: The file's name, for messages.
-        num_dimensions: How many there must be.
+        num_dimensions: Expected number of dimensions, at least 1.
 
     Returns:
-        A writable array of the shape that the file says.
+        A writable array of the shape in the file's header.
 
     Raises:
-        TarmacError: It is not such a file, or not whole.
+        TarmacError: The file has another format, or is truncated.
     """
     header_size = 4 + 4 * num_dimensions
     expected = bytes([0, 0, _UNSIGNED_BYTE, num_dimensions])

@@ -1,4 +1,4 @@
-"""The datasets that come with Tarmac: embedded ones, and one that is made up where it is used."""
+"""The datasets that come with Tarmac: two embedded datasets, and one of random pixels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Included:
 
     Attributes:
         summary: Description for lists, in one line.
-        homepage: The authors' page; empty where there are none.
+        homepage: URL of the authors' page; empty for random data.
         num_train: Number of training samples, without loading the data.
         num_test: Number of test samples, without loading the data.
         sample_shape: Shape of one sample's inputs, such as ``(8, 8)``.

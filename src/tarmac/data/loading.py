@@ -1,6 +1,6 @@
-"""What a PyTorch dataset or loader gives: in which way it is read, how long it is, its kind.
+"""Read samples from PyTorch datasets and loaders: access method, length and sample layout.
 
-PyTorch itself is imported only where something of its own is given.
+PyTorch is imported only if the source is a `DataLoader`.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
     from tarmac.data.naming import Naming
 
-# Of a DataLoader, what a loader of Tarmac's own takes over.
+# Options of the user's DataLoader that Tarmac's own loader keeps.
 _OPTIONS = ("prefetch_factor", "timeout", "multiprocessing_context", "worker_init_fn")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loading:
-    """How samples are got from what a user has.
+    """How samples are read from a user's dataset or loader.
 
     Attributes:
-        dataset: What is asked for samples by index, or iterated.
+        dataset: Dataset that is indexed or iterated.
         naming: Parts of a sample that are inputs, targets and weights.
-        is_stream: Whether samples come in an order of the source's own.
-        loader: A `DataLoader` that is iterated as it is, for it has an order or a state of its own;
-            None where Tarmac makes one.
-        num_samples: How many there are; None where that is not known.
-        steps_per_epoch: So many make an epoch of a stream; None for ``num_samples``.
-        collate: Makes a batch of samples; None for stacking.
-        num_workers: Processes that read; 0 for the training's own.
+        is_stream: Whether the source decides the order of the samples.
+        loader: The user's `DataLoader`, if it has its own order or state and is iterated unchanged.
+            None: Tarmac makes a loader.
+        num_samples: Number of samples. None if unknown.
+        steps_per_epoch: Training steps per epoch of a stream. None: ``num_samples`` decides.
+        collate: Function that makes a batch of samples. None: samples are stacked.
+        num_workers: Number of processes that read samples. 0: the training process reads.
         batch_size: Batch size of the user's `DataLoader`. None without a loader or a fixed size.
-        options: Further arguments of the loader.
+        options: Further arguments for Tarmac's loader, from the user's `DataLoader`.
     """
 
     dataset: Any
@@ -59,25 +59,24 @@ class Loading:
 
     @property
     def has_state(self) -> bool:
-        """Whether its loader tells where it is, and goes on from there."""
+        """Whether the loader can save its position and resume from it."""
         return all(hasattr(self.loader, name) for name in ("state_dict", "load_state_dict"))
 
     @property
     def identity(self) -> str:
-        """What of it can be told without reading it: what it is and how long."""
+        """Class and length of the dataset; no sample is read."""
         kind = type(self.dataset)
         return f"{kind.__module__}.{kind.__qualname__} {self.num_samples}"
 
     def first(self) -> dict[str, NDArray[Any]]:
-        """Return the first two samples, or the only one, as arrays by the names of columns.
+        """Return the first two samples, or the only sample, as arrays by column name.
 
         Raises:
-            RequestError: It has none, fails, or gives what is no array of numbers.
+            RequestError: The source has no samples, fails, or yields anything but numbers.
         """
         return {name: _stacked(name, rows) for name, rows in self._first_rows().items()}
 
     def _first_rows(self) -> dict[str, list[Any]]:
-        """Return the first rows of each column."""
         if self.loader is not None:
             samples: list[Any] = []
             batch = _tried("batch 0", lambda: next(iter(self.loader), None))
@@ -111,18 +110,19 @@ def loading_of(
     steps_per_epoch: int | None = None,
     num_workers: int | None = None,
 ) -> Loading:
-    """Find out how a dataset or a loader is read.
+    """Return how to read a dataset or a loader.
 
     Args:
-        source: A map-style dataset, an iterable one, or a `DataLoader`.
+        source: A map-style dataset, an iterable dataset, or a `DataLoader`.
         naming: Parts of a sample that are inputs, targets and weights.
         num_samples: Number of samples in a stream that does not report its length. At least 1.
         steps_per_epoch: Training steps per epoch of a stream. At least 1. None: ``num_samples``
             decides.
-        num_workers: Processes that read; by default those of a `DataLoader`, or none.
+        num_workers: Number of processes that read samples. Default: that of the `DataLoader`,
+            or 0.
 
     Raises:
-        RequestError: It is none of these, or a length is given to what has one.
+        RequestError: The source has another type, or it has a length and an option sets one too.
     """
     lengths = {"num_samples": num_samples, "steps_per_epoch": steps_per_epoch}
     for name, value in (lengths | {"num_workers": num_workers}).items():
@@ -170,9 +170,9 @@ def loading_of(
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """Return a part of a sample, or of a batch, as an array.
+    """Return a part of a sample or a batch as an array.
 
-    Numbers of Python become int64 and float32, which is what models and losses take.
+    Python numbers become int64 and float32, as models and losses expect.
     """
     if hasattr(value, "detach"):
         value = value.detach().cpu()
@@ -184,7 +184,7 @@ def as_array(value: Any) -> NDArray[Any]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Say what an error is and where it was raised: ``ValueError: no such word (words.py:12)``."""
+    """Return an error with its source: ``ValueError: no such word (words.py:12)``."""
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
@@ -192,7 +192,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _of_loader(loader: Any, naming: Naming) -> Loading:
-    from torch.utils import data  # noqa: PLC0415 - it is here: the loader is of it
+    from torch.utils import data  # noqa: PLC0415 - installed, as the loader is a PyTorch object
 
     collate = loader.collate_fn
     is_stream = _is_iterable_dataset(loader.dataset)
@@ -222,7 +222,7 @@ def _is_loader(source: Any) -> bool:
 
 
 def _batches_itself(source: Any) -> bool:
-    """Whether what a loader hands over are batches of sizes that nobody has told."""
+    """Return whether the source is a loader that yields batches of unknown size."""
     if not _is_loader(source):
         return False
     from torch.utils import data  # noqa: PLC0415 - as above
@@ -233,7 +233,7 @@ def _batches_itself(source: Any) -> bool:
 
 
 def _is_iterable_dataset(dataset: Any) -> bool:
-    """Whether a dataset is iterated: PyTorch's kind and Hugging Face's, or all else but indexed."""
+    """Return whether a dataset is an `IterableDataset`, or iterable and not indexed."""
     if _is_of_kind(dataset, "IterableDataset"):
         return True
     is_indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
@@ -245,14 +245,14 @@ def _is_of_kind(dataset: Any, name: str) -> bool:
 
 
 def _length(dataset: Any) -> int | None:
-    # What is iterated need not have one; of PyTorch's classes some raise the one, some the other.
+    # Iterable datasets may have no length; PyTorch's classes raise either error.
     with contextlib.suppress(TypeError, NotImplementedError):
         return len(dataset)
     return None
 
 
 def _tried(what: str, get: Callable[[], Any]) -> Any:
-    """Return what ``get`` does, and say of an error where it came from."""
+    """Return the result of ``get``; turn its errors into a RequestError with their source."""
     try:
         return get()
     except TarmacError:

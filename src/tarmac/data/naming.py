@@ -1,4 +1,4 @@
-"""Which parts of a sample are inputs, targets and weights."""
+"""Names of the parts of a sample: inputs, targets and weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tarmac.errors import RequestError
 
-# One part by its name, several, or all that no other takes.
+# One name, several names, or None.
 Names = str | tuple[str, ...] | None
 
 _MAX_PARTS = 3
@@ -16,16 +16,16 @@ _MAX_PARTS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Naming:
-    """Which parts of a sample, or of a batch, are inputs, targets and weights.
+    """The parts of a sample or a batch that are inputs, targets and weights.
 
-    A pair is inputs and targets, a triple has weights too, and all else is inputs. Of a dictionary
-    parts are taken by name; without names all of it is inputs.
+    A pair is inputs and targets, a triple has weights too, and any other value is inputs. The parts
+    of a dictionary are selected by name; without names all of them are inputs.
 
     Attributes:
         inputs: For dictionaries: one name gives one array, several give a dictionary of arrays.
             None: all parts without another use.
         targets: For dictionaries: one name or several, as for ``inputs``. None: no targets.
-        weights: One name, or None for none.
+        weights: For dictionaries: one name. None: no weights.
     """
 
     inputs: Names = None
@@ -36,7 +36,7 @@ class Naming:
         """Return inputs, targets and weights of a sample or a batch; the last two may be None.
 
         Raises:
-            RequestError: A name is not there, or a tuple has more parts than three.
+            RequestError: The dictionary lacks a name, or a tuple has not 1 to 3 parts.
         """
         if isinstance(item, tuple | list):
             if not 1 <= len(item) <= _MAX_PARTS:
@@ -51,7 +51,7 @@ class Naming:
         return item, None, None
 
     def leaves(self, item: Any) -> dict[str, Any]:
-        """Return all parts by the names that `Split.columns` has."""
+        """Return all parts by their names in `Split.columns`."""
         leaves: dict[str, Any] = {}
         parts = zip(("inputs", "targets", "weights"), self.take_apart(item), strict=True)
         for name, part in parts:

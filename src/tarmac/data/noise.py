@@ -1,4 +1,4 @@
-"""Random pixels in the shape of ImageNet: what a machine's speed is measured with."""
+"""Random pixels in the shape of ImageNet, to measure a machine's speed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NUM_TRAIN, _NUM_TEST, _NUM_CLASSES = 2048, 64, 1000
 
 
 def load_noise() -> Dataset:
-    """Return 2,112 images of random bytes, of 1,000 classes drawn at random.
+    """Return 2,112 images of random bytes in 1,000 random classes.
 
-    They are the same every time, and uint8 ``[n, 3, 224, 224]``: 303 MiB. The rate of images a
-    second does not depend on what is on them, where they are on the device already.
+    The images are the same every time: uint8 ``[n, 3, 224, 224]``, 303 MiB. If they are on the
+    device already, the number of images per second does not depend on their content.
     """
     rng = np.random.default_rng(0)
 

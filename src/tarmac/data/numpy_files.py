@@ -1,4 +1,4 @@
-"""NumPy's files from anywhere: whatever is wrong in one is an error of ours."""
+"""Read NumPy files from untrusted sources; every problem is a TarmacError."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def numpy_errors(what: str) -> Iterator[None]:
-    """Turn what NumPy's readers raise for a damaged or hostile file into a TarmacError.
+    """Turn the errors of NumPy's readers for a damaged or hostile file into a TarmacError.
 
-    They raise nearly anything: ValueError, EOFError, BadZipFile, TokenError and SyntaxError of a
-    header, MemoryError of the shape that it gives. An OSError passes, but for a wrong offset's.
+    NumPy raises nearly anything: ValueError, EOFError, BadZipFile, TokenError and SyntaxError for
+    a header, MemoryError for its shape. An OSError passes, except EINVAL for a wrong offset.
 
     Args:
-        what: What the message begins with: the file, and that it cannot be read.
+        what: Beginning of the message: the file, and that it cannot be read.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def read_member(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> NDArray
     """Return an array of an ``.npz``.
 
     Raises:
-        TarmacError: It cannot be read, or is none: any archive may hold other files.
+        TarmacError: The member cannot be read, or is no array: an archive may hold other files.
     """
     with numpy_errors(f"{path}: {name} cannot be read"):
         member = archive[name]

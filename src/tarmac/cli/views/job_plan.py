@@ -1,4 +1,4 @@
-"""Prints what a job would do: ``tarmac run --dry-run``."""
+"""The plan of a job: ``tarmac run --dry-run``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tarmac.formats import Reading
     from tarmac.jobs import Environment, JobRun, Machine, Secret, Task, Venv
 
-# Of tasks that a sweep makes of one: more would only push what differs off the screen.
+# Most tasks of one sweep to show: more would push the tasks that differ off the screen.
 _MAX_ALIKE = 100
 
 
@@ -32,18 +32,17 @@ _FOR_GPUS = ("gpu_requirements", "gpu_before", "gpu_build_env")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a job would do.
+    """The tasks of a job before it runs, with notes and problems.
 
     Attributes:
         name: Name of the job, from its file.
-        base: What its paths start from.
-        tasks: In the order of the file.
-        concurrency: At most so many at once.
-        notes: What its file says that is read otherwise or has no effect here.
-        refusals: Why it cannot be run here, as its format says.
-        problems: What it needs and is not there: CPUs, memory, GPUs, secrets, inputs, workloads,
-            container engines.
-        source: Its file, where that holds the job's own values.
+        base: Directory that the job's relative paths start from.
+        tasks: Tasks in the order of the file.
+        concurrency: Maximum number of tasks at a time. None: as many as fit.
+        notes: Values of the file that are read differently or have no effect here.
+        refusals: Reasons of its format why the job cannot run here.
+        problems: Missing needs: CPUs, memory, GPUs, secrets, inputs, workloads, container engines.
+        source: File of the job, if that holds the job's own values.
     """
 
     name: str
@@ -62,16 +61,16 @@ def plans_of(
     mapping: Mapping[str, Secret] | None = None,
     machine: Machine | None = None,
 ) -> list[Plan]:
-    """Return the plans of all jobs that were read, but for pipelines.
+    """Return the plans of all jobs that were read, except pipelines.
 
     Args:
-        read: What files hold, each with the directory that its paths start from.
-        on: Where their tasks would run.
-        mapping: What names of secrets stand for here. None looks for no problems.
-        machine: Where they would run; None where that is not this one.
+        read: Contents of the files, each with the directory that its paths start from.
+        on: Executor of the tasks. Default ``local``.
+        mapping: Secrets by name. None: no check for problems.
+        machine: This machine, if the tasks would run on it, else None.
 
     Raises:
-        RequestError: One cannot be planned.
+        RequestError: A job cannot be planned.
     """
     plans = []
     for reading, base in read:
@@ -101,12 +100,12 @@ def plans_of(
 
 
 def rest_of(run: JobRun, mapping: Mapping[str, Secret], machine: Machine | None) -> Plan:
-    """Return what going on with a run would do: the tasks that have not succeeded.
+    """Return the plan for resuming a run: the tasks that have not succeeded.
 
     Args:
         run: Run of the job to continue.
-        mapping: What names of secrets stand for here.
-        machine: Where they would run; None where that is not this one.
+        mapping: Secrets by name, for the check for problems.
+        machine: This machine, if the tasks would run on it, else None.
     """
     tasks = tasks_left(run)
     problems = [] if machine is None else machine.problems_of(tasks)
@@ -118,19 +117,19 @@ def rest_of(run: JobRun, mapping: Mapping[str, Secret], machine: Machine | None)
 
 
 def plan_rows(plans: Sequence[Plan], machine: Machine | None) -> list[dict[str, Any]]:
-    """Return what jobs would do, a row for each task, for JSON.
+    """Return the plans of jobs as rows for JSON, one for each task.
 
     Args:
         plans: Plans of the jobs, in the order of their rows.
-        machine: Where they would run; None where that is not this one.
+        machine: This machine, if the tasks would run on it, else None.
     """
     return [_row(plan, task, machine) for plan in plans for task in plan.tasks]
 
 
 def print_plans(plans: Sequence[Plan], machine: Machine | None) -> None:
-    """Print what jobs would do, with secrets as references; see `plan_rows`.
+    """Print the plans of jobs, with secrets as references; see `plan_rows`.
 
-    Of very many tasks that were expanded from one, the first are shown.
+    Of very many tasks that were expanded from one, only the first are printed.
     """
     for plan in plans:
         click.secho(f"{plan.name}: {counted(len(plan.tasks), 'task')}", bold=True)
@@ -146,7 +145,7 @@ def print_plans(plans: Sequence[Plan], machine: Machine | None) -> None:
 
 
 def say_problems(problems: Iterable[str]) -> None:
-    """Print on standard error what keeps a job from being run as it is."""
+    """Print on standard error why a job cannot be run as it is."""
     for problem in problems:
         text = problem.replace("\n", "\n  ")
         click.secho(in_lines(f"cannot be run here: {text}"), fg="yellow", err=True)
@@ -180,7 +179,7 @@ def task_row(task: Task, machine: Machine | None) -> dict[str, Any]:
 
 
 def _variables(task: Task) -> dict[str, str]:
-    """Return the variables that a task gets, with secrets as references."""
+    """Return the environment variables of a task, with secrets as references."""
     secrets = {name: str(secret) for name, secret in task.secrets.items()}
     resources = task.resources
     threads = {} if resources.shares_cpus else thread_variables(resources.cpus)
@@ -194,12 +193,12 @@ def _order(task: Task) -> str:
 
 
 def _on(machine: Machine | None, environment: Environment) -> Environment:
-    """Return the environment with what its machine's driver chooses, where that is known."""
+    """Return the environment as the driver of its machine decides, if that is known."""
     if machine is None or environment.kind != "venv" or not environment.needs_driver:
         return environment
     if machine.is_pretending:
         return environment.chosen(with_gpus=False)
-    # Why there is none for it is among the problems.
+    # The plan's problems say so if no requirements suit the driver.
     with contextlib.suppress(RequestError):
         return environment.for_driver(newest_cuda())
     return environment
@@ -213,7 +212,7 @@ def _why_for_gpus(environment: Venv, machine: Machine | None) -> str:
     if machine is not None and machine.is_pretending:
         return " of requirements, as its GPUs are pretended"
     if machine is not None:
-        # Why there is none for it is among the problems.
+        # The plan's problems say so if no requirements suit the driver.
         with contextlib.suppress(RequestError):
             driver = newest_cuda()
             chosen = environment.cuda_for(driver)
@@ -223,7 +222,7 @@ def _why_for_gpus(environment: Venv, machine: Machine | None) -> str:
 
 
 def task_lines(task: Task, machine: Machine | None) -> Iterator[str]:
-    """Yield the lines on one task, with secrets as references; see `plan_rows`."""
+    """Yield the lines on a task, with secrets as references; see `plan_rows`."""
     container = task.environment if task.environment.kind == "container" else None
     entrypoint = (container and container.entrypoint) or ()
     command = task.command_line() if task.command or not entrypoint else ""

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -> None:
-    """Print the layers of a workload's model, as its data make them.
+    """Print the layers of a workload's model, with the shapes that its data give.
 
     Args:
-        workload: A name, or a file and a name in it.
-        settings: The values that ``--set`` gives, by name.
-        as_json: Print JSON, and only that.
+        workload: Name of a workload, or a file and a name in it.
+        settings: Values of ``--set`` by their names.
+        as_json: Whether to print JSON only.
     """
     from tarmac.training import Options, make_plan
     from tarmac.workloads import find_workload
@@ -36,7 +36,7 @@ def print_layers(workload: str, settings: Mapping[str, str], *, as_json: bool) -
 
 
 def layer_lines(layers: Sequence[Layer]) -> Iterator[str]:
-    """Yield a line for each layer, and one with the sum of the parameters."""
+    """Yield a line for each layer, and a line with the sum of the parameters."""
     from tarmac.runs import layer_rows
 
     rows = [tuple(map(in_one_line, row)) for row in layer_rows(layers)]

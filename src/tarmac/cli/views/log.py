@@ -1,4 +1,4 @@
-"""What `tarmac check --read` prints for people, and what is said under a failure."""
+"""Output of `tarmac check --read`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLOURS = {"failure": "red", "warning": "yellow", "note": "cyan"}
 
 
 def print_log_report(report: LogReport, *, as_json: bool) -> None:
-    """Print what was found in a log, most important first, and how much was read."""
+    """Print the findings in a log, most important first, and the number of lines read."""
     if as_json:
         click.echo(json.dumps({"ok": report.ok, **report.model_dump(mode="json")}, indent=2))
         return

@@ -1,4 +1,4 @@
-"""What a cluster's nodes have, as a table or as JSON."""
+"""The findings on a Slurm cluster's nodes, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GIB = 2**30
 
 
 def print_nodes(found: Sequence[SlurmFindings], *, as_json: bool) -> int:
-    """Print what nodes have.
+    """Print the findings on nodes, and return the exit code.
 
     Returns:
-        The exit code: 1 where a node is not fit, 3 where one could not be looked at, else 0.
+        The exit code: 1 if a node is unfit, 3 if a node could not be checked, else 0.
     """
     if as_json:
         click.echo(json.dumps([_values(findings) for findings in found], indent=2))
@@ -77,7 +77,7 @@ def _print_table(found: Sequence[SlurmFindings]) -> None:
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows whose cells stand below each other."""
+    """Print rows with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -85,7 +85,7 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_alike(found: Sequence[NodeFindings], engine: str) -> None:
-    """Print which nodes stand for others, which were not looked at.
+    """Print the nodes that stand for equal nodes, which were not checked.
 
     Args:
         found: Findings of the checked nodes, each with the names of its unchecked equals.

@@ -1,4 +1,4 @@
-"""How a pipeline's run is shown: a live table on a terminal, lines elsewhere."""
+"""Progress of a pipeline's run: a live table on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 _COLOURS = {"succeeded": "green", "failed": "red", "interrupted": "yellow"}
 
-# Of one node's tasks: a batch of thousands is counted, not listed.
+# Lines for one node's tasks: a batch of thousands is counted, not listed.
 _MAX_LINES = 20
 
 # More running tasks than this push the count off a usual screen.
 _MAX_ROWS = 12
 
-# Of a failed task's standard error, and of how many failures.
+# Lines of a failed task's standard error, and the number of failures to explain.
 _LAST_LINES = 10
 _MAX_FAILURES = 5
 
-# How often tasks that are not listed are counted.
+# Seconds between two counts of tasks that are not listed.
 _COUNT_EVERY_S = 5.0
 
 
@@ -45,13 +45,13 @@ _COUNT_EVERY_S = 5.0
 def pipeline_progress(
     run: Path, *, follow: bool, quiet: bool, keeps_rows: bool
 ) -> Iterator[PipelineProgress]:
-    """Give the observer that suits where the output goes.
+    """Yield the observer for a terminal or for other output.
 
     Args:
         run: Directory of the pipeline's run.
-        follow: Print what algorithms print, as they print it.
+        follow: Whether to print the output of algorithms as it is written.
         quiet: Whether to suppress all progress output.
-        keeps_rows: Whether each task's end is kept, for JSON.
+        keeps_rows: Whether to keep each task's end, for JSON.
     """
     console = make_console()
     if quiet or not console.is_terminal:
@@ -71,12 +71,12 @@ def pipeline_progress(
 
 @dataclasses.dataclass
 class _Node:
-    """What has ended of a node's tasks.
+    """The ended tasks of a node.
 
     Attributes:
-        counts: How many ended how.
-        num_lines: So many of them were listed.
-        is_told: Whether the counts have been said since they last changed.
+        counts: Number of ended tasks by outcome.
+        num_lines: Number of ended tasks, of which the first 20 are listed.
+        is_told: Whether the counts were printed since they last changed.
     """
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -91,10 +91,10 @@ class _Node:
 
 
 class PipelineProgress:
-    """A line for each task's end, and counts where there are too many; see `Observer`.
+    """An observer with a line for each ended task, or with counts of many; see `Observer`.
 
     Attributes:
-        rows: A mapping for each task that has ended, where they are kept.
+        rows: A mapping for each ended task, if they are kept.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class PipelineProgress:
         self._nodes: dict[str, _Node] = {}
         self._directories: dict[int, Path] = {}
         self._tails: dict[Path, list[Tail]] = {}
-        # What earlier sessions of the run have printed is not printed again.
+        # Output of earlier sessions of the run is not printed again.
         logs = [*run.glob("instances/*/std*"), *run.glob("tasks/*/std*")] if follow else []
         self._printed_before = {path: path.stat().st_size for path in logs}
         self._told = set[str]()
@@ -132,10 +132,10 @@ class PipelineProgress:
             ]
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
-        """Say nothing: a live table shows it."""
+        """Print nothing: only a live table shows progress."""
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
-        """Show that another attempt follows."""
+        """Show that a task will be retried."""
         again = f"in {delay_s:g} s: " if delay_s else "again: "
         self._say(Text(f"  retrying   {work.name} {again}{reason}", style="yellow"))
 
@@ -166,30 +166,30 @@ class PipelineProgress:
         node.num_lines += 1
 
     def repeated(self, name: str) -> None:
-        """Count a task that had its end in an earlier session."""
+        """Count a task that ended in an earlier session."""
         del name
         self._num_before += 1
 
     def tried(self, name: str, number: int, params: Mapping[str, Any], value: float | None) -> None:
-        """Show how a trial has ended."""
+        """Show the result of a trial."""
         params_text = ", ".join(f"{key}={each}" for key, each in params.items())
         result = "no number" if value is None else f"{value:g}"
         self._say(f"  trial      {name} {number}: {result} ({params_text})")
 
     def waited(self) -> None:
-        """Show what has been printed meanwhile, and count what is not listed."""
+        """Show the output that tasks have written meanwhile, and the counts of unlisted tasks."""
         if self._num_before:
             have = counted(self._num_before, "task has ended, and is", "tasks have ended, and are")
             self._say(f"  before     {have} not done again")
             self._num_before = 0
-        # An instance without a task says little, and of programs there is one for each task.
+        # Idle instances of algorithms write little, and programs have an instance for each task.
         for directory in {*self._directories.values()}:
             self._read_tails(directory)
         if time.monotonic() - self._counted_at > _COUNT_EVERY_S:
             self._count()
 
     def close(self) -> None:
-        """Show what is left to be shown."""
+        """Show the remaining output and counts."""
         self.waited()
         for tails in self._tails.values():
             for tail in tails:
@@ -237,7 +237,7 @@ class PipelineProgress:
                 self._say(f"             | {line}")
         self._say(f"             logs: {in_one_line(str(directory))}")
         for finding in read_tails(directory / stream for stream in ("stderr", "stdout")):
-            # Tasks of a batch fail alike; what to do is said once.
+            # Tasks of a batch fail alike: the fix is printed once.
             if finding.code not in self._told:
                 self._told.add(finding.code)
                 self._say(f"             {in_short(finding)}")
@@ -251,7 +251,7 @@ class PipelineProgress:
 
 
 class _LiveProgress(PipelineProgress):
-    """A table of the running tasks that changes in place, above it lines for those that ended."""
+    """A live table of the running tasks, below lines for the tasks that have ended."""
 
     def __init__(self, run: Path, console: Console, *, follow: bool) -> None:
         super().__init__(run, console, follow=follow, quiet=False, keeps_rows=False)
@@ -279,7 +279,7 @@ class _LiveProgress(PipelineProgress):
         super().ended(ending)
 
     def render(self) -> RenderableType:
-        """Return the table as it is now; called by the thread that draws it."""
+        """Return the table as it is now; the thread that draws it calls this."""
         running = [*self._running.values()]
         table = Table("running", "took", "in", "progress", box=None, header_style="dim")
         for work, directory, since in running[:_MAX_ROWS]:
@@ -301,7 +301,7 @@ class _LiveProgress(PipelineProgress):
         self._said.pop(work.index, None)
 
     def _say_started(self, words: str) -> None:
-        """Say nothing: the table shows it."""
+        """Print nothing: the table shows the start."""
 
 
 def _row(ending: Ending, outcome: str, directory: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Prints what is known of a pipeline's tasks before it runs: ``tarmac run --dry-run``."""
+"""The plan of a pipeline: ``tarmac run --dry-run``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from tarmac.hkube import PipelinePlan
     from tarmac.jobs import Job, Machine
 
-# Of one node's tasks: more tell no more.
+# Most tasks of one node to show: more tasks add no information.
 _MAX_TASKS = 20
 _MAX_CHARACTERS = 200
 
 
 def print_pipeline(job: Job, base: Path, *, fake_gpus: int) -> None:
-    """Print a pipeline's nodes, the tasks that are known, and the algorithms.
+    """Print a pipeline's nodes, its known tasks, and its algorithms.
 
     Raises:
-        RequestError: The pipeline is wrong.
+        RequestError: The pipeline is invalid.
     """
     plan, machine = plan_pipeline(job), read_machine(fake_gpus=fake_gpus)
     num_nodes = len(plan.pipeline.nodes)
@@ -49,7 +49,7 @@ def pipeline_rows(
     """Return a row for each node, for JSON.
 
     Raises:
-        RequestError: The pipeline is wrong.
+        RequestError: The pipeline is invalid.
     """
     plan = plan_pipeline(job)
     nodes = {node.node_name: node for node in plan.pipeline.nodes}

@@ -1,4 +1,4 @@
-"""What `tarmac check --verbose` prints: devices, and where each operation ran."""
+"""Output of `tarmac check --verbose`: devices, and where each operation ran."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPERATIONS = ("operation", "asked for", "ran on")
 
 
 def print_placements(report: Report) -> None:
-    """Print for each framework that computed the devices it saw, and where each operation ran."""
+    """Print the devices of each framework that computed, and where each operation ran."""
     for probe in report.probes:
         devices = describe_devices(probe, report.inventory)
         if not devices:

@@ -1,4 +1,4 @@
-"""How a race of devices is printed."""
+"""Output of `tarmac check --race`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_race(race: Race, *, as_json: bool) -> None:
-    """Print a line for each device, or JSON and only that."""
+    """Print a line for each device, or JSON only."""
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(race), indent=2))
         return

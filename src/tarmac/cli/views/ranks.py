@@ -1,4 +1,4 @@
-"""``--ranks``: a number, or all that a launcher has started; and what these have measured."""
+"""``--ranks``: a number, or all ranks of a launcher; and their measurements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def ranks_of(text: str | None) -> int | Literal["all"] | None:
-    """Read the option.
+    """Parse the option's value.
 
     Raises:
-        RequestError: It is neither a number nor ``all``.
+        RequestError: The value is neither a number nor ``all``.
     """
     from tarmac.errors import RequestError
 
@@ -26,7 +26,7 @@ def ranks_of(text: str | None) -> int | Literal["all"] | None:
 
 
 def print_ranks(ranks: Ranks) -> None:
-    """Print each host's, or each rank's, rate with its partners."""
+    """Print the data rate of each host or rank with its partners."""
     click.secho(f"In pairs  {len(ranks.pairs)} in all, disjoint at each time", bold=True)
     for name, members in ranks.units.items():
         seconds = ranks.median_s(name)

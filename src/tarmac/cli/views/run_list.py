@@ -1,4 +1,4 @@
-"""Runs of every kind in a list, which ten thousand of them do not slow down."""
+"""The list of runs of all kinds, fast for ten thousand runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from tarmac.runs import RunSummary
 
-# Where a terminal is narrow: the name says the kind.
+# Columns to drop first on a narrow terminal: the name says the kind.
 _LEFT_OUT_FIRST = ("kind", "took", "began")
 
 _HEADINGS = ("run", "kind", "status", "began", "took", "result")
 
 
 def age_of(created_at: datetime) -> str:
-    """Return how long ago something began, in its largest unit."""
-    # The clock of the host that made it may be ahead of this one.
+    """Return the time since a start, in its largest unit."""
+    # The clock of the host that created the run may be ahead of this one.
     seconds = max(0.0, (datetime.now(UTC) - created_at).total_seconds())
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
@@ -42,18 +42,18 @@ def chosen(
     key: str | None = None,
     limit: int | None = None,
 ) -> list[RunSummary]:
-    """Return some of the summaries in an order.
+    """Return selected summaries in an order.
 
     Args:
         summaries: Summaries of the runs, newest first.
-        states: Keep runs in these states; all where it is empty.
+        states: Keep runs in these states. Default: all.
         workload: Keep runs of this workload. Default: all.
-        key: ``began``, ``took`` or a metric; the newest, the longest or the largest first, the
-            other way with a ``-`` before it. What has no such value, or NaN, comes last.
-        limit: At most so many.
+        key: ``began``, ``took`` or a metric: newest, longest or largest first. A leading ``-``
+            reverses the order. Runs without a value, or with NaN, come last. Default: unsorted.
+        limit: Maximum number of summaries, at least 1. Default: all.
 
     Raises:
-        RequestError: No run has such a value, or the limit is below 1.
+        RequestError: No run has a value for the key, or the limit is below 1.
     """
     if limit is not None and limit < 1:
         raise RequestError(f"--limit is {limit}, expected at least 1")
@@ -102,7 +102,7 @@ def summary_row(summary: RunSummary) -> dict[str, object]:
 
 
 def print_summaries(summaries: Sequence[RunSummary]) -> None:
-    """Print a table of runs, a line each, within the width of a terminal."""
+    """Print a table of runs, one line each, within the width of a terminal."""
     rows = [
         (
             in_one_line(summary.name),
@@ -115,18 +115,18 @@ def print_summaries(summaries: Sequence[RunSummary]) -> None:
         for summary in summaries
     ]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    # One write: rich's table, which looks at each cell, takes seconds for so many.
+    # One write: rich's table looks at each cell, which takes seconds for so many.
     head, *lines = _lines([_HEADINGS, *rows], width)
     click.echo(click.style(head, bold=True))
     click.echo("\n".join(lines))
 
 
 def _lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Return rows of cells as lines; of those that are too wide, without what tells least.
+    """Return rows of cells as lines; drop columns while the lines are too wide.
 
     Args:
         rows: Cells in the order of the headings, which come first.
-        width: Columns of the terminal; None where lines may be of any width.
+        width: Columns of the terminal; None for lines of any width.
     """
     headings = rows[0]
     lengths = [max(map(len, column)) for column in zip(*rows, strict=True)]

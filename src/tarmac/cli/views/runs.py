@@ -1,4 +1,4 @@
-"""How runs of every kind are shown: one by one, and side by side."""
+"""Output about runs of all kinds: one run, or several side by side."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 
-# Wider than this a line tells no more.
+# A wider sparkline shows no more.
 _MAX_BARS = 30
 
 _MAX_LINE_BYTES = 2**20
 
 
 def print_training(path: Path, *, as_json: bool) -> None:
-    """Print what a training was asked, where it ran and how it went."""
+    """Print a training's settings, machine and results."""
     from tarmac.runs import Run
 
     run = Run.open(path)
@@ -104,7 +104,7 @@ def job_row(status: RunStatus) -> dict[str, object]:
 
 
 def print_job(path: Path, *, as_json: bool) -> None:
-    """Print how the tasks of a job's run stand."""
+    """Print the states of a job's tasks."""
     from rich.table import Table
     from rich.text import Text
 
@@ -131,11 +131,11 @@ def print_job(path: Path, *, as_json: bool) -> None:
 
 
 def print_logs(logs: Sequence[Path], root: Path) -> None:
-    """Print what processes have printed, each file under its name, empty ones left out.
+    """Print log files, each under its name, without empty files.
 
     Args:
         logs: Log files of the processes, in the order of output. All lie under ``root``.
-        root: The run's directory. What a link leads to outside of it is left out.
+        root: The run's directory. Files that links lead to outside of it are left out.
     """
     num_shown = 0
     for log in logs:
@@ -150,7 +150,7 @@ def print_logs(logs: Sequence[Path], root: Path) -> None:
             name = in_one_line(str(log.relative_to(root)))
             click.echo(f"{chr(10) if num_shown else ''}==> {name} <==")
             num_shown += 1
-            # In pieces, as a hole in a file is a line of any length.
+            # In pieces, because a hole in a file is a line of any length.
             while line := file.readline(_MAX_LINE_BYTES):
                 click.echo(line.decode(errors="replace").rstrip("\n"))
 
@@ -189,7 +189,7 @@ def _curve_name(comparison: Comparison) -> str:
 
 
 def _measured(record: RunRecord) -> Iterator[str]:
-    """Yield what a run used, as far as it is known, and where trackers have it."""
+    """Yield the measurements of a run, as far as they are known, and its places at trackers."""
     if record.energy_joules is not None:
         joules, hours = record.energy_joules, record.energy_joules / 3600
         yield f"energy     {number_text(joules, digits=0)} J ({number_text(hours, digits=2)} Wh)"
@@ -210,7 +210,7 @@ def _short(value: object) -> str:
 
 def _epoch(row: dict[str, float], judged: JudgedBy) -> str:
     shown = scores_text(row, judged.scores)
-    # A line lacks what its writer did not know.
+    # A row lacks the values that its writer did not know.
     shown += (
         [f"{number_text(row['samples_per_s'], digits=0)} samples/s"]
         if "samples_per_s" in row
@@ -221,7 +221,7 @@ def _epoch(row: dict[str, float], judged: JudgedBy) -> str:
 
 
 def _sparkline(values: Sequence[float]) -> str:
-    """Draw a series from its lowest to its highest value."""
+    """Return a sparkline between the lowest and the highest value."""
     if not values:
         return ""
     step = max(1, -(-len(values) // _MAX_BARS))

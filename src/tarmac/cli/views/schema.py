@@ -1,4 +1,4 @@
-"""Writes a model as a JSON Schema, in which editors look up what a file may say."""
+"""JSON Schemas of models, with which editors complete files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# The part of a docstring that explains fields, and the beginning of each explanation in it.
+# The part of a docstring that describes fields, and the start of each description in it.
 _ATTRIBUTES = re.compile(r"\n\s*Attributes:\n")
 _ATTRIBUTE = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 
 class _Untitled(GenerateJsonSchema):
-    """Gives fields no titles, which would be their names in capitals."""
+    """A generator without titles of fields, which would be their names in capitals."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's
         return False
@@ -30,14 +30,14 @@ class _Untitled(GenerateJsonSchema):
 def render_schema(
     model: type[BaseModel], title: str, options: Mapping[str, type[BaseModel]] | None = None
 ) -> dict[str, Any]:
-    """Return the schema, of draft 2020-12, of what a model is read from.
+    """Return the JSON Schema, draft 2020-12, of the files that a model reads.
 
-    Each property is described by its line in the docstring of its model.
+    The description of each property is its entry in the docstring of its model.
 
     Args:
-        model: What a file is read into.
-        title: What such a file is called.
-        options: What its ``options`` may hold, by the name of who understands them.
+        model: Model that a file is read into.
+        title: Title of the schema, which names the kind of file.
+        options: Models of the values of ``options``, by the executor's name. Default: none.
     """
     schema = model.model_json_schema(mode="validation", schema_generator=_Untitled)
     for name, understood in (options or {}).items():
@@ -49,11 +49,11 @@ def render_schema(
 
 
 def _add_options(schema: dict[str, Any], name: str, model: type[BaseModel]) -> None:
-    """Say what a name's part of ``options`` may hold, wherever there are options."""
+    """Add a model to the schema for an executor's part of ``options``, in all places."""
     added = model.model_json_schema(mode="validation", schema_generator=_Untitled)
     schema["$defs"] |= {**added.pop("$defs", {}), model.__name__: added}
     for base in model.__mro__[1:]:
-        # Of fields that a model inherits, its base's docstring speaks.
+        # The docstring of the base describes the inherited fields.
         doc = inspect.getdoc(base) or ""
         inherited = {"description": doc, "properties": added["properties"]}
         _describe(inherited)
@@ -64,7 +64,7 @@ def _add_options(schema: dict[str, Any], name: str, model: type[BaseModel]) -> N
 
 
 def _describe(part: dict[str, Any]) -> None:
-    """Move what a model's docstring says on its fields to the fields."""
+    """Move the descriptions of fields from a model's docstring to the fields."""
     summary, *rest = _ATTRIBUTES.split(part.get("description", ""), maxsplit=1)
     if not rest:
         return

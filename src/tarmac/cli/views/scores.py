@@ -1,4 +1,4 @@
-"""A training's scores as the lines of a terminal show them."""
+"""A training's scores as text."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def scores_text(row: Mapping[str, float], names: Sequence[str]) -> list[str]:
 
 
 def score_text(value: float) -> str:
-    """Write a score with four decimals, or a large one with six digits."""
+    """Return a score with four decimals; a large score with six digits."""
     return f"{value:.4f}" if abs(value) < _LARGE else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""How a search is shown: a live table on a terminal, a plain line per trial elsewhere."""
+"""Progress of a search: a live table on a terminal, a plain line per trial elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_RUNNING_SHOWN = 12
 
 @contextlib.contextmanager
 def reporter_for(*, quiet: bool) -> Iterator[Reporter]:
-    """Give the reporter that suits where the output goes.
+    """Yield the reporter for a terminal or for other output.
 
     Args:
         quiet: Whether to suppress all progress output.
@@ -62,7 +62,7 @@ def generation_table(study: Study) -> Table:
 
 
 def totals_line(study: Study) -> str:
-    """Say in a line what there is so far."""
+    """Return a line with the totals of a study so far."""
     totals = summarize(study)
     is_open = study.record.status == "running" and totals.expected
     trained = counted(totals.trained, "network")
@@ -79,7 +79,7 @@ def totals_line(study: Study) -> str:
 
 
 def trial_line(study: Study, trial: FrozenTrial) -> str:
-    """Say in a line what a trial was and how it went."""
+    """Return a line with a trial's settings and results."""
     row = study.row(trial)
     made = ", ".join(f"{name}={_value(value)}" for name, value in trial.params.items())
     values = "  ".join(f"{name} {_value(value)}" for name, value in row["values"].items())
@@ -100,13 +100,13 @@ def _value(value: object) -> str:
 
 
 class _Plain(Silent):
-    """A line per trial and per generation."""
+    """A reporter with a line per trial and per generation."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def say(self, text: str) -> None:
-        """Print a line; a setting may hold what Rich would take for markup."""
+        """Print a line without markup, which Rich would find in some settings."""
         self._console.print(text, markup=False)
 
     def began(self, study: Study, where: str) -> None:
@@ -141,7 +141,7 @@ class _Plain(Silent):
         self,
         study: Study,  # noqa: ARG002 - the reporter's signature
         epoch: int,
-        metrics: Mapping[str, float],  # noqa: ARG002 - likewise
+        metrics: Mapping[str, float],  # noqa: ARG002 - the reporter's signature
     ) -> None:
         if epoch == 0:
             self.say("the winner is trained anew on all training data")
@@ -152,7 +152,7 @@ class _Plain(Silent):
 
 
 class _Live(_Plain):
-    """A table that changes, with what happened worth a line above it."""
+    """A live table, below a line for each important event."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -196,7 +196,7 @@ class _Live(_Plain):
     def generation_done(
         self,
         study: Study,  # noqa: ARG002 - the reporter's signature
-        generation: int,  # noqa: ARG002 - likewise
+        generation: int,  # noqa: ARG002 - the reporter's signature
     ) -> None:
         self._draw()
 
@@ -235,7 +235,7 @@ class _Live(_Plain):
         self.shown.update(Group(generation_table(study), Text("\n".join(lines))))
 
     def _left(self, study: Study) -> str:
-        """Estimate the time left from the trainings of this session."""
+        """Return an estimate of the time left, from the trainings of this session."""
         totals = summarize(study)
         spent = time.monotonic() - self._began
         done = totals.trained - self._had

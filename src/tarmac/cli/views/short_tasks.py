@@ -1,4 +1,4 @@
-"""Tasks that are too short for a job of a cluster's each: seen by the first that end."""
+"""A hint about tasks that are too short for a cluster's job each, after the first have ended."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.jobs import Ended
 
-# So many tell what the others are like; with fewer left, nothing is to be gained.
+# Tasks that represent all others; with fewer tasks left, a hint gains nothing.
 _FIRST = 50
 _SHORT_S = 30.0
 
-# A job that takes minutes spends little of it on its own beginning.
+# A job of minutes spends little of its time on its own start.
 _JOB_S = 300.0
 _MAX_PER_JOB = 100
 
 
 class ShortTasks:
-    """Finds out whether the tasks of a run on Slurm had better share jobs.
+    """A check whether tasks of a run on Slurm should share jobs.
 
     Args:
         num_tasks: Total number of tasks in the run.
@@ -29,7 +29,7 @@ class ShortTasks:
         self._seconds: list[float] = []
 
     def note(self, ended: Ended) -> str:
-        """Take note of how a task ended; what to do about short ones, once that is known."""
+        """Record an ended task; return the hint if it is known now, else an empty text."""
         self._left -= 1
         if len(self._seconds) == _FIRST or ended.exit_code is None or not ended.host:
             return ""

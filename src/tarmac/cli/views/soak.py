@@ -1,4 +1,4 @@
-"""How a soak is shown while it runs, and what the driver saw of it afterwards."""
+"""Progress of a soak, and afterwards the driver's observations of it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Report, Soak, SoakProgress
 
-# Where there is no terminal, a line now and then shows that something runs.
+# Without a terminal, a line in this interval shows that the soak runs.
 _LINE_EVERY_S = 60.0
 
 
 def seconds_of(text: str) -> float:
-    """Read how long a soak is to take.
+    """Return the duration of a soak in seconds.
 
     Raises:
-        RequestError: It is no length of time.
+        RequestError: The text is not a duration.
     """
     from tarmac.documents import parse_seconds
     from tarmac.errors import RequestError
@@ -35,16 +35,16 @@ def seconds_of(text: str) -> float:
 
 
 def has_mismatch(report: Report) -> bool:
-    """Whether bits differed."""
+    """Return whether a soak found different bits."""
     return any(finding.code == "soak-mismatch" for finding in report.findings)
 
 
 @contextlib.contextmanager
 def soaking(*, is_asked: bool) -> Iterator[tuple[threading.Event, Callable[[SoakProgress], None]]]:
-    """Give what Ctrl-C and SIGTERM set while a soak runs, and what it reports to.
+    """Yield the event that Ctrl-C and SIGTERM set during a soak, and the progress callback.
 
-    What is reported goes to standard error: one line that is written again on a terminal, a line
-    each minute elsewhere. A check without one is ended by signals as it always was.
+    Progress goes to standard error: one line that is rewritten on a terminal, a line each minute
+    elsewhere. Without a soak, signals keep their handlers.
     """
     stop = threading.Event()
     is_terminal = sys.stderr.isatty()
@@ -53,7 +53,7 @@ def soaking(*, is_asked: bool) -> Iterator[tuple[threading.Event, Callable[[Soak
     def tell(progress: SoakProgress) -> None:
         nonlocal last_s
         if is_terminal:
-            # ECMA-48's EL: what the line before had more of is erased.
+            # ECMA-48's EL erases the rest of a longer line before.
             click.echo(f"\r{_in_a_line(progress)}\x1b[K", nl=False, err=True)
         elif progress.elapsed_s - last_s >= _LINE_EVERY_S:
             last_s = progress.elapsed_s
@@ -87,7 +87,7 @@ def _in_a_line(progress: SoakProgress) -> str:
 
 
 def print_soak(soak: Soak) -> None:
-    """Print what the driver saw of the GPUs during a soak."""
+    """Print the driver's observations of the GPUs during a soak."""
     if soak.gpus or soak.kernel_log:
         click.secho("Seen during the soak", bold=True)
     for gpu in soak.gpus:

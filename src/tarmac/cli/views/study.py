@@ -1,4 +1,4 @@
-"""What a study found, for people and for programs."""
+"""The result of a study, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def result_of(study: Study) -> dict[str, Any]:
-    """Return all that is known of a study as a whole, as JSON values."""
+    """Return the result of a study as JSON values."""
     study.ledger.refresh()
     record = study.record
     return {
@@ -40,18 +40,18 @@ def result_of(study: Study) -> dict[str, Any]:
 
 
 def best_of(study: Study, best: Winner) -> dict[str, Any]:
-    """Return a winner as JSON values, with the line that trains it; null if that is unsafe."""
+    """Return a winner as JSON values, with the command that trains it; null if that is unsafe."""
     is_safe = train_caution(study) is None
     return best.model_dump() | {"command": train_line(study, best) if is_safe else None}
 
 
 def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
-    """Print the winner, how it did, and the line that trains it.
+    """Print the winner, its scores, and the command that trains it.
 
     Args:
         study: Study that the winner belongs to.
         best: The winner, or the best so far.
-        front: Numbers of the trials that none beats, where there are several objectives.
+        front: Numbers of the trials that no trial beats in all of several objectives.
     """
     values = ", ".join(f"{name} {number_text(value)}" for name, value in best.values.items())
     click.secho(
@@ -89,7 +89,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
 
 
 def number_text(value: float | None) -> str:
-    """Write a number: whole ones without digits after the point, others with four."""
+    """Return a number as text: whole numbers without decimals, others with four."""
     if value is None:
         return ""
     return wording.number_text(

@@ -1,4 +1,4 @@
-"""How a training is shown: live on a terminal, one plain line per epoch elsewhere."""
+"""Progress of a training: live on a terminal, one plain line per epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training import Plan, Reporter, Score
 
-# Each look at the running score waits for the device, so a person gets a few a second.
+# Reading the running score waits for the device, so it is read only a few times a second.
 _LOOK_EVERY_S = 0.25
 
 
 @contextlib.contextmanager
 def reporter_for(*, quiet: bool, verbose: bool) -> Iterator[Reporter]:
-    """Give the reporter that suits where the output goes.
+    """Yield the reporter for a terminal or for other output.
 
     Args:
         quiet: Whether to suppress all progress output.
-        verbose: Say why devices, feed and batch size are what they are.
+        verbose: Whether to print the reasons for devices, feed and batch size.
     """
     if quiet:
         yield Silent()
@@ -74,13 +74,13 @@ def _samples(plan: Plan) -> str:
 
 
 def _threads(plan: Plan) -> Iterator[str]:
-    """Yield how many threads the CPU's operations take, where that was chosen."""
+    """Yield the number of threads of the CPU's operations, if it was chosen."""
     if plan.threads is not None:
         yield f"threads    {plan.threads}: {plan.reasons['threads']}"
 
 
 def _note(plan: Plan) -> Iterator[str]:
-    """Yield what must be known of the data."""
+    """Yield notes on the data, the batch size and the model's output."""
     if plan.dataset.note:
         yield f"data       {plan.dataset.note}"
     size, batch_size = plan.shares.num_samples, plan.workload.recipe.batch_size
@@ -97,14 +97,14 @@ def _note(plan: Plan) -> Iterator[str]:
 
 
 def _trial(plan: Plan) -> Iterator[str]:
-    """Yield what part of its training a trial is."""
+    """Yield the part of its training that a trial covers."""
     if plan.steps is not None:
         whole = counted(plan.num_steps * plan.workload.recipe.epochs, "step")
         yield f"trial      {plan.steps:,} of {whole}: nothing is scored, judged or kept"
 
 
 def _origin(plan: Plan, run: Run) -> Iterator[str]:
-    """Yield what a training begins from, where that is not weights drawn from its seed."""
+    """Yield the origin of a training's weights, unless its seed determines all of them."""
     configuration = run.record.configuration
     if configuration.get("init_from") is not None:
         drawn = configuration["init_drawn"]
@@ -125,7 +125,7 @@ def _origin(plan: Plan, run: Run) -> Iterator[str]:
 
 
 class _Plain(Silent):
-    """One line per epoch."""
+    """A reporter with a line per epoch."""
 
     def __init__(self, console: Console, *, verbose: bool) -> None:
         self._console = console
@@ -158,23 +158,23 @@ class _Plain(Silent):
             *(layer_lines(plan.layers) if self._verbose else ()),
             in_one_line(f"run        {run.path}"),
         ):
-            # A path may hold what Rich would take for markup.
+            # Rich would find markup in some paths.
             self._console.print(line, markup=False)
 
     def restarting(self, reason: str) -> None:
         self._console.print(reason, markup=False)
 
     def _layout(self, plan: Plan) -> Iterator[str]:
-        """Yield what is worth saying of devices, strategy and feed."""
+        """Yield the lines on devices, strategy and feed."""
         names = dict.fromkeys(device.name for device in plan.devices)
         label = "devices" if plan.world_size > 1 else "device"
         yield f"{label:<9}  {name_devices(plan.devices)} ({', '.join(names)})"
         if plan.world_size > 1 or self._verbose:
             yield f"strategy   {plan.strategy}: {plan.reasons['strategy']}"
-        # What makes a training slower than the machine could is said to all.
+        # All users see choices that make a training slower than the machine allows.
         if self._verbose or plan.reasons["devices"].startswith((UNUSABLE, ONE_OF_SEVERAL)):
             yield f"chosen     {plan.reasons['devices']}"
-        # Whether it goes on exactly after a stop is for all to know.
+        # All users see a loader, which decides whether a stopped training resumes exactly.
         if self._verbose or plan.feed == "loader":
             yield f"feed       {plan.feed}: {plan.reasons['feed']}"
         if not self._verbose:
@@ -193,7 +193,7 @@ class _Plain(Silent):
             *scores_text(row, self._scores),
         ]
         seconds = f"{row['seconds']:.2f} s"
-        # What a narrow terminal has no room for is in metrics.jsonl.
+        # A narrow terminal drops values, which metrics.jsonl has.
         for rest in ([f"{_rate(row['samples_per_s'])} samples/s", seconds], [seconds], []):
             line = "  ".join([*parts, *rest])
             if len(line) <= self._console.width:
@@ -202,7 +202,7 @@ class _Plain(Silent):
 
 
 class _Live(_Plain):
-    """The same lines, with bars below them while something is under way."""
+    """The same lines, with bars below them during work."""
 
     def __init__(self, console: Console, progress: Progress, *, verbose: bool) -> None:
         super().__init__(console, verbose=verbose)

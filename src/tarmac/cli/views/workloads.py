@@ -1,4 +1,4 @@
-"""The workloads as ``tarmac train --list`` prints them."""
+"""Output of ``tarmac train --list``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def print_workloads(name: str | None, *, as_json: bool) -> None:
-    """Print what can be trained, or one of it with its settings.
+    """Print the workloads, or one workload with its settings.
 
     Args:
-        name: A workload's name, or a file and a name in it; None for all, a line each.
-        as_json: Print JSON, and only that, with all settings.
+        name: Name of a workload, or a file and a name in it. None: all, one line each.
+        as_json: Whether to print JSON only, with all settings.
     """
     from tarmac.training import settings_of, show_setting
     from tarmac.workloads import find_workload, judged_by, workload_names

@@ -1,4 +1,4 @@
-"""Datasets of the user's own: tables, arrays and folders of images, taken over under a name."""
+"""The user's own datasets: tables, arrays and folders of images, stored under a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads datasets from NumPy's archives."""
+"""Read datasets from NumPy archives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# As Keras's own datasets name them, and by our words.
+# The names in the datasets of Keras, and Tarmac's own names.
 _PUBLISHED = {
     "x_train": ("train", "inputs"),
     "y_train": ("train", "targets"),
@@ -50,17 +50,17 @@ _EXPECTED = (
 def read_arrays(
     path: Path, *, test_share: float, as_values: bool, as_classes: bool = False
 ) -> Parts:
-    """Read an ``.npz``.
+    """Read a dataset from an ``.npz``.
 
     Args:
-        path: The archive; no array in it may hold Python's objects.
+        path: Path of the archive. Arrays of Python objects are refused.
         test_share: Share of the samples to score if the archive has no test samples. Above 0, below
             1.
         as_values: Whether integer targets are values rather than classes.
-        as_classes: Whether whole targets are classes, whatever their type and number.
+        as_classes: Whether whole targets are classes, for any dtype and number of values.
 
     Raises:
-        TarmacError: It cannot be read, is damaged, or its arrays do not fit together.
+        TarmacError: The archive cannot be read, is damaged, or its arrays do not fit together.
     """
     parts: dict[str, dict[str, NDArray[Any]]] = {}
     num_classes = None

@@ -1,4 +1,4 @@
-"""Reads datasets from folders of images, a folder for each class, by Pillow."""
+"""Read datasets from folders of images with Pillow, one folder per class."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from PIL import Image
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-# Folders that say which part they hold, as they are usually named.
+# Usual names of the folders that hold the training or the test images.
 _TRAIN, _TEST = ("train", "training"), ("test", "val", "valid", "validation")
-# The tag of how a camera was held, and its values that turn an image by a quarter (EXIF 2.32).
+# The tag of the camera's orientation, and its values for a quarter turn (EXIF 2.32).
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
-# So many decoded images wait to be written, for each thread.
+# Decoded images per thread that wait to be written.
 _AHEAD = 4
 
 
 def read_image(path: Path, *, size: tuple[int, int] | None, grey: bool) -> NDArray[np.uint8]:
-    """Decode an image, turned as its camera was held.
+    """Decode an image, and rotate it by its EXIF orientation.
 
     Args:
-        path: In any format that Pillow reads.
-        size: Width and height to bring it to: scaled until it covers them, then cut around its
-            centre; None to leave it as it is.
-        grey: Whether to return its brightness alone.
+        path: Path of an image in any format that Pillow reads.
+        size: Width and height of the result in pixels: the image is scaled until it covers them,
+            then cropped around its centre. None keeps the size.
+        grey: Whether to return the brightness only.
 
     Returns:
-        uint8 ``[3, height, width]``, or ``[height, width]`` where ``grey``.
+        uint8 ``[3, height, width]``, or ``[height, width]`` if ``grey``.
 
     Raises:
         MissingExtraError: Pillow is not installed.
-        TarmacError: It is broken, no image, or has more than 8 bits per value.
+        TarmacError: The file is broken, no image, or has more than 8 bits per value.
     """
     with explained_imports():
         from PIL import ImageOps  # noqa: PLC0415 - of an extra
@@ -71,22 +71,24 @@ def read_folder(
     grey: bool,
     test_share: float,
 ) -> Parts:
-    """Read a folder that holds one folder of images for each class.
+    """Read a folder that holds one folder of images per class.
 
-    Where it holds ``train`` and ``test`` (or ``val``), or ``train`` alone, the classes are in
-    these. Of ``test`` and ``val``, ``test`` is scored, and the other is left out.
+    If the folder holds ``train`` and ``test`` (or ``val``), or ``train`` alone, the class folders
+    are in these. If both ``test`` and ``val`` exist, ``test`` is scored and ``val`` is left out.
 
     Args:
         origin: Directory with one subdirectory of images per class.
-        test: Another one, of the images to score; None to cut them off.
-        staged: Where the images are written, which may be more than memory holds.
+        test: Directory of the images to score, in the same form. None: the images come from
+            a test folder in ``origin``, or are split off.
+        staged: Directory for the decoded images, which may exceed the memory.
         size: Width and height of the result, as for `read_image`. None: all images must agree.
         grey: Whether to keep brightness only, as for `read_image`.
         test_share: Share of each class to score if no folder holds test images. Above 0, below 1.
 
     Raises:
         MissingExtraError: Pillow is not installed.
-        TarmacError: There is no image, one is broken, or they differ in size and none is given.
+        RequestError: The images differ in size and ``size`` is None.
+        TarmacError: There is no image, an image is broken, or a class to split has only one.
     """
     inside = {child.name.lower(): child for child in _folders(origin)}
     train = next((inside[name] for name in _TRAIN if name in inside), None)
@@ -97,7 +99,7 @@ def read_folder(
         used = {train.resolve(), scored.resolve()}
         left_out = tuple(str(path) for path in inside.values() if path.resolve() not in used)
     elif train is not None and len(inside) == 1:
-        # No class, but where they are.
+        # The only folder is named train: it is no class, but holds the class folders.
         origin = train
     images = _found(origin)
     classes = tuple(sorted(images))
@@ -137,7 +139,7 @@ def _folders(origin: Path) -> list[Path]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether a path is one that systems make beside a user's files, as macOS does in archives."""
+    """Return whether a path is hidden, or one that macOS adds to archives."""
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
@@ -146,7 +148,7 @@ def _is_image(path: Path) -> bool:
 
 
 def _notes_on(origin: Path, classes: Collection[str]) -> Iterator[str]:
-    """Yield what is left out beside and among the folders of classes."""
+    """Yield notes on folders without images and on images outside class folders."""
     for folder in _folders(origin):
         if folder.name not in classes:
             yield f"left out: {folder}, for it holds no image ({', '.join(IMAGE_SUFFIXES)})"
@@ -160,7 +162,7 @@ def _notes_on(origin: Path, classes: Collection[str]) -> Iterator[str]:
 
 
 def _found(origin: Path) -> dict[str, list[Path]]:
-    """Return the images by class, sorted."""
+    """Return the sorted images of each class."""
     images = {}
     for folder in _folders(origin):
         with read_errors(folder):
@@ -181,7 +183,7 @@ def _found(origin: Path) -> dict[str, list[Path]]:
 
 
 def _common_size(paths: Sequence[Path]) -> tuple[int, int]:
-    """Return the size that all images have, by their heads alone."""
+    """Return the size that all images share; only the image headers are read."""
     first: tuple[int, int] | None = None
     for path in paths:
         with _opened(path) as image:
@@ -211,7 +213,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         raise
     except UnidentifiedImageError as error:
         raise TarmacError(f"{path} is no image of a form that Pillow reads") from error
-    # Its readers raise anything for a broken file: OSError, SyntaxError, struct.error.
+    # Pillow's readers raise anything for a broken file: OSError, SyntaxError, struct.error.
     except Exception as error:
         raise TarmacError(f"{path} is no image that can be read: {error}") from error
 
@@ -219,7 +221,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 def _decoded(
     paths: Sequence[Path], target: Path, size: tuple[int, int], *, grey: bool
 ) -> NDArray[Any]:
-    """Decode images into a file, a few at a time, and return it mapped into memory."""
+    """Decode images into a file, a few at a time, and return the file as a memory map."""
     width, height = size
     shape = (len(paths), height, width) if grey else (len(paths), 3, height, width)
     num_threads = os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()

@@ -1,4 +1,4 @@
-"""What is read from a user's files, before it is stored: columns of samples, and what they mean."""
+"""Samples from a user's files before they are stored: columns, classes and weights."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# A class is a place in a list of names and an output of the model: numbers beyond are values.
+# Each class takes an entry in a list of names and an output of the model.
 _MAX_CLASSES = 1_000_000
 
-# Fewer different numbers are classes, however few samples there are.
+# Up to this many distinct values are always accepted as classes, for any number of samples.
 _FEW_CLASSES = 20
-# With fewer samples of each, there is nothing to learn a class from.
+# A class with fewer samples on average cannot be learned.
 _MIN_SAMPLES_PER_CLASS = 5
 _MAX_LOOKED_AT = 1_000_000
 
-# The order in which samples are dealt to the test set is the same on every machine.
+# A fixed seed, so that the test set is the same on every machine.
 _SEED = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """Samples of one kind, such as those to train on.
+    """The training samples or the test samples.
 
     Attributes:
         inputs: Array of the inputs, ``[num_samples, ...]``.
-        targets: ``[num_samples, ...]``; None where there are none.
-        weights: float32 ``[num_samples]``, what each sample counts; None where all count the same.
+        targets: Array of the targets, ``[num_samples, ...]``. None: no targets.
+        weights: Weight of each sample, float32 ``[num_samples]``. None: all weights are equal.
     """
 
     inputs: NDArray[Any]
@@ -42,27 +42,27 @@ class Part:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The arrays that are there, by name."""
+        """The arrays by name, without those that are None."""
         every = {"inputs": self.inputs, "targets": self.targets, "weights": self.weights}
         return {name: array for name, array in every.items() if array is not None}
 
     def taken(self, index: NDArray[np.int64]) -> Part:
-        """Return some of the samples."""
+        """Return the samples at the given indices."""
         return Part(**{name: array[index] for name, array in self.columns.items()})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parts:
-    """A dataset as it was read.
+    """The samples and names of a dataset that is not stored yet.
 
     Attributes:
-        train: What a model may be fitted to.
-        test: What it is scored on.
-        classes: The names of the classes in the order of their numbers; None where targets are
-            values, or there are none.
-        features: The names of the inputs' columns, where they have names.
-        left_out: Folders beside those of the two parts, of which nothing was read.
-        notes: What was read otherwise than its owner may think, a line each.
+        train: Samples that a model is trained on.
+        test: Samples that a model is scored on.
+        classes: Names of the classes in the order of their numbers. None: targets are values, or
+            there are no targets.
+        features: Names of the inputs' columns. Empty: no names.
+        left_out: Paths of the folders that were not read, beside those of the two parts.
+        notes: Warnings about data that the reader may have interpreted wrongly, one line each.
     """
 
     train: Part
@@ -74,14 +74,14 @@ class Parts:
 
 
 def cut_off_test(num_samples: int, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Deal samples to train on and to score: which is which depends on their number alone.
+    """Split samples at random into training and test samples; the seed is fixed.
 
     Args:
         num_samples: Number of samples to split, at least 2.
         share: Share of the samples to score, above 0 and below 1. Each side gets at least one.
 
     Returns:
-        The indices of both, ascending.
+        The ascending indices of the training samples and of the test samples.
 
     Raises:
         RequestError: There are fewer than two samples.
@@ -99,11 +99,12 @@ def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
     """Return an array in a type that models take: uint8, int32, int64 or float32.
 
     Args:
-        array: Numbers or truth values of any shape and dtype.
-        where: What it is, for messages.
+        array: Numbers or bools of any shape and dtype.
+        where: File and name of the array, for messages.
 
     Raises:
-        TarmacError: It holds no numbers, or one that is not finite.
+        TarmacError: The array holds no numbers, a number that is not finite, or an integer
+            beyond int64.
     """
     kind = array.dtype.kind
     if kind == "b":
@@ -130,16 +131,16 @@ def numbers(array: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 def as_float32(array: NDArray[Any]) -> NDArray[np.float32]:
-    """Return numbers as float32; what is beyond its range is infinite."""
+    """Return numbers as float32; numbers beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return array.astype(np.float32, copy=False)
 
 
 def weights_of(array: NDArray[Any], where: str) -> NDArray[np.float32]:
-    """Return what samples count, in the type that weights have.
+    """Return the weights of samples as float32 ``[num_samples]``.
 
     Raises:
-        TarmacError: They are no numbers, not one of each sample, or one is below 0.
+        TarmacError: The weights are no numbers, not one per sample, or below 0.
     """
     weights = as_float32(numbers(array, where))
     if weights.ndim == 2 and weights.shape[1] == 1:
@@ -157,13 +158,13 @@ def weights_of(array: NDArray[Any], where: str) -> NDArray[np.float32]:
 def refuse_as_classes(
     num_classes: int, num_samples: int, where: str, *, is_text: bool = False
 ) -> None:
-    """Raise a RequestError where targets are as good as all different: no classes.
+    """Raise a RequestError if targets have too many distinct values to be classes.
 
     Args:
         num_classes: Number of distinct values among the targets.
         num_samples: Number of samples that have these targets.
-        where: What they are, for the message.
-        is_text: Whether they are texts rather than whole numbers.
+        where: File and name of the targets, for the message.
+        is_text: Whether the targets are texts rather than whole numbers.
     """
     if num_classes <= max(_FEW_CLASSES, num_samples / _MIN_SAMPLES_PER_CLASS):
         return
@@ -177,8 +178,8 @@ def refuse_as_classes(
 
 
 def note_on_classes(num_classes: int, num_samples: int, where: str) -> tuple[str, ...]:
-    """Say of whole numbers that were taken as many classes that they may be values."""
-    # In a small table, classes of fewer than two samples are as doubtful.
+    """Return a note if whole numbers were taken as so many classes that they may be values."""
+    # In a small table, classes with fewer than two samples are doubtful too.
     few = min(_FEW_CLASSES, num_samples / 2)
     if num_classes <= max(few, num_samples**0.5):
         return ()
@@ -189,7 +190,7 @@ def note_on_classes(num_classes: int, num_samples: int, where: str) -> tuple[str
 
 
 def note_on_values(array: NDArray[Any], where: str) -> tuple[str, ...]:
-    """Say of values that are few whole numbers that they may be classes, as 1.0 and 0.0 are."""
+    """Return a note if the values are few whole numbers, such as 1.0 and 0.0: maybe classes."""
     different = np.unique(array[:_MAX_LOOKED_AT])
     if not len(different) or len(different) > _FEW_CLASSES or len(different) * 2 > len(array):
         return ()
@@ -204,19 +205,19 @@ def note_on_values(array: NDArray[Any], where: str) -> tuple[str, ...]:
 def targets_of(
     array: NDArray[Any], where: str, *, as_values: bool, as_classes: bool = False
 ) -> tuple[NDArray[Any], int | None]:
-    """Return targets in the type that they mean, and the number of classes where they are classes.
+    """Return the targets as int64 or float32, and the number of classes if they are classes.
 
-    Integers of one dimension are classes from 0, all others are values.
+    Integers of one dimension are classes from 0; all other targets are values.
 
     Args:
         array: Targets as the file has them, ``[num_samples, ...]``.
-        where: What it is, for messages.
+        where: File and name of the targets, for messages.
         as_values: Whether integers are values too.
-        as_classes: Whether whole numbers of any type and any number are classes.
+        as_classes: Whether whole numbers are classes, for any dtype and number of values.
 
     Raises:
-        RequestError: Integers are nearly all different, and it is not said what they are.
-        TarmacError: They are no numbers, or a class is below 0.
+        RequestError: Integers have too many distinct values, and ``as_classes`` is not set.
+        TarmacError: The targets are no numbers, or a class is below 0 or at least 1,000,000.
     """
     targets = numbers(array, where)
     if as_classes and targets.dtype.kind == "f":

@@ -1,7 +1,7 @@
-"""Datasets of the user's own as they lie on a disk: a record, and a file for each column.
+"""Store the user's own datasets on disk: a record, and a file per column.
 
-``NAME/dataset.json`` says what the columns mean; ``NAME/train.inputs.npy`` and its like hold them,
-and are mapped into memory.
+``NAME/dataset.json`` describes the columns. Files such as ``NAME/train.inputs.npy`` hold them and
+are mapped into memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class PartRecord(BaseModel):
-    """A part of a dataset: how many samples, and the columns that are there."""
+    """The number of samples and the columns of a part of a dataset."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,21 +59,22 @@ class PartRecord(BaseModel):
 
 
 class OwnRecord(BaseModel):
-    """What ``dataset.json`` holds.
+    """The content of ``dataset.json``.
 
     Attributes:
         schema_version: Version of the record's layout. Currently 1.
         name: Name of the dataset, also that of its directory.
-        origin: What it was read from.
-        classes: The names of the classes in the order of their numbers; None where targets are
-            values, or there are none.
-        features: The names of the inputs' columns, where they have names.
+        origin: Absolute path of the user's file or folder.
+        classes: Names of the classes in the order of their numbers. None: targets are values, or
+            there are no targets.
+        features: Names of the inputs' columns. Empty: no names.
         sample_shape: Shape of one sample's inputs, such as ``(28, 28)``.
         dtype: NumPy name of the inputs' dtype, such as ``float32``.
-        train: What a model may be fitted to.
-        test: What it is scored on.
-        left_out: Folders beside those of the two parts, of which nothing was read.
-        notes: What was read otherwise than its owner may think, a line each; not stored.
+        train: Samples that a model is trained on.
+        test: Samples that a model is scored on.
+        left_out: Paths of the folders that were not read, beside those of the two parts.
+        notes: Warnings about data that the reader may have interpreted wrongly, one line each.
+            Not stored.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -92,7 +93,7 @@ class OwnRecord(BaseModel):
 
     @property
     def summary(self) -> str:
-        """What it is, in a few words."""
+        """A short description: kind of targets, dtype and origin."""
         if self.classes is not None:
             kind = counted(len(self.classes), "class")
         else:
@@ -101,9 +102,9 @@ class OwnRecord(BaseModel):
 
 
 def own_names(root: Path) -> tuple[str, ...]:
-    """Return the names of the datasets of one's own under ``root``; nothing is read.
+    """Return the sorted names of the user's own datasets under ``root``; no dataset is loaded.
 
-    A dataset that a killed process was about to replace gets its name back.
+    If a process was killed while it replaced a dataset, the old dataset gets its name back.
     """
     for replaced in abandoned(root, "old"):
         _give_back(replaced, root)
@@ -111,11 +112,11 @@ def own_names(root: Path) -> tuple[str, ...]:
 
 
 def own_record(name: str, root: Path) -> OwnRecord:
-    """Read what a dataset is.
+    """Read the record of a dataset.
 
     Raises:
-        RequestError: There is none, or it was written by a newer Tarmac.
-        TarmacError: Its record is damaged.
+        RequestError: The dataset does not exist, or a newer Tarmac wrote it.
+        TarmacError: The record is damaged.
     """
     return read_versioned(root / name / _RECORD, OwnRecord, _VERSION, "dataset")
 
@@ -124,14 +125,14 @@ def load_own(name: str, root: Path) -> Dataset:
     """Map a dataset into memory.
 
     Raises:
-        RequestError: There is none, or it was written by a newer Tarmac.
-        TarmacError: It is damaged.
+        RequestError: The dataset does not exist, or a newer Tarmac wrote it.
+        TarmacError: The dataset is damaged.
     """
     return _load(own_record(name, root), root / name)
 
 
 def check_free(name: str, root: Path, *, replace: bool) -> None:
-    """Raise a RequestError where a dataset cannot have a name, or not without replacing another."""
+    """Raise a RequestError if the name is invalid, or taken and ``replace`` is False."""
     if not _NAME.fullmatch(name):
         raise RequestError(
             f"a dataset cannot be named {name!r}",
@@ -150,9 +151,9 @@ def check_free(name: str, root: Path, *, replace: bool) -> None:
 
 @contextlib.contextmanager
 def staging(root: Path) -> Iterator[Path]:
-    """Give a directory in which a dataset is made; what is left of it is removed.
+    """Yield a temporary directory for a new dataset; remove what is left of it afterwards.
 
-    So is what a process has left that was killed.
+    Leftovers of killed processes are removed too.
     """
     for replaced in abandoned(root, "old"):
         _give_back(replaced, root)
@@ -160,7 +161,7 @@ def staging(root: Path) -> Iterator[Path]:
         with storage_errors(root):
             root.mkdir(parents=True, exist_ok=True)
             staged = stack.enter_context(temporary_directory(root))
-            # As long as older versions remove each such directory that they can lock.
+            # Older versions of Tarmac remove every such directory that they can lock.
             descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             lock_descriptor(descriptor)
@@ -169,7 +170,7 @@ def staging(root: Path) -> Iterator[Path]:
 
 
 def _give_back(replaced: Path, root: Path) -> None:
-    """Give a dataset its name back where another did not get it; else remove it."""
+    """Give a replaced dataset its name back if the name is free; else remove the dataset."""
     with contextlib.suppress(TarmacError, OSError):
         name = read_versioned(replaced / _RECORD, OwnRecord, _VERSION, "dataset").name
         if _NAME.fullmatch(name) and not (root / name).exists():
@@ -179,25 +180,25 @@ def _give_back(replaced: Path, root: Path) -> None:
 
 
 def column_path(directory: Path, part: str, column: str) -> Path:
-    """Return where a column lies: of ``train`` or ``test``."""
+    """Return the path of a column's file; ``part`` is ``train`` or ``test``."""
     return directory / f"{part}.{column}.npy"
 
 
 def write_column(
     path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: Iterable[NDArray[Any]]
 ) -> None:
-    """Write an array as a ``.npy`` file, some of its rows at a time.
+    """Write an array as a ``.npy`` file, some rows at a time.
 
-    It is not mapped into memory: a disk that is full would end the process.
+    The file is not mapped into memory: a full disk would kill the process.
 
     Args:
         path: Path of the ``.npy`` file to write.
         shape: Shape of the whole array, all rows together.
         dtype: Dtype of the file. Rows of other types are converted.
-        rows: One array after another, the first rows first.
+        rows: Arrays of consecutive rows, from the first row on.
 
     Raises:
-        StorageError: There is no room for it, or it cannot be written.
+        StorageError: The disk lacks space, or the file cannot be written.
     """
     num_bytes = math.prod(shape) * dtype.itemsize
     with storage_errors(path):
@@ -209,7 +210,7 @@ def write_column(
             hint="Free some, or let TARMAC_DATA name another place.",
         )
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    # Closing the file writes what is left of it, and fails where there is no room.
+    # Closing the file writes its buffer, which fails on a full disk.
     with storage_errors(path), path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for some in rows:
@@ -221,19 +222,19 @@ def write_column(
 def write_own(
     name: str, parts: Parts, origin: Path, root: Path, staged: Path, *, replace: bool
 ) -> OwnRecord:
-    """Store a dataset whole or not at all.
+    """Store a dataset completely or not at all.
 
     Args:
         name: Name of the dataset. `check_free` must have accepted it.
         parts: Training and test samples as the reader returned them.
         origin: Path of the user's file or folder, for the record.
         root: Directory that holds a subdirectory per dataset.
-        staged: A directory of `staging`; a column that has its file there already is not copied.
-        replace: Whether one of the same name is replaced.
+        staged: Directory from `staging`. Columns whose file exists there are not written again.
+        replace: Whether a dataset of the same name is replaced.
 
     Raises:
         RequestError: The arrays do not fit together, or another process has taken the name.
-        StorageError: It cannot be written.
+        StorageError: The dataset cannot be written.
     """
     record = OwnRecord(
         name=name,
@@ -253,7 +254,7 @@ def write_own(
             if not path.exists():
                 write_column(path, array.shape, array.dtype, [array] if array.size else [])
     write_json(staged / _RECORD, record.model_dump(mode="json"))
-    # What loading would refuse is not stored.
+    # Loading checks the dataset, so that no dataset is stored that cannot be loaded.
     _load(record, staged)
     check_free(name, root, replace=replace)
     with storage_errors(root / name):
@@ -281,7 +282,7 @@ def _load(record: OwnRecord, directory: Path) -> Dataset:
             raise damaged_record(directory / _RECORD, f"{part} has no inputs")
         splits[part] = Split(**columns)
     classes = record.classes or ()
-    # Numbers that name themselves say nothing more.
+    # Names that are only the classes' numbers carry no information.
     is_named = classes != tuple(map(str, range(len(classes))))
     return Dataset(
         record.name,
