@@ -1,4 +1,4 @@
-"""The datasets by name: load, verify, describe."""
+"""Load, verify and describe datasets by name."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetStatus:
-    """A dataset and whether it is here.
+    """The description of a dataset and the state of its files.
 
     Attributes:
         name: Name in commands, such as ``mnist``.
         summary: Description in one line. For a damaged dataset: the error.
-        homepage: The authors' page; empty for one of your own.
-        num_train: Training samples; None where that cannot be read.
+        homepage: URL of the authors' page; empty for random data and your own datasets.
+        num_train: Number of training samples. None if it cannot be read.
         num_test: Number of test samples. None if it cannot be read.
         sample_shape: Shape of one sample's inputs. None if it cannot be read.
         state: ``embedded`` in Tarmac, ``present``, ``partial``, ``absent`` or ``damaged``.
-        path: Where its files are or would be; None for an embedded one.
+        path: Directory of the files, whether it exists or not. None for an embedded dataset.
     """
 
     name: str
@@ -49,14 +49,14 @@ class DatasetStatus:
 
 @dataclasses.dataclass(frozen=True)
 class FileStatus:
-    """Whether a file is right, and if not, why."""
+    """The result of checking a file; ``reason`` is None if the file is intact."""
 
     name: str
     reason: str | None
 
     @property
     def ok(self) -> bool:
-        """Whether the file is here and right."""
+        """Whether the file is present and intact."""
         return self.reason is None
 
 
@@ -66,22 +66,22 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Dataset:
-    """Load a dataset, downloading what is missing.
+    """Load a dataset; download missing files first.
 
     Args:
         name: Name of a dataset, as `names` lists it.
-        root: `data_root` if not given.
-        progress: Told how a download goes.
+        root: Directory that holds all datasets. Default `data_root`.
+        progress: Callback for the progress of a download. Default None.
 
     Returns:
-        ``digits`` uint8 ``[n, 8, 8]``, ``diabetes`` float32 ``[n, 10]``, ``noise224`` uint8
-        ``[n, 3, 224, 224]``, ``mnist`` and ``fashion-mnist`` ``[n, 28, 28]``,
-        ``cifar10`` ``[n, 3, 32, 32]``, ``tinyshakespeare`` int32 ``[n, 256]``; one of your own as
-        it was taken over.
+        The dataset. Its inputs: ``digits`` uint8 ``[n, 8, 8]``, ``diabetes`` float32 ``[n, 10]``,
+        ``noise224`` uint8 ``[n, 3, 224, 224]``, ``mnist`` and ``fashion-mnist`` uint8
+        ``[n, 28, 28]``, ``cifar10`` uint8 ``[n, 3, 32, 32]``, ``tinyshakespeare`` int32
+        ``[n, 256]``; your own datasets as they were stored.
 
     Raises:
-        RequestError: There is no such dataset.
-        TarmacError: A file is damaged or cannot be had.
+        RequestError: The dataset is unknown.
+        TarmacError: A file is damaged or cannot be downloaded.
     """
     if name in INCLUDED:
         return INCLUDED[name].load()
@@ -97,16 +97,16 @@ def load(name: str, root: Path | None = None, *, progress: Progress | None = Non
 
 
 def load_text(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Text:
-    """Load a dataset that is a text, as it is before it is cut into samples.
+    """Load the text of a text dataset, before it is cut into samples.
 
     Args:
         name: Name of a text dataset. Currently only ``tinyshakespeare``.
-        root: `data_root` if not given.
-        progress: Told how a download goes.
+        root: Directory that holds all datasets. Default `data_root`.
+        progress: Callback for the progress of a download. Default None.
 
     Raises:
-        RequestError: There is no such dataset, or it is no text.
-        TarmacError: The file is damaged or cannot be had.
+        RequestError: The dataset is unknown or no text.
+        TarmacError: The file is damaged or cannot be downloaded.
     """
     source, directory = place(name, root)
     if source.kind != "text":
@@ -130,10 +130,10 @@ def _ways_to_mend(name: str) -> Iterator[None]:
 
 
 def verify(name: str, root: Path | None = None) -> list[FileStatus]:
-    """Check every file of a dataset; none for one that is embedded.
+    """Check every file of a dataset; an embedded dataset has none.
 
     Raises:
-        RequestError: There is no such dataset.
+        RequestError: The dataset is unknown.
     """
     if name in INCLUDED:
         return []
@@ -155,7 +155,7 @@ def verify(name: str, root: Path | None = None) -> list[FileStatus]:
 
 
 def describe(root: Path | None = None) -> list[DatasetStatus]:
-    """Describe every dataset; nothing is read or downloaded."""
+    """Describe every dataset; no samples are read or downloaded."""
     described = [
         DatasetStatus(
             name=name,

@@ -1,4 +1,4 @@
-"""Where the downloadable datasets come from, and how their files are known to be right."""
+"""The sources and checksums of the downloadable datasets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class DataFile:
     """One file of a dataset.
 
     Attributes:
-        name: Uncompressed; on a disk and on mirrors it may have ``.gz`` behind it.
+        name: Name of the uncompressed file. A compressed file on disk or a mirror adds ``.gz``.
         md5: MD5 of the uncompressed content. None if nobody has published it; then only the file's
             structure is checked.
         gz_md5: MD5 of the authors' own ``.gz`` file, used if ``md5`` is None.
@@ -27,15 +27,15 @@ class Source:
     """A dataset that can be downloaded.
 
     Attributes:
-        name: In commands and as the directory under the data root.
-        summary: One line for lists.
+        name: Name in commands and of the directory under the data root.
+        summary: Description for lists, in one line.
         homepage: URL of the authors' page.
-        kind: How its files are parsed.
-        layouts: Sets of files, each of which is the whole dataset; the first is what is fetched.
+        kind: File format: ``idx``, ``cifar`` or ``text``.
+        layouts: Alternative sets of files that each hold the whole dataset. The first is fetched.
         mirrors: Base URLs, tried in order.
-        archive: The tar file on the mirrors that holds the files; None where each lies there by
-            itself.
-        is_compressed: Whether each lies there as ``name.gz``.
+        archive: Name of the tar file on the mirrors that holds the files. None: the mirrors hold
+            the files themselves.
+        is_compressed: Whether the mirrors hold each file as ``name.gz``. Default True.
         num_train: Number of training samples, without loading the data.
         num_test: Number of test samples, without loading the data.
         sample_shape: Shape of one sample's inputs, such as ``(28, 28)``.
@@ -80,7 +80,7 @@ _CIFAR_PYTHON = (
     DataFile("test_batch", md5="40351d587109b95175f43aff81a1287e"),
 )
 
-# Only the binary archive's MD5 is published, so these are checked by size and content alone.
+# Only the binary archive's MD5 is published, so these files are checked by size only.
 _CIFAR_BINARY = (
     *(DataFile(f"data_batch_{number}.bin") for number in range(1, 6)),
     DataFile("test_batch.bin"),
@@ -139,7 +139,7 @@ SOURCES = {
             summary="plays by Shakespeare, as windows of 256 characters",
             homepage="https://github.com/karpathy/char-rnn/tree/master/data/tinyshakespeare",
             kind="text",
-            # Nobody has published a checksum: it is that of the file of 1,115,394 bytes there.
+            # No checksum is published: this is the MD5 of the file of 1,115,394 bytes there.
             layouts=((DataFile("input.txt", md5="6fb458f1232090904fb40fe944165e91"),),),
             mirrors=(
                 "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",

@@ -1,4 +1,4 @@
-"""Datasets as they lie on a disk: where, in which layout, and as arrays."""
+"""Locate published datasets on disk, and parse them to arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def data_root() -> Path:
-    """Return where datasets lie: ``TARMAC_DATA``, else the user's cache directory."""
+    """Return the directory of the datasets: ``TARMAC_DATA``, else in the user's cache directory."""
     root = os.environ.get("TARMAC_DATA")
     return Path(root) if root else platformdirs.user_cache_path("tarmac") / "data"
 
@@ -41,7 +41,7 @@ def place(name: str, root: Path | None) -> tuple[Source, Path]:
 
 
 def whole_layout(source: Source, directory: Path) -> tuple[DataFile, ...] | None:
-    """Return the first layout of which every file is there."""
+    """Return the first layout whose files all exist, or None."""
     for layout in source.layouts:
         if all(find(source, file, [directory]) for file in layout):
             return layout
@@ -49,7 +49,7 @@ def whole_layout(source: Source, directory: Path) -> tuple[DataFile, ...] | None
 
 
 def parse(source: Source, layout: Sequence[DataFile], directory: Path) -> Dataset:
-    """Read, check and parse a whole layout; raises a TarmacError for any damaged file."""
+    """Read, check and parse a whole layout; raise a TarmacError for any damaged file."""
     if source.kind == "text":
         (length,) = source.sample_shape
         return read_text(source, directory).windows(source.name, length)
@@ -70,7 +70,7 @@ def parse(source: Source, layout: Sequence[DataFile], directory: Path) -> Datase
 
 
 def read_text(source: Source, directory: Path) -> Text:
-    """Read and check a dataset that is a text; raises a TarmacError where it is damaged."""
+    """Read and check a text dataset; raise a TarmacError if it is damaged."""
     (file,) = source.layouts[0]
     path = find(source, file, [directory])
     assert path is not None, "a whole layout was asked for"
@@ -81,7 +81,7 @@ def read_text(source: Source, directory: Path) -> Text:
 def parse_file(
     source: Source, file: DataFile, path: Path, *, compressed: bool | None = None
 ) -> tuple[np.ndarray, ...]:
-    """Read, check and parse one file; by its name it is compressed or not, unless that is said."""
+    """Read, check and parse one file; by default the suffix ``.gz`` means compressed."""
     if compressed is None:
         compressed = path.suffix == ".gz"
     content = read_checked(file, path, compressed=compressed)

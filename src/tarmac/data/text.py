@@ -1,4 +1,4 @@
-"""Texts as tokens: each character is one."""
+"""Convert texts to tokens, one token per character."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tarmac.errors import TarmacError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Of the characters, from the first; the rest is scored. As nanoGPT cuts it.
+# Share of the characters to train on, from the beginning, as in nanoGPT. The rest is for the test.
 _TRAIN_SHARE = 0.9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Text:
-    """A text, cut in two.
+    """A text in two parts: training and test tokens.
 
     Attributes:
-        train: int32 ``[num_characters]``, to train on: each a place in ``vocabulary``.
-        test: int32 ``[num_characters]``, to score: the end of the text, as places in
+        train: Training tokens, int32 ``[num_characters]``, as indices into ``vocabulary``.
+        test: Test tokens from the end of the text, int32 ``[num_characters]``, as indices into
             ``vocabulary``.
-        vocabulary: The characters that occur, in the order of their code points.
+        vocabulary: Distinct characters of the text, in the order of their code points.
     """
 
     train: NDArray[np.int32]
@@ -34,15 +34,15 @@ class Text:
     vocabulary: str
 
     def windows(self, name: str, length: int, *, stride: int | None = None) -> Dataset:
-        """Return samples of so many characters, whose targets are the ones that follow.
+        """Return samples of ``length`` characters; targets are shifted by one character.
 
-        Those to be scored do not overlap.
+        Test samples do not overlap.
 
         Args:
             name: Name of the returned dataset, for records and messages.
             length: Characters per sample, at least 1.
-            stride: From the beginning of a sample to train on to that of the next; by default
-                ``length``.
+            stride: Characters from the start of a training sample to the start of the next, at
+                least 1. Default ``length``.
         """
         return Dataset(
             name=name,
@@ -55,7 +55,7 @@ def parse_text(content: bytes, where: str) -> NDArray[np.int32]:
     """Return the code points of a text in UTF-8.
 
     Raises:
-        TarmacError: It is not UTF-8, or empty.
+        TarmacError: The text is not UTF-8, or empty.
     """
     try:
         text = content.decode()
@@ -67,7 +67,7 @@ def parse_text(content: bytes, where: str) -> NDArray[np.int32]:
 
 
 def cut_text(code_points: NDArray[np.int32]) -> Text:
-    """Number the characters that occur, and cut the text in two."""
+    """Number the distinct characters, and split the text into training and test tokens."""
     codes, numbers = np.unique(code_points, return_inverse=True)
     tokens: NDArray[np.int32] = numbers.astype(np.int32)
     cut = int(len(tokens) * _TRAIN_SHARE)

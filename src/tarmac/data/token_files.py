@@ -1,4 +1,4 @@
-"""Streams of tokens in files, as nanoGPT's ``prepare.py`` writes them; or random ones instead."""
+"""Load token files as nanoGPT's ``prepare.py`` writes them, or make random tokens."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ def load_tokens(
 ) -> Dataset:
     """Load ``train.bin`` and ``val.bin`` of a directory, memory-mapped and cut into windows.
 
-    Where neither is there, the tokens are random ones, which `Dataset.note` says: good for speed
-    and memory, and nothing can be learned from them.
+    If both files are missing, the tokens are random and `Dataset.note` says so. Random tokens
+    serve to measure speed and memory; nothing can be learned from them.
 
     Args:
-        name: The directory's, below ``root``.
-        length: Tokens of a window.
-        vocabulary: Random tokens are below it, each as likely as all others.
-        stride: From one window to train on to the next; by default ``length``.
-        root: `data_root` if not given.
+        name: Name of the directory below ``root``.
+        length: Tokens per window, at least 1.
+        vocabulary: Number of distinct random tokens, at most 65,536; uniformly distributed.
+        stride: Tokens from the start of a training window to the start of the next, at least 1.
+            Default ``length``.
+        root: Directory that holds all datasets. Default `data_root`.
 
     Raises:
-        TarmacError: One of the files is missing, or is none of such tokens.
+        TarmacError: One file is missing, or a file's size is no multiple of a token's size.
         RequestError: A file is too short for a window.
     """
     directory = (root or data_root()) / name

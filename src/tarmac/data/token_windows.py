@@ -1,4 +1,4 @@
-"""A stream of tokens as samples of one length."""
+"""Cut a stream of tokens into samples of equal length."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> Split:
-    """Cut a stream of tokens into samples, each with the tokens that follow as its targets.
+    """Cut a stream of tokens into samples; targets are shifted by one token.
 
-    Nothing is copied: both are views of ``tokens``, which may be memory-mapped. They are a series:
-    held-out samples are the last ones, for those drawn from between would share their text with
-    samples that are trained on.
+    Inputs and targets are views of ``tokens``, which may be memory-mapped. The split is a series:
+    held-out samples are the last ones, because randomly drawn samples would share their text with
+    training samples.
 
     Args:
         tokens: Integer array ``[num_tokens]``, at least ``length + 1`` tokens long.
-        length: Tokens of a sample.
-        stride: From the beginning of a sample to that of the next; by default ``length``, so that
-            none overlap.
+        length: Tokens per sample, at least 1.
+        stride: Tokens from the start of a sample to the start of the next, at least 1. Default
+            ``length``: no overlap.
 
     Returns:
-        Inputs and targets ``[num_samples, length]``; targets are one token further on.
+        A split with inputs and targets ``[num_samples, length]``.
 
     Raises:
-        RequestError: The tokens are no integers in one dimension, or too few.
+        RequestError: The tokens are no one-dimensional integers, or too few.
     """
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         raise RequestError(

@@ -1,4 +1,4 @@
-"""YAML, JSON and TOML files that know where their values are; amounts as people write them.
+"""YAML, JSON and TOML files with the places of their values, and amounts such as ``4GiB``.
 
 Example:
     >>> from tarmac.documents import parse_document

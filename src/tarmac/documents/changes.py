@@ -1,4 +1,4 @@
-"""Changes single values of a document."""
+"""Changes to single values of a document."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def change_document(document: Document, key: str, text: str) -> Document:
     """Return a document with one value changed.
 
     Args:
-        document: The one to start from, which stays as it is.
-        key: Where: keys and indices from 0 with dots between, ``tasks.0.resources.gpus``. What
-            holds it is made where it is missing, but for parts of lists.
-        text: The new value, as it would be written in a file; none for an empty text.
+        document: Document to start from, which stays unchanged.
+        key: Keys and indices from 0, separated by dots, such as ``tasks.0.resources.gpus``. Missing
+            mappings on the way are created, missing elements of lists are not.
+        text: New value, as written in a file. Empty for None.
 
     Raises:
-        RequestError: The key leads nowhere, or the text is no value.
+        RequestError: The key leads to no mapping or list element, or the text is no value.
     """
     new = parse_document(text, f"{key}={text}") if text else Document("", "")
     value = copy.deepcopy(document.value)

@@ -1,4 +1,4 @@
-"""A file's plain values, which remember where in the file each came from."""
+"""A file's plain values, with the place of each value in the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-# Of JSON Schema: keys that hold nothing but anchors, as in Compose's and OpenAPI's files.
+# JSON Schema for keys that hold only anchors, as in files of Compose and OpenAPI.
 EXTENSIONS: Final[dict[str, Any]] = {"patternProperties": {"^x-": True}}
 
 Path = tuple[str | int, ...]
@@ -24,16 +24,15 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A file's values, and where they are.
+    """A file's values and their places.
 
     Attributes:
-        name: The file, for messages.
+        name: Name of the file, for messages.
         value: Plain values: dictionaries, lists, texts, numbers, booleans, None.
-        places: From paths, as tuples of keys and indices, to places.
+        places: Places of the values by path, as tuples of keys and indices.
         texts: Source text of each unquoted, untagged number or boolean, by path.
-        dates: Paths of what YAML takes for dates, without quotes or tags; the values are the texts
-            that are written.
-        source: The file's own text, which places count in; empty where there is none.
+        dates: Paths of YAML dates without quotes and tags. Their values are the texts in the file.
+        source: Text of the file, to which the places refer. Empty for values without a file.
     """
 
     name: str
@@ -44,7 +43,7 @@ class Document:
     source: str = ""
 
     def place_of(self, path: Sequence[str | int]) -> Place:
-        """Return the place of a value, or of what would hold it."""
+        """Return the place of a value, or of its nearest container if the value is missing."""
         for length in range(len(path), -1, -1):
             place = self.places.get(tuple(path[:length]))
             if place is not None:
@@ -52,11 +51,11 @@ class Document:
         return Place(1, 1)
 
     def place_within(self, path: Path, part: str) -> Place:
-        """Return the place of a part of a text; of the text's key where that is not found.
+        """Return the place of a part of a text, or of the text's key if the part is not found.
 
         Args:
             path: Path of the text in the document, as keys and indices.
-            part: Substring to find, as the file writes it.
+            part: Substring to find, as written in the file.
         """
         start = self.place_of(path)
         later = (place for key, place in self.places.items() if key[: len(path)] != path)
@@ -71,14 +70,14 @@ class Document:
 
 
 def without_extensions(value: Any) -> Any:
-    """Return a mapping without the keys that begin with ``x-``, anything else as it is."""
+    """Return a mapping without keys that begin with ``x-``, and any other value unchanged."""
     if not isinstance(value, dict):
         return value
     return {key: part for key, part in value.items() if not str(key).startswith("x-")}
 
 
 def show_path(path: Sequence[str | int]) -> str:
-    """Write a path as people do: ``tasks[1].resources.gpus``."""
+    """Return a path as text for messages: ``tasks[1].resources.gpus``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

@@ -1,8 +1,7 @@
-"""YAML as nodes with their places: by libyaml where it reads as YAML 1.2 does, else by ruamel.yaml.
+"""YAML as nodes with their places, by libyaml where it follows YAML 1.2, else by ruamel.yaml.
 
-libyaml is several times as fast. What it makes of a text is taken where both make the same of it;
-a text that it refuses, or where the two may differ, is read by ruamel.yaml, whose words on mistakes
-are the ones that are shown.
+libyaml is several times as fast. Its result is used where both parsers agree. ruamel.yaml reads a
+text that libyaml refuses or where the two may differ, and gives the error messages.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# An alias may stand for a large part of a document, and an alias of aliases for far more than
-# memory holds; real job files have thousands of values.
+# An alias may expand to a large part of a document, and an alias of aliases to more than memory
+# holds. Real job files have thousands of values.
 MAX_VALUES = 1_000_000
 
-# A parser takes ever longer for each level more, and no job file has as many as this.
+# The time of a parser grows with each level, and no job file has as many levels.
 _MAX_DEPTH = 500
 
 TAG = "tag:yaml.org,2002:"
 
-# Where libyaml, which is of YAML 1.1, may read otherwise.
+# Texts that libyaml, a parser of YAML 1.1, may read differently.
 _DIFFERENT = re.compile(
     r"[\t\x85\u2028\u2029\ufeff]"  # line ends of YAML 1.1 alone, tabs, a byte order mark
     r"|^%|^\.\.\.|!!!|[|>][-+\d]*#"  # directives, ends of documents, odd tags and comments
@@ -42,13 +41,13 @@ _DIFFERENT = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A text, and what it is to be read as.
+    """A text and its type tag.
 
     Attributes:
         place: Line and column where the scalar starts, both from 1.
         text: Content of the scalar, without its quotes.
         tag: Type tag: written in the file, or resolved by the rules of YAML 1.2.
-        is_plain: Whether it has neither quotes nor a tag.
+        is_plain: Whether the scalar has neither quotes nor a tag.
     """
 
     place: Place
@@ -59,7 +58,7 @@ class Scalar:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class List:
-    """Nodes in order.
+    """A list of nodes.
 
     Attributes:
         place: Line and column where the list starts, both from 1.
@@ -72,11 +71,11 @@ class List:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Mapping:
-    """Pairs of nodes.
+    """A mapping of nodes.
 
     Attributes:
         place: Line and column where the mapping starts, both from 1.
-        parts: Keys and values, one after the other.
+        parts: Keys and values in turn, in the order of the file.
     """
 
     place: Place
@@ -84,14 +83,14 @@ class Mapping:
 
     @property
     def pairs(self) -> Iterable[tuple[Node, Node]]:
-        """Keys and values in the order of the file, merges among them."""
+        """Pairs of key and value in the order of the file, including merges."""
         return zip(self.parts[::2], self.parts[1::2], strict=True)
 
 
 Node = Scalar | List | Mapping
 
 
-# What a parser says of frequent mistakes, and what to do about each.
+# Parts of parser messages for frequent mistakes, each with a hint.
 _HINTS = {
     "mapping values are not allowed here": "A text with ': ' in it needs quotes: \"a: b\". Else a "
     "key is indented otherwise than those above it.",
@@ -117,32 +116,32 @@ def _hint_on(problem: str) -> str | None:
 
 
 def compose(text: str, name: str) -> tuple[Node, YAML]:
-    """Return a document's root node, and what constructs the values of its scalars.
+    """Return a document's root node, and the reader that constructs the values of its scalars.
 
     Args:
         text: YAML text of the whole document.
         name: Name of the file, for error messages.
 
     Raises:
-        RequestError: It is empty, no YAML, or more than one document; the message has its line and
-            column.
+        RequestError: The text is empty, no YAML, or more than one document. The message has the
+            line and column.
     """
     if yaml.__with_libyaml__ and not _DIFFERENT.search(text):
         reader = YAML(typ="safe", pure=True)
         composer = _Composer(name, reader)
         try:
             root = _compose(yaml.parse(text, Loader=yaml.CSafeLoader), name, composer)
-            # Of a lone text in a block they differ.
+            # The parsers may differ on a document that is a single block scalar.
             if not isinstance(root, Scalar):
                 return root, reader
         except (yaml.YAMLError, UnicodeEncodeError):
-            # Said below, or no mistake in YAML 1.2.
+            # The text is valid YAML 1.2, or ruamel.yaml reports the mistake below.
             pass
         except RequestError:
-            # They differ in where it ends, too.
+            # The parsers may also differ on the end of a single scalar.
             if not isinstance(composer.root, Scalar):
                 raise
-    # Pure, since its parser in C has no places.
+    # Pure Python, since ruamel.yaml's parser in C has no places.
     reader = YAML(typ="safe", pure=True)
     try:
         return _compose(reader.parse(text), name, _Composer(name, reader)), reader
@@ -158,7 +157,7 @@ def compose(text: str, name: str) -> tuple[Node, YAML]:
             f"{name}:{line}:{column}: the character #x{error.character:04x} cannot be in a text"
         ) from error
     except (YAMLError, AssertionError) as error:
-        # An assertion is how ruamel.yaml refuses a directive %YAML of another version.
+        # ruamel.yaml refuses a %YAML directive of another version with an assertion.
         raise RequestError(f"{name}: {error}") from error
     except RecursionError as error:
         raise RequestError(f"{name}: nested too deeply") from error
@@ -177,14 +176,14 @@ def _place_of(event: Any) -> Place:
 
 
 class _Composer:
-    """Puts events together, which PyYAML and ruamel.yaml call alike."""
+    """A builder of nodes from events, which have the same names in PyYAML and ruamel.yaml."""
 
     def __init__(self, name: str, reader: YAML) -> None:
         self.root: Node | None = None
         self._name = name
         self._resolver = reader.resolver
         self._anchors: dict[str, Node] = {}
-        # The parts of what has begun and not ended.
+        # Parts of the lists and mappings that are still open.
         self._open: list[list[Node]] = []
         self._rules: dict[str, list[tuple[str, re.Pattern[str]]]] | None = None
         self._num_nodes = 0
@@ -209,7 +208,7 @@ class _Composer:
         elif self.root is None:
             self.root = node
         else:
-            # What begins there they may see at different places.
+            # The document's place, since the parsers may place its first node differently.
             raise self._error(self._document, "a second document, expected one in a file")
         if kind == "AliasEvent":
             return
@@ -236,7 +235,7 @@ class _Composer:
         if tag == "!" or not event.implicit[0]:
             return Scalar(place, text, f"{TAG}str", is_plain=False)
         if self._rules is None:
-            # After the directives, which say by which version.
+            # Only now, after the directives, the YAML version is known.
             self._rules = self._resolver.versioned_resolver
         rules = self._rules.get(text[:1], ())
         tag = next((tag for tag, pattern in rules if pattern.match(text)), f"{TAG}str")

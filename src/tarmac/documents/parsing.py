@@ -1,4 +1,4 @@
-"""Reads YAML and JSON files as plain values with their places."""
+"""YAML and JSON files read as plain values with their places."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tarmac.documents.nodes import Node
 
 _MAX_BYTES = 16 * 2**20
-# Python refuses to read more than 4,300 digits, and no setting has as many as this.
+# Python refuses numbers of more than 4,300 digits, and no setting has this many.
 _MAX_NUMBER = 100
 _MAX_TEXT = 80
 
@@ -29,16 +29,16 @@ _HALF = re.compile("[\ud800-\udfff]")
 _TEXT, _DATE, _NULL, _BOOL = (f"{TAG}{name}" for name in ("str", "timestamp", "null", "bool"))
 _NUMBERS = (f"{TAG}int", f"{TAG}float")
 _MERGE = f"{TAG}merge"
-# A date, a lone ``=`` and a lone ``<<`` are the texts that they are written as.
+# A date, a single ``=`` and a single ``<<`` stay texts.
 _TEXTS = (_TEXT, _DATE, f"{TAG}value", _MERGE)
 
 
 def read_document(path: pathlib.Path) -> Document:
-    """Read a file.
+    """Read a YAML or JSON file.
 
     Raises:
-        RequestError: It cannot be read, or is no YAML or JSON of plain values; the message has its
-            line and column.
+        RequestError: The file cannot be read, or is no YAML or JSON of plain values. The message
+            has the line and column.
     """
     return parse_document(read_text(path), str(path))
 
@@ -47,11 +47,11 @@ def read_text(path: pathlib.Path) -> str:
     """Read a file's text.
 
     Raises:
-        RequestError: It cannot be read, is too large, or is not UTF-8.
+        RequestError: The file cannot be read, is above 16 MiB, or is not UTF-8.
     """
     try:
         with path.open("rb") as file:
-            # No more: a device or a pipe may have no end.
+            # With a limit, since a device or a pipe may have no end.
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise RequestError(f"{path}: cannot be read: {error.strerror}") from error
@@ -72,8 +72,8 @@ def read_text(path: pathlib.Path) -> str:
 def parse_document(text: str, name: str) -> Document:
     """Read a document from its text; see `read_document`.
 
-    Scalars are what YAML 1.2 says: ``yes`` and ``12:30`` are texts, ``017`` is 17. Tags other than
-    those of plain values are refused.
+    Scalars follow YAML 1.2: ``yes`` and ``12:30`` are texts, ``017`` is 17. Tags other than those
+    of plain values are refused.
     """
     root, reader = compose(text, name)
     builder = _Builder(name, reader)
@@ -90,7 +90,7 @@ def _merges(key: Node) -> bool:
 
 
 class _Builder:
-    """Turns nodes into plain values."""
+    """A builder of plain values from nodes."""
 
     def __init__(self, name: str, reader: YAML) -> None:
         self._name = name
@@ -103,11 +103,11 @@ class _Builder:
         self.dates: set[Path] = set()
 
     def count(self, node: Node) -> int:
-        """Return how many values a node becomes; refuse too many before any is made."""
+        """Return the number of values in a node; refuse too many before any value is built."""
         known = self._sizes.get(id(node))
         if known is not None:
             return known
-        # Of one that is within itself, which cannot be built.
+        # Ends the recursion for a node that contains itself, which cannot be built.
         self._sizes[id(node)] = 1
         parts: Sequence[Node] = ()
         if isinstance(node, Mapping):
@@ -121,7 +121,7 @@ class _Builder:
         return size
 
     def build(self, node: Node, path: Path) -> Any:
-        # Merges bring in what was not counted.
+        # Merges add values that were not counted.
         if len(self.places) > MAX_VALUES:
             raise self._too_many(node)
         self.places[path] = node.place
@@ -138,13 +138,13 @@ class _Builder:
             if key in values:
                 raise self._error(key_node, f"{_shown(key)} is there twice")
             values[key] = self.build(value_node, (*path, key))
-            # An error of a value is best shown where its key is.
+            # Errors of a value are shown at the place of its key.
             self.places[*path, key] = key_node.place
         return values
 
     def _pairs(self, node: Mapping) -> list[tuple[Scalar, Node]]:
-        """Return keys and values, those of merged mappings (``<<``) last and not over others."""
-        # Merges of merges multiply unless each mapping's are gathered once.
+        """Return keys and values, last those of merged mappings (``<<``), which override none."""
+        # Cached, since merges of merges would otherwise multiply.
         known = self._pairs_of.get(id(node))
         if known is not None:
             return known
@@ -163,7 +163,7 @@ class _Builder:
                 continue
             for mapping in value.parts if isinstance(value, List) else [value]:
                 if not isinstance(mapping, Mapping):
-                    # Where a value is that is not there, parsers disagree.
+                    # At the key, since parsers disagree on the place of an empty value.
                     raise self._error(key, "<< takes a mapping, or a list of them")
                 merged.setdefault(id(mapping), mapping)
         if merged:
@@ -208,7 +208,7 @@ class _Builder:
             raise self._error(node, f"{text!r} is no number, a text needs quotes") from error
 
     def _text(self, node: Scalar) -> str:
-        """Return a scalar's text; JSON writes what is beyond 16 bits as two halves."""
+        """Return a scalar's text, with the surrogate pairs of JSON joined."""
         if not _HALF.search(node.text):
             return node.text
         try:
@@ -225,6 +225,6 @@ class _Builder:
 
 
 def _shown(value: str) -> str:
-    """Return a text for a message, a long one by its beginning."""
+    """Return a text for a message; only the beginning of a long text."""
     text = repr(value)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."

@@ -1,4 +1,4 @@
-"""Reads values of which no line is ever said, such as a program's input, which may be large."""
+"""Values read without places, such as a program's input, which may be large."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Sequence
 
-# A text, or a key without quotes and what follows its colon.
+# A quoted text, or an unquoted key and the character after its colon.
 _TEXT_OR_KEY = re.compile(
     r"""(?P<text>"(?:\\.|[^"\\])*"|'(?:''|[^'])*')|(?<=[{,])\s*[A-Za-z_$][\w$]*\s*:(?=(?P<next>.?))"""
 )
@@ -23,11 +23,12 @@ _TEXT_OR_KEY = re.compile(
 def read_plain(path: pathlib.Path) -> Any:
     """Read the values of a JSON file of any size, or of a YAML file of at most 16 MiB.
 
-    An object as JavaScript has it, ``{size:2, name:'a'}``, is read too; YAML would take ``size:2``
-    for a key.
+    JavaScript's form of an object, ``{size:2, name:'a'}``, is valid too. YAML alone would read
+    ``size:2`` as a key.
 
     Raises:
-        RequestError: It cannot be read, or is neither; the message has its line and column.
+        RequestError: The file cannot be read, or is neither JSON nor YAML. The message has the line
+            and column.
     """
     try:
         content = path.read_bytes()
@@ -45,7 +46,7 @@ def read_plain(path: pathlib.Path) -> Any:
                     return parse_document(_relaxed(text), str(path)).value
             where = f"{path}:{error.lineno}:{error.colno}"
             raise RequestError(f"{where}: is no JSON: {error.msg}") from error
-        # YAML, or said there in words.
+        # The file is YAML, or the YAML parser reports the problem.
         return parse_document(_relaxed(read_text(path)), str(path)).value
     if b"\\ud" in content or b"\\uD" in content:
         _check_texts(path, value)
@@ -53,7 +54,7 @@ def read_plain(path: pathlib.Path) -> Any:
 
 
 def place_in(path: pathlib.Path, keys: Sequence[str | int]) -> str:
-    """Return where the value at some keys of a file stands: ``FILE:LINE:COLUMN``.
+    """Return the place of a value in a file by its keys, as ``FILE:LINE:COLUMN``.
 
     Raises:
         RequestError: The file cannot be read again.
@@ -65,7 +66,7 @@ def place_in(path: pathlib.Path, keys: Sequence[str | int]) -> str:
 
 
 def _relaxed(text: str, *, space: str = " ") -> str:
-    """Return an object or a list with a space after the colon of each key without quotes."""
+    """Return the text of an object or a list with a space after each unquoted key's colon."""
 
     def spaced(match: re.Match[str]) -> str:
         is_key = match["text"] is None and match["next"].strip()
@@ -83,7 +84,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _check_texts(path: pathlib.Path, value: Any) -> None:
-    """Refuse halves of characters, which no file and no socket can carry."""
+    """Refuse lone surrogates, which UTF-8 cannot encode."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

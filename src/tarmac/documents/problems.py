@@ -1,4 +1,4 @@
-"""What is wrong in a document, each with its place, as one error."""
+"""The problems of a document with their places, as one error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel, ValidationError
 
-# Of a file that is wrong throughout, more would help nobody.
+# More problems of the same file would help nobody.
 _MAX_SHOWN = 20
 _MAX_TEXT = 80
 
@@ -25,13 +25,13 @@ _EXPECTED = "expected "
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Something wrong in a document.
+    """A problem in a document.
 
     Attributes:
         place: Line and column of the value, or of its nearest container if the value is missing.
         path: Path of the value in the document, such as ``tasks[1].resources.gpus``.
-        message: What is wrong with it.
-        hint: The nearest valid name, where there is one.
+        message: Description of the problem, for the user.
+        hint: The nearest valid name, or all valid names. Default: none.
     """
 
     place: Place
@@ -41,10 +41,10 @@ class Problem:
 
 
 def refuse(document: Document, problems: Sequence[Problem]) -> RequestError:
-    """Make one error of all problems, in the order of the file; of very many, of the first."""
+    """Return one error for all problems in the order of the file; it lists at most 20 of them."""
     lines = []
     for problem in sorted(problems, key=lambda problem: problem.place)[:_MAX_SHOWN]:
-        # What was never a file's has no lines.
+        # Values that are from no file have no lines.
         at = f":{problem.place.line}:{problem.place.column}" if document.places else ""
         where = f"{document.name}{at}"
         path = f" {problem.path}:" if problem.path else ""
@@ -59,22 +59,22 @@ def refuse(document: Document, problems: Sequence[Problem]) -> RequestError:
 def problems_of(
     error: ValidationError, document: Document, model: type[BaseModel], path: Path = ()
 ) -> list[Problem]:
-    """Say where in a document each of Pydantic's errors is, in the order of the file.
+    """Return Pydantic's errors as problems with places, in the order of the file.
 
     Args:
         error: Pydantic's error from validating ``document.value`` or the part at ``path``.
         document: Document that was validated; supplies the place of each value.
-        model: Model that the value was validated against; an unknown key is compared with its keys.
+        model: Model that the value was validated against. Its keys are the hints for unknown keys.
         path: Path of the validated part in the document. Default: the whole document.
     """
     errors = []
     for each in error.errors(include_url=False):
-        # Pydantic puts the branch of a union that it tried between the keys.
+        # Pydantic inserts the branch of a union between the keys.
         is_missing = each["type"] == "missing"
         location = _real_path((*path, *each["loc"]), document.value, is_missing=is_missing)
         errors.append((document.place_of(location), location, each))
     errors.sort(key=lambda one: one[0])
-    # Finding the nearest name takes long, and only the first problems are shown.
+    # The search for the nearest name is slow, and only the first problems are shown.
     return _joined(
         _problem(place, location, each, model if number < _MAX_SHOWN else None, len(path))
         for number, (place, location, each) in enumerate(errors)
@@ -82,7 +82,7 @@ def problems_of(
 
 
 def _joined(problems: Iterable[Problem]) -> list[Problem]:
-    """Make one problem of those of a value that fits no branch of a union."""
+    """Join the problems of a value that fits no branch of a union."""
     joined: list[Problem] = []
     for problem in problems:
         before, _, wanted = problem.message.rpartition(_EXPECTED)
@@ -117,7 +117,7 @@ def _problem(
     if found["type"] == "missing":
         return Problem(place, path, "is missing")
     template = _WORDS.get(found["type"])
-    # A message of ours is no template: it may hold braces itself.
+    # A message of Tarmac's own is no template: it may have braces.
     message = found["msg"].removeprefix("Value error, ")
     if template is not None:
         message = template.format(**found.get("ctx", {}))
@@ -126,7 +126,7 @@ def _problem(
     return Problem(place, path, f"{shown}: {message}" if shown else message)
 
 
-# What Pydantic finds, in words that know nothing of Python's types.
+# Messages for Pydantic's error types, without names of Python's types.
 _WORDS = {
     **dict.fromkeys(("string_type", "string_sub_type"), "expected a text"),
     **dict.fromkeys(
@@ -154,8 +154,8 @@ _WORDS = {
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a message, a long one by its beginning."""
-    # As files have them.
+    """Return a value for a message; only the beginning of a long value."""
+    # As written in files.
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
@@ -163,9 +163,9 @@ def _shown(value: Any) -> str:
 def _real_path(
     location: Sequence[str | int], value: Any, *, is_missing: bool
 ) -> tuple[str | int, ...]:
-    """Leave out of Pydantic's location what is not in the document, but for a key that is missing.
+    """Return Pydantic's location without the branches of unions, which are not in the document.
 
-    What is left out are branches of unions.
+    The key of a missing value stays.
     """
     path: list[str | int] = []
     for number, part in enumerate(location):
@@ -186,12 +186,12 @@ def _real_path(
 def _fields_at(
     model: type[BaseModel], path: Sequence[str | int], tags: Sequence[str | int]
 ) -> list[str]:
-    """Return the keys that the model at a path takes; none where the path leads elsewhere.
+    """Return the keys of the model at a path, or none if the path leads to no model.
 
     Args:
         model: Model of the value that ``path`` starts from.
         path: Keys and indices from that value to the mapping that holds the unknown key.
-        tags: Pydantic's location, which names the branches of unions too.
+        tags: Pydantic's location, including the branches of unions.
     """
     current: Any = model
     if issubclass(model, RootModel):
@@ -200,7 +200,7 @@ def _fields_at(
         if isinstance(part, int):
             continue
         if get_origin(current) is dict:
-            # Its keys are anybody's.
+            # A dictionary takes any key.
             current = _model_in(get_args(current)[1], tags)
             continue
         fields = getattr(current, "model_fields", {})
@@ -212,7 +212,7 @@ def _fields_at(
 
 
 def _model_in(annotation: Any, tags: Sequence[str | int]) -> Any:
-    """Return the model of an annotation; of a union's the one whose kind is among the tags."""
+    """Return the model of an annotation; for a union, the model whose kind is among the tags."""
     if hasattr(annotation, "model_fields"):
         return annotation
     parts = (_model_in(part, tags) for part in getattr(annotation, "__args__", ()))

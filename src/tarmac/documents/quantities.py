@@ -1,4 +1,4 @@
-"""Amounts as people write them: ``4GiB``, ``512Mi``, ``500m``, ``2h30m``, ``12:00:00``."""
+"""Amounts with units: ``4GiB``, ``512Mi``, ``500m``, ``2h30m``, ``12:00:00``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(w|d|h|ms|m|s)\s*")
 
 
 def parse_bytes(value: Any) -> int:
-    """Read an amount of memory.
+    """Return an amount of memory in bytes.
 
     Args:
         value: A number of bytes, or a text with a unit: ``4GB`` are powers of 1000, ``4GiB`` and
             Kubernetes's ``4Gi`` powers of 1024.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is no amount of memory of at least 1 byte.
     """
     amount = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -38,10 +38,10 @@ def parse_bytes(value: Any) -> int:
 
 
 def parse_cpus(value: Any) -> float:
-    """Read a number of CPUs: a number, or Kubernetes's thousandths, ``500m``.
+    """Return a number of CPUs from a number, or from Kubernetes's thousandths such as ``500m``.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is no number of CPUs above 0.
     """
     number = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -54,14 +54,14 @@ def parse_cpus(value: Any) -> float:
 
 
 def parse_seconds(value: Any) -> float:
-    """Read a length of time.
+    """Return a length of time in seconds.
 
     Args:
-        value: Seconds; ``90s``, ``2h30m``, ``1d``; or a clock's ``12:00:00`` and ``1.12:00:00``,
-            with days, as .NET and Azure write it.
+        value: Seconds as a number; ``90s``, ``2h30m`` or ``1d``; or hours, minutes and seconds as
+            ``12:00:00``, with days as ``1.12:00:00``, the form of .NET and Azure.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is no length of time of at least 0.
     """
     seconds = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -83,7 +83,7 @@ def parse_seconds(value: Any) -> float:
 
 
 def _no_truth_value(value: Any) -> Any:
-    """Refuse true and false, which Python takes for 1 and 0."""
+    """Refuse true and false, which Python treats as 1 and 0."""
     if isinstance(value, bool):
         raise ValueError("expected a number, not true or false")  # noqa: TRY004 - pydantic's
     return value

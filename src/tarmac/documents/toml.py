@@ -1,7 +1,7 @@
-"""Reads TOML files as plain values with their places.
+"""TOML files read as plain values with their places.
 
-The standard library's parser keeps no places. What it makes of the text up to a line says which
-values have been given by then, so each value's place is the first line that gives it.
+The standard library's parser keeps no places. So the text is parsed up to each line, and a value's
+place is in the first line after which the value exists.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Iterator
 
-# Each line is a parse of all before it.
+# Each line needs a parse of all lines before it.
 _MAX_LINES = 2000
 
 
 def read_toml(path: pathlib.Path) -> Document:
-    """Read a file.
+    """Read a TOML file.
 
     Raises:
-        RequestError: It cannot be read, or is no TOML; the message has its line and column.
+        RequestError: The file cannot be read, or is no TOML. The message has the line and column.
     """
     return parse_toml(read_text(path), str(path))
 
@@ -48,7 +48,7 @@ def parse_toml(text: str, name: str) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise _refused(name, str(error), lines) from error
     except ValueError as error:
-        # Python's own words name a function of its own.
+        # Python's message names a function of Python.
         raise RequestError(f"{name}: a number in it has too many digits") from error
     return Document(name, value, _places(lines))
 
@@ -69,7 +69,7 @@ def _places(lines: list[str]) -> dict[Path, Place]:
         try:
             value = tomllib.loads("\n".join(lines[:number]))
         except tomllib.TOMLDecodeError:
-            # A value goes on in the next line.
+            # A value continues in the next line.
             continue
         for path in _paths(value, ()):
             if path not in places:
@@ -79,9 +79,9 @@ def _places(lines: list[str]) -> dict[Path, Place]:
 
 
 def _place(lines: list[str], before: int, path: Path) -> Place:
-    """Return where a key stands in the lines that give it; of an item, where its list does."""
+    """Return the place of a path's last key within lines; an item has the place of its list."""
     keys = [part for part in path if isinstance(part, str)]
-    # Further keys of an inline table stand behind the first.
+    # Anywhere in a line, since an inline table has several keys on a line.
     for number, line in enumerate(lines):
         match = re.search(rf"(?<![\w-]){re.escape(keys[-1])}(?![\w-])", line) if keys else None
         if match is not None:

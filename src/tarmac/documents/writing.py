@@ -1,4 +1,4 @@
-"""Writes plain values as YAML."""
+"""Plain values written as YAML."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import yaml
 
 
 def dump_document(value: Any, *, has_blocks: bool = False, has_lists: bool = False) -> str:
-    """Write plain values as YAML that versions 1.1 and 1.2 read alike.
+    """Return plain values as YAML that YAML 1.1 and 1.2 read identically.
 
     Args:
         value: Nested dictionaries, lists, texts, numbers, booleans and None to write.
-        has_blocks: Write texts of several lines as they are, where YAML can, behind a ``|``.
-        has_lists: Write lists on a line, in brackets.
+        has_blocks: Whether to write texts of several lines as blocks after ``|``. Default False.
+        has_lists: Whether to write each list on one line, in brackets. Default False.
     """
     dumper = _BlockDumper if has_blocks else _ListDumper if has_lists else _Dumper
     return str(yaml.dump(value, Dumper=dumper, sort_keys=False, width=100))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes the texts that YAML 1.2 takes for numbers, beside those that 1.1 does."""
+    """A dumper that quotes every text that YAML 1.1 or 1.2 would read as a number."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write what is there twice twice: not all readers take aliases."""
+        """Return True to write repeated values in full, as not all readers accept aliases."""
         del data
         return True
 
 
-# Wider than the numbers of YAML 1.2: a text in quotes stays the text that it is.
+# Matches more than the numbers of YAML 1.2, since quotes never change a text.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(0[box][0-9a-fA-F_]+|[0-9_]*\.?[0-9_]*([eE][-+]?[0-9]+)?)$"),

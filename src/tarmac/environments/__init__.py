@@ -1,6 +1,6 @@
-"""Environments that are built once and kept by their content: virtual environments, containers.
+"""Environments that are built once and cached by content: virtual environments and containers.
 
-What goes in are plain values, what comes out are paths and programs: nothing here knows of jobs.
+The functions take plain values and return paths and programs; this package does not depend on jobs.
 
 Example:
     >>> from tarmac.environments import VenvSpec, build_venv

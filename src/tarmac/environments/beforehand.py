@@ -1,4 +1,4 @@
-"""What is known to be wrong with an environment before it is built."""
+"""Check an environment's definition before the environment is built."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def refuse_unreadable(
     spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, *, is_here: bool
 ) -> None:
-    """Raise a RequestError where what says what an environment holds is not there, or of no form.
+    """Raise a RequestError if a file that defines an environment is missing or invalid.
 
     Args:
-        spec: What is to be built, or is to exist.
-        base: What its paths start from.
-        is_here: Whether it is built, or is to exist, on this machine; on another, files may be
-            that are not here.
+        spec: Environment to build, or conda environment that must exist.
+        base: Directory that relative paths start from.
+        is_here: Whether the environment is built or must exist on this machine. If False, missing
+            files are accepted, because another machine may have them.
     """
     if isinstance(spec, VenvSpec):
         if is_here:
@@ -49,7 +49,7 @@ def _refuse_conda(spec: CondaSpec, base: Path, *, is_here: bool) -> None:
     if spec.file is not None:
         path = placed(spec.file, base)
         if is_here or path.exists():
-            # Its readers take long to import, which every other job would wait for.
+            # A slow import, which would delay all jobs without a conda file.
             from tarmac.environments.conda.files import read_conda_file  # noqa: PLC0415
 
             read_conda_file(path)

@@ -1,4 +1,4 @@
-"""Container engines: which is here, and whether it answers."""
+"""Find container engines, and check that they answer."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _ANSWER_S = 60.0
 
 EngineName = Literal["docker", "podman", "apptainer", "pyxis"]
 
-# Engines of one machine, by how their packages are called at Debian.
+# Engines for single machines, with their Debian packages.
 _PACKAGES = {"docker": "docker.io", "podman": "podman"}
 
-# Apptainer was Singularity, and still is at many sites.
+# Apptainer was called Singularity, and still is at many sites.
 _APPTAINER = ("apptainer", "singularity")
 
 
 @dataclasses.dataclass(frozen=True)
 class ClusterEngine:
-    """What runs containers on a cluster's node.
+    """A container engine on a cluster's node.
 
     Attributes:
         name: Name of the engine, such as ``pyxis`` or ``apptainer``.
-        program: Its path; srun's, of which Pyxis is a part.
+        program: Path of the engine's program. For Pyxis, a plugin of Slurm, the path of srun.
     """
 
     name: EngineName
@@ -35,13 +35,13 @@ class ClusterEngine:
 
 
 def engine_program(name: str | None) -> str:
-    """Return the path of an engine's program, without asking whether the engine answers.
+    """Return the path of an engine's program, without checking that the engine answers.
 
     Args:
-        name: ``docker`` or ``podman``; by default the first that is installed.
+        name: Name of the engine, ``docker`` or ``podman``. None: the first that is installed.
 
     Raises:
-        RequestError: It is not installed, or is one of clusters only.
+        RequestError: The engine is not installed, or runs only on clusters.
     """
     if name is not None and name not in _PACKAGES:
         raise RequestError(
@@ -58,14 +58,15 @@ def engine_program(name: str | None) -> str:
 
 
 def find_engine(name: str | None, *, limit_s: float = _ANSWER_S) -> str:
-    """Return the path of an engine's program, once the engine has answered.
+    """Return the path of an engine's program after checking that the engine answers.
 
     Args:
-        name: ``docker`` or ``podman``; by default the first that is installed.
-        limit_s: How long it may take to answer, in seconds.
+        name: Name of the engine, ``docker`` or ``podman``. None: the first that is installed.
+        limit_s: Timeout for the answer, in seconds. Default 60.
 
     Raises:
-        RequestError: It is not installed, or does not answer; its own words are in the message.
+        RequestError: The engine is not installed, or does not answer. The message contains the
+            engine's error.
     """
     program = engine_program(name)
     hint = f"{program} info" if is_podman(program) else "sudo systemctl start docker"
@@ -82,13 +83,13 @@ def find_engine(name: str | None, *, limit_s: float = _ANSWER_S) -> str:
 
 
 def find_cluster_engine(name: str | None) -> ClusterEngine:
-    """Return what runs containers on this node of a cluster.
+    """Return the container engine on this node of a cluster.
 
     Args:
         name: Name of the engine. None: the first installed of Pyxis, Apptainer, Podman and Docker.
 
     Raises:
-        RequestError: It is not here.
+        RequestError: The engine is not installed on this node.
     """
     if name in (None, "pyxis") and _has_pyxis():
         return ClusterEngine("pyxis", _first(("srun",)) or "srun")
@@ -107,7 +108,7 @@ def find_cluster_engine(name: str | None) -> ClusterEngine:
 
 
 def is_podman(engine: str) -> bool:
-    """Whether an engine's program is Podman's."""
+    """Return whether an engine's program is Podman."""
     return Path(engine).name.startswith("podman")
 
 
@@ -116,7 +117,7 @@ def _first(names: tuple[str, ...]) -> str | None:
 
 
 def _has_pyxis() -> bool:
-    """Whether srun takes containers, which it does where Pyxis is plugged into it."""
+    """Return whether srun has the options of the Pyxis plugin."""
     srun = shutil.which("srun")
     if srun is None:
         return False

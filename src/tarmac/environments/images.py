@@ -1,4 +1,4 @@
-"""Container images: from registries that ask for a login, and as one file for all nodes."""
+"""Pull container images, with logins to registries, and as one file for all nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 60
 
-# Images of frameworks are 10 GB and more.
+# Images of frameworks have 10 GB and more.
 _PULL_S = 3600
 
 # The names under which Docker and Podman keep credentials of Docker Hub.
@@ -46,22 +46,22 @@ esac
 def pull_with_login(
     engine: str, image: str, credentials: str, *, when: Literal["missing", "always", "never"]
 ) -> None:
-    """Pull an image from a registry that asks who one is.
+    """Pull an image from a registry that requires a login.
 
-    The engine keeps credentials where its configuration says. For this it gets one of its own,
-    which names a program as the keeper: that forgets what it is told, and answers from a variable
-    of the engine's process. So no file has them, also when this process is killed in the middle;
-    the user's own login stays as it is.
+    The engine stores credentials as its configuration says. Here it gets a temporary configuration
+    with a credential helper that stores nothing and answers from an environment variable of the
+    engine's process. So no file holds the credentials, even if this process is killed. The user's
+    own login is not changed.
 
     Args:
         engine: Path of the engine's program, Docker or Podman.
         image: Name of the image, with its registry unless on Docker Hub.
         credentials: Login for the registry, as ``USER:PASSWORD``.
-        when: ``always``, only where it is ``missing`` here, or ``never``.
+        when: Time to pull: ``always``, if the image is ``missing`` on this machine, or ``never``.
 
     Raises:
-        TarmacError: The registry does not take them, or has no such image; the engine's own words
-            are in the message.
+        TarmacError: The registry refuses the login, or lacks the image. The message contains the
+            engine's error.
     """
     user, password = _split(credentials)
     if when == "never" or (when == "missing" and _has(engine, image)):
@@ -105,14 +105,15 @@ def pull_once(
     Args:
         engine: Path of the engine's program, Docker or Podman.
         image: Name of the image, as the engine takes it.
-        directory: Where it is noted what was pulled, on this node's own disk.
-        credentials: ``USER:PASSWORD`` for its registry; None without a login.
-        when: ``always``, which is once in each run; only where it is ``missing``; or ``never``.
+        directory: Directory on this node's own disk for marks of pulled images.
+        credentials: Login for the registry, as ``USER:PASSWORD``. None: no login.
+        when: Time to pull: ``always``, which is once per run; if the image is ``missing`` on this
+            node; or ``never``.
         run: Identifier of the run whose tasks share the pull, such as its directory.
 
     Raises:
-        TarmacError: The registry has no such image, or does not take the login; the engine's own
-            words are in the message.
+        TarmacError: The registry lacks the image, or refuses the login. The message contains the
+            engine's error.
     """
     if when == "never" or (when == "missing" and _has(engine, image)):
         return
@@ -120,7 +121,7 @@ def pull_once(
     digest = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
     mark = directory / f"{digest}.pulled"
     if mark.exists() and not _has(engine, image):
-        # Removed since, to make room.
+        # The image was removed after the pull, to free space.
         mark.unlink(missing_ok=True)
 
     def pull(part: Path) -> None:
@@ -144,19 +145,20 @@ def image_file(
 ) -> Path:
     """Return the file of an image for an engine of clusters, pulled once for all nodes.
 
-    No password is on a command line or in a file: Apptainer and Enroot, which Pyxis pulls by, take
-    it from a variable of their process.
+    Passwords are never on a command line or in a file. Apptainer and Enroot, with which Pyxis
+    pulls, read them from an environment variable of their process.
 
     Args:
         engine: Engine that runs the image, Apptainer or Pyxis.
-        image: Its name, as the engine takes names.
-        store: Where files of images are kept, on a file system that all nodes see.
-        credentials: ``USER:PASSWORD`` for its registry; None without a login.
-        when: ``always``, which is once in each run; only where it is ``missing``; or ``never``.
+        image: Name of the image, as the engine takes it.
+        store: Directory for image files, on a file system that all nodes share.
+        credentials: Login for the registry, as ``USER:PASSWORD``. None: no login.
+        when: Time to pull: ``always``, which is once per run; if the file is ``missing``; or
+            ``never``.
         run: Identifier of the run. With ``always``, each run pulls its own file.
 
     Raises:
-        TarmacError: It cannot be had; the program's own words are in the message.
+        TarmacError: The image cannot be pulled. The message contains the program's error.
     """
     content = (engine.name, image, platform.machine(), run if when == "always" else "")
     digest = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
@@ -198,13 +200,13 @@ def _split(credentials: str) -> tuple[str, str]:
     return user, password
 
 
-# Where registries have their tokens given out, where that is another host.
+# Hosts that issue a registry's tokens, if they differ from the registry's host.
 _TOKENS = {"nvcr.io": "authn.nvidia.com", "registry-1.docker.io": "auth.docker.io"}
 
 
 @contextlib.contextmanager
 def _enroot_configuration(host: str, user: str | None, password: str) -> Iterator[dict[str, str]]:
-    """Give the variables by which Enroot logs in; it fills what begins with $ from its own.
+    """Yield the variables with which Enroot logs in; Enroot expands ``$NAME`` from its variables.
 
     See https://github.com/NVIDIA/enroot/blob/main/doc/cmd/import.md
     """
@@ -215,17 +217,17 @@ def _enroot_configuration(host: str, user: str | None, password: str) -> Iterato
         hosts = dict.fromkeys((host, _TOKENS.get(host, host)))
         lines = [f"machine {each} login {user} password ${_KEPT}\n" for each in hosts]
         (directory / ".credentials").write_text("".join(lines), encoding="utf-8")
-        # It keeps tokens in its cache.
+        # Enroot stores tokens in its cache, which is removed with the directory.
         place = str(directory)
         yield {"ENROOT_CONFIG_PATH": place, "ENROOT_CACHE_PATH": place, _KEPT: password}
 
 
 def _executable_directory() -> str:
-    """Return a directory where programs can be started, which some do not allow in /tmp."""
+    """Return a directory where programs can run; some machines mount /tmp with noexec."""
     place = tempfile.gettempdir()
     if not os.statvfs(place).f_flag & os.ST_NOEXEC:
         return place
-    # A home may be read-only.
+    # A home directory may be read-only.
     with contextlib.suppress(OSError):
         cache = platformdirs.user_cache_dir("tarmac", ensure_exists=True)
         if not os.statvfs(cache).f_flag & os.ST_NOEXEC:
@@ -238,7 +240,7 @@ def _has(engine: str, image: str) -> bool:
 
 
 def _endpoint(engine: str) -> dict[str, str]:
-    """Return what names the engine in use, which another configuration directory would not know."""
+    """Return the variable with the engine's address, which another configuration does not have."""
     if "DOCKER_HOST" in os.environ:
         return {}
     form = "{{.Endpoints.docker.Host}}"

@@ -1,4 +1,4 @@
-"""Installs packages into new virtual environments: by uv where it is here, else by pip."""
+"""Install packages into new virtual environments, with uv if it is installed, else with pip."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _BUILD_S = 3600
 _ANSWER_S = 60
 _GET_UV = "pip install uv, or https://docs.astral.sh/uv/"
 
-# Without the current directory in the way, whose modules may hide the library's. `-P`, of 3.11, is
-# unknown to older interpreters.
+# Isolated mode, as modules in the current directory could shadow the standard library. `-P`, of
+# 3.11, is unknown to older interpreters.
 _ALONE = ("-I",)
 
 
 def find_python(wanted: str | None) -> str:
-    """Return an interpreter's path.
+    """Return the path of a Python interpreter.
 
     Args:
-        wanted: A version, ``3.11``, or a path; by default the interpreter that runs this.
+        wanted: Version, such as ``3.11``, or path. None: the interpreter that runs Tarmac.
 
     Raises:
-        RequestError: There is none.
+        RequestError: The interpreter does not exist.
     """
     if wanted is None:
         return sys.executable
@@ -49,15 +49,15 @@ def find_python(wanted: str | None) -> str:
             f"environment: Python {wanted} is not here",
             hint="Install it, name an interpreter's path, or leave python out",
         )
-    # Installers start in other directories.
+    # Installers run in other directories.
     return str(Path(interpreter).absolute())
 
 
 def python_version(python: str) -> str:
-    """Return what an interpreter says of itself.
+    """Return an interpreter's ``sys.version``.
 
     Raises:
-        RequestError: It cannot be started, or is none.
+        RequestError: The interpreter cannot be started, or is no working Python.
     """
     command = [python, *_ALONE, "-c", "import sys; print(sys.version)"]
     try:
@@ -70,7 +70,7 @@ def python_version(python: str) -> str:
         raise RequestError(f"environment: {python}: {error.strerror}") from error
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        # A shim of pyenv's tells in several which versions there are.
+        # A pyenv shim lists the available versions on several lines.
         in_a_line = " ".join(" ".join(lines).split())[:400]
         reason = lines[-1] if "Traceback" in done.stderr else in_a_line
         raise RequestError(
@@ -86,16 +86,16 @@ def install_venv(
     steps: Sequence[Sequence[str]],
     variables: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a virtual environment and install packages into it, by uv where it is here, else by pip.
+    """Create a virtual environment and install packages into it, with uv or pip.
 
     Args:
-        path: Where; must not be there yet.
+        path: Directory of the new environment, which must not exist.
         python: Path of the interpreter for the environment.
-        steps: Arguments for the installer, one call after another.
+        steps: Arguments of each call of the installer, in order.
         variables: Environment variables for the installer and its builds. Default: none.
 
     Raises:
-        TarmacError: It could not be built; the installer's own words are in the message.
+        TarmacError: The build failed. The message contains the installer's error.
     """
     uv = shutil.which("uv")
     target = str(path / "bin" / "python")
@@ -108,35 +108,36 @@ def install_venv(
         run_installer([python, *_ALONE, "-m", "venv", str(path)], path.parent)
         pip = ("pip", "install", "--quiet", "--disable-pip-version-check")
         install = [target, *_ALONE, "-m", *pip]
-    # Builds look for tools that an earlier step has installed.
+    # Builds need the tools that an earlier step has installed.
     search = f"{path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     for step in steps:
         run_installer([*install, *step], path.parent, {**own, "PATH": search})
 
 
 def find_project_python(directory: Path, wanted: str | None) -> str:
-    """Return the path of the interpreter that a project's environment is made with.
+    """Return the path of the interpreter for a project's environment.
 
     Args:
         directory: Directory of the project, where ``pyproject.toml`` is.
-        wanted: As for `find_python`; by default the first that uv finds for the project.
+        wanted: Version or path, as for `find_python`. None: the first that uv finds for the
+            project.
 
     Raises:
-        RequestError: There is none, or no uv.
+        RequestError: There is no such interpreter, or uv is not installed.
     """
     uv = _project_uv()
     return find_python(wanted) if wanted is not None else _fitting_python(uv, directory, ())
 
 
 def find_fitting_python(versions: str, script: Path) -> str | None:
-    """Return the path of an interpreter; None where the one that runs this fits.
+    """Return the path of an interpreter for a script; None if the current interpreter fits.
 
     Args:
-        versions: That it may have, ``>=3.12``.
-        script: Asks for them; it is searched from where this lies.
+        versions: Accepted versions of Python, such as ``>=3.12``.
+        script: Path of the script. uv searches from its directory.
 
     Raises:
-        RequestError: There is none, or no uv to find it.
+        RequestError: There is no such interpreter, or uv is not installed.
     """
     own = ".".join(map(str, sys.version_info[:3]))
     if SpecifierSet(versions).contains(own, prereleases=True):
@@ -166,7 +167,7 @@ def _fitting_python(uv: str, place: Path, versions: Sequence[str]) -> str:
     except subprocess.TimeoutExpired as error:
         raise TarmacError(f"{shlex.join(command)} does not answer in {_ANSWER_S} s") from error
     if done.returncode != 0:
-        # It breaks lines as a terminal would.
+        # uv wraps its messages as for a terminal.
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise RequestError(
             f"environment: {place}: {reason.removeprefix('error: ')}",
@@ -184,7 +185,7 @@ def install_project(
     groups: Sequence[str],
     is_locked: bool,
 ) -> None:
-    """Make a virtual environment of a project, by uv; the project's own code is linked to.
+    """Build a project's virtual environment with uv; the project's own code is linked.
 
     Args:
         path: Directory of the new environment. Replaces an existing one.
@@ -192,10 +193,10 @@ def install_project(
         directory: Directory of the project, where ``pyproject.toml`` is.
         extras: Optional dependencies to install too.
         groups: Groups of dependencies to install too.
-        is_locked: Whether to install what its ``uv.lock`` says, else what ``pyproject.toml`` says.
+        is_locked: Whether to install the packages of ``uv.lock``, else those of ``pyproject.toml``.
 
     Raises:
-        TarmacError: It could not be built; uv's own words are in the message.
+        TarmacError: The build failed. The message contains uv's error.
     """
     uv = _project_uv()
     own = _without_cache(uv) | {"UV_PROJECT_ENVIRONMENT": str(path)}
@@ -219,17 +220,17 @@ def install_project(
 
 
 def install_script(path: Path, python: str, script: Path, *, is_locked: bool) -> None:
-    """Make a virtual environment of what a script says in its comment, by uv.
+    """Build a virtual environment with uv from the dependencies in a script's comment.
 
     Args:
         path: Directory of the new environment. Replaces an existing one.
         python: Path of the interpreter for the environment.
         script: Python file with a ``# /// script`` comment.
-        is_locked: Whether to install what the lock beside it says.
+        is_locked: Whether to install the packages of the lock beside the script.
 
     Raises:
-        RequestError: There is no uv.
-        TarmacError: It could not be built; uv's own words are in the message.
+        RequestError: uv is not installed.
+        TarmacError: The build failed. The message contains uv's error.
     """
     uv = _project_uv()
     shutil.rmtree(path, ignore_errors=True)
@@ -239,14 +240,14 @@ def install_script(path: Path, python: str, script: Path, *, is_locked: bool) ->
 
 
 def install_into(path: Path, words: Sequence[str]) -> None:
-    """Install packages into an environment of conda's, by uv where it is here, else by its pip.
+    """Install packages into a conda environment, with uv if it is installed, else with its pip.
 
     Args:
-        path: The environment's directory, which has Python.
+        path: Directory of the environment, which must contain Python.
         words: Arguments for the installer.
 
     Raises:
-        TarmacError: They could not be installed; the installer's own words are in the message.
+        TarmacError: The installation failed. The message contains the installer's error.
     """
     uv, python = shutil.which("uv"), str(path / "bin" / "python")
     if uv is None:
@@ -258,7 +259,7 @@ def install_into(path: Path, words: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def requirement_files(requirements: Requirements) -> Iterator[list[str]]:
-    """Write requirements into files, and give the installer's arguments for them."""
+    """Write requirements to temporary files, and yield the installer's arguments for them."""
     with scratch_directory() as directory:
         arguments = []
         for option, lines in (("-r", requirements.lines), ("-c", requirements.constraints)):
@@ -270,7 +271,7 @@ def requirement_files(requirements: Requirements) -> Iterator[list[str]]:
 
 
 def _without_cache(uv: str) -> dict[str, str]:
-    """Return what tells uv to do without its cache where it cannot write there; pip does so."""
+    """Return the variable that disables uv's cache if it is not writable, as pip does by itself."""
     command = [uv, "cache", "dir"]
     try:
         done = subprocess.run(
@@ -293,16 +294,17 @@ def _own_variables() -> dict[str, str]:
 def run_installer(
     command: Sequence[str], directory: Path, variables: Mapping[str, str] | None = None
 ) -> None:
-    """Run an installer to its end.
+    """Run an installer, and wait until it ends.
 
     Args:
         command: Program of the installer, followed by its arguments.
-        directory: Where it starts: uv takes settings from the project that it starts in, which
-            is to be that of the environment, or none.
+        directory: Working directory. uv reads the settings of the project in it, so it must belong
+            to the environment's project, or to no project.
         variables: Environment variables to add to those of this process. Default: none.
 
     Raises:
-        TarmacError: It fails or does not end; its own words are in the message.
+        TarmacError: The installer fails or runs longer than an hour. The message contains its
+            error.
     """
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A file that many hosts want and one makes, while the others wait for it."""
+"""Make a file on one host, while other hosts that need it wait."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LOOK_EVERY_S = 2.0
 
 
 def made_once(path: Path, make: Callable[[Path], None]) -> Path:
-    """Return a file that all hosts see, made by the first that comes.
+    """Return a file on a shared file system that one process makes, while others wait.
 
-    Where that one fails, those that have waited for it fail in the same words, rather than try
-    the same one after another. Whoever comes later tries again.
+    If that process fails, the waiting processes fail with the same message, instead of retrying one
+    after another. Later calls retry.
 
     Args:
         path: File to make, in a directory on a file system that all hosts share.
-        make: Makes it at the path that it is given. Is called by one process of all at a time.
+        make: Function that writes the file at the given path. Only one process at a time calls it.
 
     Raises:
-        RequestError: Another user has made it, or owns its directory.
+        RequestError: Another user has made the file, or owns its directory.
         StorageError: The directory cannot be written to.
-        TarmacError: It could not be made, here or where it was waited for.
+        TarmacError: The file could not be made, by this process or by the one that it waited for.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def _make(path: Path, make: Callable[[Path], None], failure: Path) -> None:
         make(part)
         part.replace(path)
     except TarmacError as error:
-        # Its first line tells this failure from an earlier one with the same words.
+        # The first line distinguishes this failure from an earlier one with the same message.
         words = "\n".join(filter(None, (error.message, error.hint)))
         write_text(failure, f"{time.time_ns()}\n{words}")
         raise

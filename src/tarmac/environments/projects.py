@@ -1,4 +1,4 @@
-"""Projects of Python, and scripts that say in a comment what they need."""
+"""Recipes for Python projects, and for scripts with inline metadata (PEP 723)."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from tarmac.files import write_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# The form and the expression of https://packaging.python.org/en/latest/specifications/inline-script-metadata/
+# The regular expression of https://packaging.python.org/en/latest/specifications/inline-script-metadata/
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 
-# Beside pyproject.toml, what else changes the environment that uv makes of a project.
+# Files beside pyproject.toml that change the environment that uv builds.
 _LOCK, _OTHERS = "uv.lock", (".python-version", "uv.toml")
 
 
 @dataclasses.dataclass(frozen=True)
 class ProjectSpec:
-    """A project, or a script, before its environment is built.
+    """A project or a script before its environment is built.
 
     Attributes:
-        path: A directory with a ``pyproject.toml``, or a Python file.
+        path: Path of a directory with a ``pyproject.toml``, or of a Python file.
         extras: Optional dependencies of a directory's project to install too.
         groups: Groups of dependencies to install too.
-        python: A version, ``3.11``, or an interpreter's path; by default the first that uv finds
+        python: Version, such as ``3.11``, or path of an interpreter. None: the first that uv finds
             for the project.
-        environment: Name of an environment in a ``pixi.lock``. None for ``default``.
+        environment: Name of an environment in a ``pixi.lock``. None: ``default``.
     """
 
     path: str
@@ -53,16 +53,16 @@ class ProjectSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProjectRecipe:
-    """How a project's environment is built; see `tarmac.environments.venvs.Recipe`.
+    """A recipe for a project; see `tarmac.environments.venvs.Recipe`.
 
     Attributes:
-        key: Another one wherever anything that is to be installed differs. The project's own code
-            is not installed but linked to, so that does not count.
+        key: Digest of everything that determines the packages. The project's own code does not
+            count, because it is linked, not installed.
         python: Path of the interpreter for the environment.
         directory: Directory of the project, where ``pyproject.toml`` is.
         extras: Optional dependencies to install too.
         groups: Groups of dependencies to install too.
-        is_locked: Whether ``uv.lock`` says what is installed.
+        is_locked: Whether ``uv.lock`` determines the packages.
     """
 
     key: str
@@ -73,10 +73,10 @@ class ProjectRecipe:
     is_locked: bool
 
     def install(self, path: Path) -> None:
-        """Build it anew; its ``requirements.txt`` is there once it is whole.
+        """Build the environment from scratch; ``requirements.txt`` is written last.
 
         Raises:
-            TarmacError: It could not be built; uv's own words are in the message.
+            TarmacError: The build failed. The message contains uv's error.
         """
         install_project(
             path,
@@ -92,22 +92,22 @@ class ProjectRecipe:
 
 
 def read_project(spec: ProjectSpec, directory: Path, kind: str) -> ProjectRecipe:
-    """Look up all that a project's environment depends on.
+    """Return the recipe of a project's environment, with everything that determines its key.
 
     Args:
         spec: Spec of a project. A script's spec is not supported.
-        directory: Where it is, or its ``pyproject.toml``.
+        directory: Directory of the project, or its ``pyproject.toml``.
         kind: Platform and C library that the environment depends on. Empty: this machine only.
 
     Raises:
-        RequestError: There is no project, no uv or no fitting interpreter; or it lacks an extra or
-            a group.
+        RequestError: The project, uv or a suitable interpreter does not exist, or the project lacks
+            an extra or a group.
     """
     project = read_pyproject(spec, directory)
     directory = _pyproject_of(directory).parent
     python = find_project_python(directory, spec.python)
     lock = _lock_for(directory)
-    # From a lock uv installs the default ones by itself.
+    # With a lock, uv installs the default groups by itself.
     defaults = () if lock is not None else _default_groups(project)
     groups = tuple(dict.fromkeys((*defaults, *spec.groups)))
     files = [directory / name for name in ("pyproject.toml", *_OTHERS)]
@@ -135,14 +135,14 @@ def _pyproject_of(place: Path) -> Path:
 
 
 def read_pyproject(spec: ProjectSpec, directory: Path) -> dict[str, Any]:
-    """Return what a project's ``pyproject.toml`` says.
+    """Return the content of a project's ``pyproject.toml``.
 
     Args:
         spec: Spec of the project, whose extras and groups are checked.
-        directory: Where it is, or its ``pyproject.toml``.
+        directory: Directory of the project, or its ``pyproject.toml``.
 
     Raises:
-        RequestError: It cannot be read, or has no such extra or group.
+        RequestError: The file cannot be read, or lacks an extra or a group.
     """
     project = _read_toml(_pyproject_of(directory))
     _check_names("extra", spec.extras, _table(project, "project").get("optional-dependencies"))
@@ -151,7 +151,7 @@ def read_pyproject(spec: ProjectSpec, directory: Path) -> dict[str, Any]:
 
 
 def _lock_for(directory: Path) -> Path | None:
-    """Return the lock of a project, or of the workspace that it is a member of."""
+    """Return the ``uv.lock`` of a project or of its workspace, or None."""
     if (directory / _LOCK).is_file():
         return directory / _LOCK
     for above in directory.parents:
@@ -204,12 +204,13 @@ def _normal(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ScriptNeeds:
-    """What a script says that it needs.
+    """The dependencies in a script's inline metadata.
 
     Attributes:
-        dependencies: Requirements, as pip takes them.
-        requires_python: Versions, ``>=3.12``; empty for any.
-        is_for_uv: Whether uv alone knows all of it: it has settings of uv's, or a lock beside it.
+        dependencies: Requirements in the syntax of pip.
+        requires_python: Accepted versions of Python, such as ``>=3.12``. Empty: any.
+        is_for_uv: Whether only uv can build the environment: the script has settings for uv, or a
+            lock beside it.
     """
 
     dependencies: tuple[str, ...]
@@ -219,13 +220,13 @@ class ScriptNeeds:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScriptRecipe:
-    """How uv builds a script's environment; see `tarmac.environments.venvs.Recipe`.
+    """A recipe for a script that uv builds; see `tarmac.environments.venvs.Recipe`.
 
     Attributes:
-        key: Another one wherever anything that is to be installed differs.
+        key: Digest of everything that determines the packages.
         python: Path of the interpreter for the environment.
         script: Python file with a ``# /// script`` comment.
-        is_locked: Whether the lock beside it says what is installed.
+        is_locked: Whether the lock beside the script determines the packages.
     """
 
     key: str
@@ -234,32 +235,32 @@ class ScriptRecipe:
     is_locked: bool
 
     def install(self, path: Path) -> None:
-        """Build it anew; its ``requirements.txt`` is there once it is whole.
+        """Build the environment from scratch; ``requirements.txt`` is written last.
 
         Raises:
-            TarmacError: It could not be built; uv's own words are in the message.
+            TarmacError: The build failed. The message contains uv's error.
         """
         install_script(path, self.python, self.script, is_locked=self.is_locked)
         write_text(path / "requirements.txt", f"--script {self.script}\n")
 
 
 def script_recipe(script: Path, python: str, kind: str) -> ScriptRecipe:
-    """Look up all that the environment depends on which uv builds for a script.
+    """Return the recipe of a script's environment, with everything that determines its key.
 
     Args:
-        script: The Python file, which has a block.
+        script: Python file with a ``# /// script`` comment.
         python: Path of the interpreter for the environment.
         kind: Platform and C library that the environment depends on. Empty: this machine only.
 
     Raises:
-        RequestError: There is no uv.
+        RequestError: The interpreter does not work.
     """
     lock = _lock_of(script)
     blocks = [match[0] for match in _BLOCK.finditer(script.read_text(encoding="utf-8"))]
     content = (
         python_version(python),
         (kind, str(Path(python).resolve())) if kind else "",
-        # What its paths start from.
+        # Relative paths start from the script's directory.
         str(script.parent),
         blocks,
         lock.read_bytes() if lock.is_file() else b"",
@@ -273,10 +274,10 @@ def _lock_of(script: Path) -> Path:
 
 
 def read_script(path: Path) -> ScriptNeeds | None:
-    """Return what a script's block ``# /// script`` says; None where it has none.
+    """Return the dependencies in a script's ``# /// script`` comment; None without a comment.
 
     Raises:
-        RequestError: It cannot be read, or is not of the form of PEP 723.
+        RequestError: The file cannot be read, or the comment violates PEP 723.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -289,7 +290,7 @@ def read_script(path: Path) -> ScriptNeeds | None:
         return None
     line = text.count("\n", 0, blocks[-1].start()) + 1
     where = f"environment: {path}:{line}"
-    # Of two with nothing between them the first seems to go on to the end of the second.
+    # The expression matches two adjacent blocks as one block.
     second = blocks[0]["content"].find("\n# /// script\n")
     if second >= 0:
         line += blocks[0]["content"].count("\n", 0, second) + 2
@@ -303,7 +304,7 @@ def read_script(path: Path) -> ScriptNeeds | None:
     try:
         block = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        # Its own line counts from the block's first.
+        # The error's line number is relative to the block.
         match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
         if match is None:
             raise RequestError(f"{where}: {error}") from error

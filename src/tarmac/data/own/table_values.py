@@ -1,4 +1,4 @@
-"""What the columns of a table are, and the numbers that they become."""
+"""Convert the columns of a table to arrays, by the purpose of each column."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FILLS: Mapping[str, Callable[[NDArray[np.float64]], Any]] = {"median": np.median, "mean": np.mean}
-# Of a column of categories; more are names of rows, not of kinds.
+# Categories of a column: more distinct values identify rows rather than categories.
 _MAX_LEVELS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableColumns:
-    """What the columns of a table are.
+    """The purpose of each column of a table.
 
     Attributes:
-        targets: What is to be predicted: one column of classes, or columns of values.
-        weights: What each sample counts.
+        targets: Columns to predict: one column of classes, or columns of values.
+        weights: Column with the weight of each sample. None: all weights are equal.
         dropped: Columns to leave out of inputs and targets.
         categorical: Columns to encode as one column per value: 1 in its rows, else 0. A missing
             value gives 0 everywhere.
-        fill: What stands for a missing number of the inputs: ``median`` or ``mean``, those of the
-            column in the rows that are trained on, or a number. None refuses missing numbers.
+        fill: Replacement for missing numbers of the inputs: ``median`` or ``mean`` of the column in
+            the training rows, or a number. None refuses missing numbers.
         as_values: Whether whole numbers in the target are values rather than classes.
         as_classes: Whether whole numbers in the target are classes, however many there are.
     """
@@ -58,14 +58,14 @@ class TableColumns:
             raise RequestError(f"fill is {self.fill!r}, expected median, mean or a number")
 
     def named_in(self, columns: Sequence[str]) -> TableColumns:
-        """Return these with lists taken apart: ``id,street`` is two columns.
+        """Return the columns with lists split at commas: ``id,street`` is two columns.
 
         Args:
             columns: Names of the table's columns. A text that equals a column's name is never
                 split.
 
         Raises:
-            RequestError: There is no column of a name, or one has two purposes.
+            RequestError: The table lacks a named column, or a column has two purposes.
         """
         resolved: dict[str, Any] = {
             field: tuple(name for text in getattr(self, field) for name in _names_in(text, columns))
@@ -91,7 +91,7 @@ def _names_in(text: str, columns: Sequence[str]) -> list[str]:
 def classes_of(
     tables: Sequence[pa.Table], paths: Sequence[Path], columns: TableColumns
 ) -> tuple[list[Any] | None, tuple[str, ...]]:
-    """Return the values of the target in order, where they are classes, and notes on that."""
+    """Return the sorted values of the target if they are classes, else None; and notes."""
     import pyarrow.types as kinds  # noqa: PLC0415
 
     if len(columns.targets) != 1 or columns.as_values:
@@ -124,7 +124,7 @@ def classes_of(
 
 
 def _as_whole(values: set[Any], where: str) -> set[Any]:
-    """Return numbers as whole ones, so that 1.0 is the class 1."""
+    """Convert whole floats to integers, so that 1.0 is the class 1."""
     for value in values:
         if isinstance(value, float) and not value.is_integer():
             raise TarmacError(f"{where} holds {value}, which is no class")
@@ -132,7 +132,7 @@ def _as_whole(values: set[Any], where: str) -> set[Any]:
 
 
 def levels_of(tables: Sequence[pa.Table], paths: Sequence[Path], name: str) -> list[str]:
-    """Return the different values of a column, as texts and in order."""
+    """Return the distinct values of a column as sorted texts."""
     levels = {
         str(value)
         for table in tables
@@ -149,7 +149,7 @@ def levels_of(tables: Sequence[pa.Table], paths: Sequence[Path], name: str) -> l
 
 
 def note_on_counting(table: pa.Table, name: str) -> tuple[str, ...]:
-    """Say of a column that it counts the rows, as an index of pandas' does."""
+    """Return a note if a column counts the rows, as an index of pandas does."""
     import pyarrow.types as kinds  # noqa: PLC0415
 
     column = table.column(name)
@@ -165,7 +165,7 @@ def note_on_counting(table: pa.Table, name: str) -> tuple[str, ...]:
 
 
 def check_inputs(table: pa.Table, path: Path, names: Sequence[str], columns: TableColumns) -> None:
-    """Refuse all columns at once that are no numbers or lack some, with what to type for each."""
+    """Raise one TarmacError if several columns hold texts or lack values, with the options."""
     texts = [name for name in names if not _is_numeric(table.column(name).type)]
     lacking = [
         name
@@ -200,7 +200,7 @@ def _words_on_missing(table: pa.Table, name: str) -> str:
 
 
 def _option(name: str, columns: Sequence[str]) -> str:
-    """Return an option with columns, for a shell; once for each column where one has a comma."""
+    """Return a shell option with columns; repeat the option if a column's name has a comma."""
     has_comma = any("," in column for column in columns)
     values = columns if has_comma else [",".join(columns)]
     return " ".join(f"{name} {quoted(value)}" for value in values)
@@ -217,10 +217,10 @@ def part_of(
 
     Args:
         table: Table whose columns `check_inputs` has accepted.
-        path: Its file, for messages.
-        inputs: The columns to learn from, in order, each with its categories; None of numbers.
-        columns: What the others are.
-        classes: The classes of the target in order; None of values.
+        path: Path of the table's file, for messages.
+        inputs: Input columns in order, each with its categories. None: the column holds numbers.
+        columns: Purpose of the other columns.
+        classes: Classes of the target in order. None: targets are values.
     """
     may_lack = columns.fill is not None
     arrays = [
@@ -257,7 +257,7 @@ def _indicators(table: pa.Table, name: str, levels: Sequence[str]) -> Iterator[N
 
 
 def filled(parts: Sequence[Part], fill: str, features: Sequence[str], path: Path) -> list[Part]:
-    """Put a number in the place of each missing one, by what is trained on alone."""
+    """Replace missing numbers; median and mean come from the training rows only."""
     learnt = parts[0].inputs
     values = np.full(len(features), 0.0 if fill in _FILLS else float(fill), dtype=np.float32)
     for column in range(len(features)) if fill in _FILLS else ():
@@ -295,7 +295,7 @@ def _numbers(
             hint=f"A column for each of its values: {_option('--categorical', [name])}\n"
             f"Leave it out: {_option('--drop', [name])}",
         )
-    # Whole numbers that no float64 holds exactly are no more exact in float32.
+    # An unsafe cast: integers that float64 cannot hold exactly are not exact in float32 either.
     values = as_float32(column.cast(pa.float64(), safe=False).to_numpy())
     wrong = np.isinf(values) if may_lack else ~np.isfinite(values)
     if wrong.any():

@@ -1,4 +1,4 @@
-"""Reads datasets from tables: CSV and Parquet, by Apache Arrow."""
+"""Read datasets from CSV and Parquet tables with Apache Arrow."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ _BLOCK_BYTES = 2**20
 def read_tables(
     train: Path, test: Path | None, columns: TableColumns, *, test_share: float
 ) -> Parts:
-    """Read a table, all other columns of which are the inputs: float32 ``[rows, columns]``.
+    """Read a dataset from tables; inputs are float32 ``[rows, columns]``.
 
-    A target of text, of truth values or of whole numbers is a class; any other is a value.
+    Columns without another purpose are inputs. A target of texts, bools or whole numbers is a
+    class; any other target is a value.
 
     Args:
-        train: ``.csv``, ``.tsv``, either also as ``.gz``, or ``.parquet``.
-        test: Another of the same columns; None to cut it off from ``train``.
+        train: Path of a ``.csv``, ``.tsv``, ``.csv.gz``, ``.tsv.gz`` or ``.parquet`` file.
+        test: Path of a table with the same columns. None: test rows are split off from ``train``.
         columns: Purpose of the columns: targets, weights, dropped, categorical.
         test_share: Share of the rows to score if there is no ``test``. Above 0, below 1.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
-        RequestError: There is no column of a name that was given.
-        TarmacError: A table cannot be read, or holds what is no number: names the row and column.
+        RequestError: The table lacks a named column, or has no column left for the inputs.
+        TarmacError: A table cannot be read, or a value is no number. The message names the row and
+            the column.
     """
     paths = [path for path in (train, test) if path is not None]
     tables = [_read(path) for path in paths]
@@ -98,7 +100,7 @@ def read_tables(
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is that of a table, by its name."""
+    """Return whether the name of a path is that of a table."""
     return path.name.lower().endswith((*_TEXTS, ".parquet"))
 
 
@@ -143,7 +145,7 @@ def _read_text(path: Path) -> pa.Table:
     with opened(path, "rb") as file:
         table = csv.read_csv(
             file,
-            # One thread knows the number of a row.
+            # Row numbers are known only with a single thread.
             read_options=csv.ReadOptions(use_threads=False),
             parse_options=csv.ParseOptions(delimiter=separator, invalid_row_handler=note),
         )
@@ -161,7 +163,7 @@ def _read_text(path: Path) -> pa.Table:
 
 
 def _check_utf8(file: IO[bytes], path: Path) -> str:
-    """Return the first line, and refuse a file that is not text in UTF-8 from end to end."""
+    """Return the first line; raise a TarmacError if any part of the file is not UTF-8."""
     head, line = None, 1
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     while True:
@@ -187,12 +189,12 @@ def _check_utf8(file: IO[bytes], path: Path) -> str:
 
 
 def _separator(head: str) -> str:
-    """Return what separates the columns: a comma, unless the first line has none but others."""
+    """Return the first of comma, semicolon and tab that the first line has; default comma."""
     return next((sign for sign in _SEPARATORS if sign in head), _SEPARATORS[0])
 
 
 def _are_values(names: Sequence[str]) -> bool:
-    """Whether what stands for names is a row of values: all numbers, and not counted upwards."""
+    """Return whether the column names are values: all numbers, and not counting upwards."""
     try:
         values = [float(name) for name in names]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Takes a user's files over as a dataset of a name."""
+"""Store a user's files as a named dataset."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
     from tarmac.data.own.parts import Part
 
-# Samples that are compared at a time.
+# Number of samples to compare at a time.
 _BLOCK = 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Taking:
-    """How files become a dataset.
+    """The options for turning files into a dataset.
 
     Attributes:
-        test: Samples to score, in files of the same form; None to cut them off.
+        test: Path of the test samples, in the same form. None: test samples are split off.
         test_share: Share of the samples to score if no file holds test samples. Above 0, below 1.
             Default 0.2.
         columns: For tables: purpose of the columns. Default: all are inputs.
         size: For images: width and height in pixels, at least 1 each. None keeps their size.
-        grey: Whether of images the brightness alone is kept.
-        replace: Whether a dataset of the same name is replaced.
+        grey: Whether to keep only the brightness of images. Default False.
+        replace: Whether a dataset of the same name is replaced. Default False.
     """
 
     test: Path | None = None
@@ -52,20 +52,20 @@ class Taking:
 
 
 def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
-    """Read files, and store them as arrays that are loaded without a copy.
+    """Read files, and store them as arrays that can be mapped into memory.
 
     Args:
         name: Name of the new dataset, for ``--set dataset=`` and `tarmac.data.load`.
-        origin: A table (``.csv``, ``.tsv``, ``.parquet``), an archive of arrays (``.npz``), or a
-            folder of images.
+        origin: Path of a table (``.csv``, ``.tsv``, ``.parquet``), an archive of arrays (``.npz``),
+            or a folder of images.
         taking: Test files, columns, image size and other options.
         root: Directory that holds a subdirectory per dataset.
 
     Returns:
-        What was stored.
+        The record of the stored dataset.
 
     Raises:
-        RequestError: The name cannot be or is taken, or options do not fit the form of the files.
+        RequestError: The name is invalid or taken, or options do not fit the form of the files.
         TarmacError: The files cannot be read as a dataset. Nothing was stored.
     """
     check_free(name, root, replace=taking.replace)
@@ -96,10 +96,10 @@ def take_over(name: str, origin: Path, taking: Taking, root: Path) -> OwnRecord:
 
 
 def _are_same(train: Part, test: Part) -> bool:
-    """Whether both parts hold the same samples in the same order."""
+    """Return whether both parts hold the same inputs in the same order."""
     if train.inputs.shape != test.inputs.shape:
         return False
-    # Blocks, as images may be mapped from files that are larger than memory.
+    # Compare blocks, as images may be mapped from files that are larger than memory.
     return all(
         np.array_equal(train.inputs[start : start + _BLOCK], test.inputs[start : start + _BLOCK])
         for start in range(0, len(train.inputs), _BLOCK)
@@ -107,7 +107,7 @@ def _are_same(train: Part, test: Part) -> bool:
 
 
 def _check_options(origin: Path, taking: Taking) -> None:
-    """Refuse options that the form of the files has no use for."""
+    """Raise a RequestError for missing files and for options that do not fit their form."""
     if not origin.exists():
         raise RequestError(f"there is no {origin}")
     is_folder = origin.is_dir()

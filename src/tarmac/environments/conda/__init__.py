@@ -1,4 +1,4 @@
-"""Environments of conda's packages: how they are built, where existing ones are, what they set."""
+"""Conda environments: build new ones, find existing ones, and activate them."""
 
 from tarmac.environments.conda.activation import activated
 from tarmac.environments.conda.existing import CondaSpec, existing_prefix

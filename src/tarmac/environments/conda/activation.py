@@ -1,4 +1,4 @@
-"""What a conda environment sets where it is active."""
+"""The environment variables that activating a conda environment sets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 60
 
-# What a shell sets by itself.
+# Variables that a shell sets by itself.
 _OF_SHELLS = ("_", "PWD", "OLDPWD", "SHLVL")
 
 
 def _variables_of(prefix: Path) -> dict[str, str]:
-    """Return the variables that an environment's packages and its own settings have by name."""
+    """Return the variables in the JSON files of an environment's packages and of its settings."""
     variables: dict[str, str] = {}
     files = sorted(prefix.glob("etc/conda/env_vars.d/*.json"))
     for file in (*files, prefix / "conda-meta" / "state"):
@@ -39,15 +39,15 @@ def _variables_of(prefix: Path) -> dict[str, str]:
 def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that activating an environment sets: its own, and its packages'.
 
-    Packages set theirs by scripts, ``etc/conda/activate.d/*.sh``, which a shell runs.
+    Packages set variables in scripts, ``etc/conda/activate.d/*.sh``, which run in a shell.
 
     Args:
         prefix: Directory of the conda environment, with its ``bin``.
         environment: Environment variables before activation, such as ``os.environ``.
 
     Raises:
-        TarmacError: A script ends the shell, or does not end. How its last command ended does not
-            matter, as with conda.
+        TarmacError: A script ends the shell, or runs longer than 60 s. As with conda, the exit code
+            of its last command does not matter.
     """
     own = {
         "CONDA_DEFAULT_ENV": prefix.name,
@@ -70,7 +70,7 @@ def activated(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 def _run(scripts: list[Path], variables: Mapping[str, str]) -> dict[str, str]:
     shell = shutil.which("bash") or "/bin/sh"
-    # What scripts print is not what they set.
+    # Keeps the output of the scripts apart from the variables, which go to descriptor 3.
     program = 'exec 3>&1 >&2; for script; do . "$script"; done; exec env -0 >&3'
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Whether channels answer at all, before rattler waits for them without a limit."""
+"""Check that channels answer, because rattler waits for them without a timeout."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 async def refuse_silent(urls: Iterable[str], where: str) -> None:
-    """Ask each server once, through the proxies that the surroundings name.
+    """Raise a TarmacError if a server gives no answer; request one URL per server.
 
-    Any answer is one, also that there is no such file. Of connections that are refused, and names
-    that are not known, rattler tells at once.
+    The requests use the proxies of the process's environment. Any HTTP status counts as an answer.
+    Refused connections and unknown hosts are ignored, because rattler reports them at once.
 
     Args:
-        urls: Those of paths and of further files of a server are passed over.
-        where: Begins the message: what names them.
+        urls: URLs of files. Only the first http(s) URL of each server is requested.
+        where: Beginning of the message: the file that names the URLs.
 
     Raises:
         TarmacError: A server does not answer in time.
@@ -34,7 +34,7 @@ async def refuse_silent(urls: Iterable[str], where: str) -> None:
 
 
 async def _ask(url: str, where: str) -> None:
-    import httpx  # noqa: PLC0415 - a tenth of a second, for all who build nothing
+    import httpx  # noqa: PLC0415 - takes 0.1 s, also for commands that build nothing
 
     timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     try:

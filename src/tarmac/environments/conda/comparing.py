@@ -1,4 +1,4 @@
-"""Whether an environment that exists has what a file says."""
+"""Compare an existing conda environment with a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tarmac.environments.conda.files import CondaFile
 
-# What brings an environment to its file, by the file's form.
+# Commands that update an environment to its file, by the file's form.
 _UPDATES = {
     "yml": "conda env update --prefix {prefix} --file {file}",
     "explicit": "conda install --prefix {prefix} --file {file}",
@@ -28,9 +28,9 @@ _UPDATES = {
 
 
 def refuse_difference(prefix: Path, path: Path) -> None:
-    """Raise a RequestError where an environment lacks what a file says, or has it otherwise.
+    """Raise a RequestError if an environment lacks a package of a file, or has another version.
 
-    What it has beyond that is not looked at.
+    Further packages of the environment are ignored.
 
     Args:
         prefix: Directory of the existing conda environment.
@@ -40,7 +40,7 @@ def refuse_difference(prefix: Path, path: Path) -> None:
     import rattler  # noqa: PLC0415 - of an extra
 
     file = read_conda_file(path, str(rattler.Subdir.current()))
-    # The library's own stubs lack the class.
+    # rattler's type stubs lack the class.
     read: Any = rattler.PrefixRecord.from_path
     records = [read(entry) for entry in prefix.glob("conda-meta/*.json")]
     here = {record.name.normalized: record for record in records}
@@ -59,7 +59,7 @@ def _of_specs(file: CondaFile, here: dict[str, Any]) -> Iterator[str]:
     import rattler  # noqa: PLC0415 - of an extra
 
     if file.form == "yml":
-        # From whichever channel it once came.
+        # The channel of an installed package does not matter.
         names = tuple(spec.rpartition("::")[2] for spec in file.specs)
         specs = dataclasses.replace(file, specs=names)
         wanted = [(text, match_spec(specs, number)) for number, text in enumerate(file.specs)]
@@ -90,12 +90,12 @@ def _of_pip(file: CondaFile, prefix: Path) -> Iterator[str]:
 
 
 def _requirements(lines: Iterable[str]) -> Iterator[Requirement]:
-    """Yield those that name a package, and count here."""
+    """Yield the requirements that name a package and whose marker applies."""
     for line in lines:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
-            # An option, or a path.
+            # The line is an option or a path.
             continue
         if requirement.marker is None or requirement.marker.evaluate():
             yield requirement

@@ -1,4 +1,4 @@
-"""Environments that conda, mamba or micromamba have made."""
+"""Find existing environments of conda, mamba and micromamba."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tarmac.files import placed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Where conda, mamba and micromamba have environments, beside those that ~/.conda lists.
+# Usual root directories of conda, mamba and micromamba; ~/.conda lists further environments.
 _ROOTS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda", "conda")
 
 
 @dataclasses.dataclass(frozen=True)
 class CondaSpec:
-    """An environment of conda's.
+    """A conda environment, to build from a file or to find by name or prefix.
 
     Attributes:
-        file: ``environment.yml``, an explicit list, or a lock of conda-lock's or pixi's, by which
-            one is built; beside a name or a prefix, what that one must have.
-        name: The name of one that exists.
-        prefix: The directory of one that exists.
-        tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
-            must be on the ``PATH`` of the machine where the task runs.
-        environment: Its name in a lock that has several; by default ``default``.
+        file: Path of an ``environment.yml``, an explicit list, or a lock of conda-lock or pixi, to
+            build from. With ``name`` or ``prefix``, the existing environment must match it.
+        name: Name of an existing environment.
+        prefix: Directory of an existing environment.
+        tool: Program that builds the environment instead of rattler: ``conda``, ``mamba`` or
+            ``micromamba``. It must be on the ``PATH`` of the machine where the task runs.
+        environment: Name of the environment in a lock that has several. None: ``default``.
     """
 
     file: str | None = None
@@ -40,19 +40,19 @@ class CondaSpec:
 
 
 def existing_prefix(spec: CondaSpec, base: Path) -> Path:
-    """Return the directory of an environment that exists.
+    """Return the directory of an existing environment.
 
     Args:
-        spec: With a name or a prefix.
-        base: What a relative prefix, and a relative file, start from.
+        spec: Spec with a name or a prefix.
+        base: Directory that a relative prefix and a relative file start from.
 
     Raises:
-        RequestError: There is none, or it lacks what the file says.
-        MissingExtraError: There is a file, and rattler is not installed.
+        RequestError: The environment does not exist, or differs from the file.
+        MissingExtraError: The spec has a file, and rattler is not installed.
     """
     prefix = _find(spec, base)
     if spec.file is not None:
-        # It takes long to import, which each staging of a task would wait for.
+        # A slow import, which would delay the stage in of every task.
         from tarmac.environments.conda.comparing import refuse_difference  # noqa: PLC0415
 
         refuse_difference(prefix, placed(spec.file, base))
@@ -86,7 +86,7 @@ def _find(spec: CondaSpec, base: Path) -> Path:
 
 
 def _known_prefixes(variables: Mapping[str, str]) -> Mapping[Path, str]:
-    """Return the environments that are known here, by their directories, with their names."""
+    """Return the names of the environments on this machine, by their directories."""
     home = Path(variables.get("HOME") or "/")
     roots = [Path(variables[n]) for n in ("MAMBA_ROOT_PREFIX", "CONDA_ROOT") if variables.get(n)]
     if program := variables.get("CONDA_EXE"):
@@ -99,7 +99,7 @@ def _known_prefixes(variables: Mapping[str, str]) -> Mapping[Path, str]:
         listed = (home / ".conda" / "environments.txt").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         listed = []
-    # conda lists those of its own there as well.
+    # conda lists the environments in its root there too.
     names |= {path: path.name for path in map(Path, filter(str.strip, listed)) if path not in names}
     there: dict[Path, tuple[Path, str]] = {}
     for path, name in names.items():

@@ -1,4 +1,4 @@
-"""What a file says of a conda environment: ``environment.yml``, an explicit list, or a lock."""
+"""Read the file of a conda environment: ``environment.yml``, an explicit list, or a lock."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from tarmac.environments.requirements import Requirements
 
 _EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
-# conda-lock's, pixi's and rattler's; see https://rattler.prefix.dev/py-rattler/lock-file.
+# Keys in the locks of conda-lock, pixi and rattler; see
+# https://rattler.prefix.dev/py-rattler/lock-file.
 _LOCKS = ("package", "packages")
 
-# What conda-lock installs unless it is told otherwise; of its older files, which name one each.
+# The categories that conda-lock installs by default. Its older files name one per package.
 _CATEGORIES = ("main", "dev")
 
-# What a line's comment may say of the platforms that it is for, and which it names; conda-lock's:
+# The platform selectors of conda-lock in a line's comment, and the platforms that they match:
 # https://conda.github.io/conda-lock/src_environment_yml/#platform-selectors
 _SELECTOR = re.compile(r"^(?P<line>.*\S)\s+#\s*\[\s*(?P<but>not\s+)?(?P<name>\w+)\s*\]\s*$")
 _SELECTED = {
@@ -50,27 +51,28 @@ _SELECTED = {
     "win64": "win-64",
 }
 
-# Where none is named, as micromamba and pixi have it; conda's own asks for a licence.
+# The channel if a file names none, as in micromamba and pixi; conda's own default needs a licence.
 _DEFAULT_CHANNEL = "conda-forge"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CondaFile:
-    """What a file says.
+    """The content of a conda environment's file.
 
     Attributes:
         path: Path of the file. Relative paths in it start from its directory.
-        form: Whether its packages have to be solved (``yml``), are URLs (``explicit``) or locked.
+        form: Form of the file: ``yml``, with packages to solve; ``explicit``, with URLs; or
+            ``lock``.
         text: Content of the whole file, before platform selectors apply.
-        platform: For which it was read: ``linux-64``.
-        channels: Where packages are searched, the first first.
+        platform: Platform for which the file was read, such as ``linux-64``.
+        channels: Channels to search for packages, in order of priority.
         specs: Packages to install in conda's syntax, such as ``numpy >=2``. Empty for URLs and
             locks.
-        places: Where each of them is in the file.
-        pip: What pip installs afterwards.
-        variables: That are set where it is active.
+        places: Line and column of each spec in the file.
+        pip: Requirements that pip installs afterwards. None: none.
+        variables: Environment variables to set when the environment is active.
         optional: Packages of a lock that only extras of the project need.
-        name: That it gives the environment; empty for none.
+        name: Name of the environment in the file. Empty: no name.
     """
 
     path: Path
@@ -87,7 +89,7 @@ class CondaFile:
 
     @property
     def has_paths(self) -> bool:
-        """Whether it may name files by where it is itself."""
+        """Whether the file may contain paths relative to its directory."""
         return self.form != "yml" or any(name.startswith(".") for name in self.channels)
 
 
@@ -116,7 +118,7 @@ _Dependency = Annotated[
 
 
 class _Environment(_Strict):
-    """The form of conda's own files; its documentation tells it, "Managing environments"."""
+    """The form of ``environment.yml``; see "Managing environments" in conda's documentation."""
 
     name: str | None = None
     prefix: str | None = None
@@ -131,16 +133,16 @@ class _Environment(_Strict):
 
 
 def read_conda_file(path: Path, platform: str = "") -> CondaFile:
-    """Read a file that says what is in an environment.
+    """Read the file of a conda environment.
 
     Args:
         path: File to read: ``environment.yml``, an explicit list, or a lock.
-        platform: As conda names it, ``linux-64``: lines with a comment such as ``# [win]`` count
-            on those that this names. By default none counts, and ``platforms`` may be any.
+        platform: Platform in conda's notation, such as ``linux-64``, for selectors such as
+            ``# [win]``. Default: selectors match nothing, and any ``platforms`` are accepted.
 
     Raises:
-        RequestError: It cannot be read, is of no form, or is for other platforms; the message has
-            its line and column.
+        RequestError: The file cannot be read, has an unknown form, or is for other platforms. The
+            message names line and column.
     """
     text = read_text(path)
     if _EXPLICIT.search(text):
@@ -155,7 +157,7 @@ def read_conda_file(path: Path, platform: str = "") -> CondaFile:
 
 
 def _optional(packages: object) -> set[str]:
-    """Return the packages of conda-lock's that it installs only for extras that are asked for."""
+    """Return the packages that conda-lock installs only on request."""
     categories: dict[str, set[object]] = {}
     for package in packages if isinstance(packages, list) else ():
         if isinstance(package, dict) and isinstance(name := package.get("name"), str):
@@ -164,7 +166,7 @@ def _optional(packages: object) -> set[str]:
 
 
 def _selected(text: str, platform: str) -> str:
-    """Return the lines that are for a platform, and empty ones in the place of others."""
+    """Return the text with empty lines in place of lines for other platforms."""
     lines = []
     for line in text.split("\n"):
         match = _SELECTOR.match(line)
@@ -208,7 +210,7 @@ def _read_environment(document: Document, path: Path, text: str, platform: str) 
 
 
 def _written(document: Document) -> dict[str, Any]:
-    """Return what a file says, with the texts of what a program gets to see: ``1.10``."""
+    """Return the content with name and variables as written: ``1.10``, not the number 1.1."""
     content = dict(document.value)
     for path in filter(None, document.texts):
         if path == ("name",):

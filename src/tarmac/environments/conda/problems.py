@@ -1,4 +1,4 @@
-"""What rattler tells of an environment that it cannot make, in a line."""
+"""Summarize rattler's errors in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SOLVER = "Cannot solve the request because of:"
 _MISSING = re.compile(r"No candidates were found for (\S+) (.+)\.")
 _REQUIRING = re.compile(r"([\w.-]+) (\S+) would require")
-# The child of a line that requires something: ``base-lib <2, which ...``.
+# A line below a line that requires something, such as ``base-lib <2, which ...``.
 _REQUIRED = re.compile(r"(__?[\w-]+|[\w.-]+) ([^,]+), (?:which|for which)")
 _BRANCH = re.compile(r"[│├└─ ]+")
 _URL = re.compile(r"url \(([^)]+)\)")
@@ -20,19 +20,19 @@ _ANSWER = re.compile(r"HTTP status \w+ error \((\d+)([^)]*)\)")
 _LOGINS = ("401", "403")
 _OF_A_DISK = re.compile(r"No space left|Read-only file system|Permission denied|global cache lock")
 _TOO_LONG = "target prefix cannot be longer"
-# Of the placeholder that conda-build leaves in packages, in whose place the directory comes.
+# Length of the placeholder in conda-build's packages that the prefix replaces.
 _LONGEST_PREFIX = 255
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Why an environment cannot be made.
+    """The reason why an environment cannot be built.
 
     Attributes:
         words: Description of the problem, in one line.
         hint: Advice for the user. None: no advice.
-        missing: The name of a package that no channel has; empty for other problems.
-        is_request: Whether what was asked for is wrong, not this machine or the network.
+        missing: Name of a package that no channel has. Empty for other problems.
+        is_request: Whether the user's request is wrong, rather than the machine or the network.
     """
 
     words: str
@@ -42,7 +42,7 @@ class Problem:
 
 
 def problem_of(text: str, channels: Sequence[str]) -> Problem:
-    """Put what rattler tells into a line.
+    """Summarize an error of rattler in one line.
 
     Args:
         text: Message of rattler's exception: a sentence, or a tree of unmet requirements.
@@ -93,7 +93,7 @@ def _of_requirements(needs: Sequence[tuple[str, str, str]], where: str) -> Probl
 
 
 def _requirements(tree: str) -> list[tuple[str, str, str]]:
-    """Return who requires which version of what, from a tree of lines."""
+    """Return package, required package and version from rattler's tree of lines."""
     needs, above = [], ""
     for line in tree.splitlines():
         words = _BRANCH.sub("", line, count=1) if line[:1] in "│├└ " else line

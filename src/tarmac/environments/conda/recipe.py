@@ -1,4 +1,4 @@
-"""Environments that are built of conda's packages, by rattler."""
+"""Build conda environments with rattler."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from tarmac.environments.conda.files import CondaFile
     from tarmac.environments.requirements import Requirements
 
-# Where rattler notes that a package came from a place with one.
+# A URL or channel with a login or a token in rattler's package records.
 _LOGIN = re.compile(r'"(?:url|channel)":\s*"\w+://(?:[^"/]*@|[^"/]+/t/)')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CondaRecipe:
-    """How an environment is built; see `tarmac.environments.venvs.Recipe`.
+    """A recipe for rattler; see `tarmac.environments.venvs.Recipe`.
 
     Attributes:
-        key: Another one wherever anything that is to be installed differs, or what packages may be
-            chosen by: the driver's CUDA, the processor, the C library.
+        key: Digest of everything that determines the packages, including the driver's CUDA version,
+            the processor and the C library.
         file: Parsed file that lists the packages.
-        environment: Its name in a lock that has several; by default ``default``.
+        environment: Name of the environment in a lock that has several. None: ``default``.
     """
 
     key: str
@@ -47,12 +47,12 @@ class CondaRecipe:
     environment: str | None = None
 
     def install(self, path: Path) -> None:
-        """Build it anew; its ``requirements.txt`` is there once it is whole.
+        """Build the environment from scratch; ``requirements.txt`` is written last.
 
         Raises:
-            RequestError: No channel has a package, packages do not fit together, or the lock has
-                none for this platform.
-            TarmacError: It could not be built.
+            RequestError: No channel has a package, packages conflict, or the lock has no packages
+                for this platform.
+            TarmacError: The build failed for another reason.
         """
         shutil.rmtree(path, ignore_errors=True)
         installed, pip = asyncio.run(_install(self.file, path, self.environment))
@@ -61,13 +61,13 @@ class CondaRecipe:
                 raise RequestError(
                     f"environment: {self.file.path}: pip's packages need python among the others"
                 )
-            # A lock lists what its packages need, too.
+            # A lock lists all dependencies itself.
             alone = ["--no-deps"] if self.file.form == "lock" else []
             with requirement_files(pip) as words:
                 install_into(path, [*alone, *words])
         _hide_logins(path)
         named = {"CONDA_DEFAULT_ENV": self.file.name} if self.file.name else {}
-        # Where conda itself keeps them.
+        # The file in which conda itself keeps variables.
         write_json(path / "conda-meta" / "state", {"env_vars": named | dict(self.file.variables)})
         by_pip = () if pip is None else pip.lines
         lines = [*installed, *(f"pip: {without_password(line)}" for line in by_pip)]
@@ -75,10 +75,10 @@ class CondaRecipe:
 
 
 def _hide_logins(path: Path) -> None:
-    """Take logins and tokens out of what rattler notes of each package: where it came from."""
+    """Redact logins and tokens in the URLs of rattler's package records."""
     for file in path.glob("conda-meta/*.json"):
         text = file.read_text(encoding="utf-8")
-        # Few have any, and files of large packages are large.
+        # Parsing is slow for large packages, and few files contain a login.
         if not _LOGIN.search(text):
             continue
         content = parse_json(text)
@@ -89,14 +89,14 @@ def _hide_logins(path: Path) -> None:
 
 
 def read_conda(path: Path, environment: str | None = None) -> CondaRecipe:
-    """Look up all that an environment depends on.
+    """Return the recipe of an environment, with everything that determines its key.
 
     Args:
-        path: The file that says what is in it.
-        environment: Its name in a lock that has several; by default ``default``.
+        path: File that lists the packages.
+        environment: Name of the environment in a lock that has several. None: ``default``.
 
     Raises:
-        RequestError: The file is not here, or of no form.
+        RequestError: The file does not exist, or has an unknown form.
         MissingExtraError: rattler is not installed.
     """
     require("rattler")
@@ -105,7 +105,7 @@ def read_conda(path: Path, environment: str | None = None) -> CondaRecipe:
     file = read_conda_file(path, str(rattler.Subdir.current()))
     content = (
         file.text,
-        # What relative paths mean.
+        # Relative paths depend on the file's directory.
         str(path.parent) if file.has_paths else "",
         file.pip.content() if file.pip is not None else "",
         file.platform,
@@ -119,7 +119,7 @@ def read_conda(path: Path, environment: str | None = None) -> CondaRecipe:
 async def _install(
     file: CondaFile, path: Path, environment: str | None
 ) -> tuple[list[str], Requirements | None]:
-    """Install a file's packages of conda's; return these, a line each, and what is left to pip."""
+    """Install a file's conda packages; return their names and the requirements for pip."""
     import rattler  # noqa: PLC0415 - of an extra
 
     gateway, pip, where = rattler.Gateway(), file.pip, f"environment: {file.path}"
@@ -148,10 +148,10 @@ async def _install(
 
 @contextlib.contextmanager
 def _packages(records: Sequence[Any], path: Path) -> Iterator[Path | None]:
-    """Give the directory where packages are unpacked; None for rattler's own, which all share.
+    """Yield the package cache: None for rattler's shared cache, else a temporary directory.
 
-    rattler finds a package there by its name, version, build and SHA-256. One that is known by its
-    MD5 alone, or by nothing, could be another one of the same name.
+    The shared cache identifies a package by name, version, build and SHA-256. A package without
+    SHA-256 could be confused with another package of the same name.
     """
     if all(record.sha256 for record in records):
         yield None
@@ -176,7 +176,7 @@ async def _solve(file: CondaFile, gateway: Any) -> list[Any]:
 
     specs = [match_spec(file, number) for number in range(len(file.specs))]
     if file.pip is not None and shutil.which("uv") is None:
-        # As conda has it, which brings pip with each Python.
+        # conda also installs pip with each Python.
         specs.append(rattler.MatchSpec("pip"))
     return await rattler.solve(
         channels_of(file),
@@ -188,7 +188,7 @@ async def _solve(file: CondaFile, gateway: Any) -> list[Any]:
 
 
 async def _near(name: str, gateway: Any, file: CondaFile) -> str | None:
-    """Return which versions of a package there are, or which packages are called nearly so."""
+    """Return a hint with the versions of a package, or with packages of similar names."""
     channels, platforms = channels_of(file), [file.platform, "noarch"]
     names = [package.normalized for package in await gateway.names(channels, platforms)]
     if name not in names:

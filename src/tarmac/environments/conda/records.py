@@ -1,4 +1,4 @@
-"""What rattler needs to know of a file: its channels, and the packages that it lists or locks."""
+"""Convert a parsed file to rattler's objects: channels, specs and package records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarmac.files import placed
 if TYPE_CHECKING:
     from tarmac.environments.conda.files import CondaFile
 
-# A line of an explicit list, CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#DIGEST, as conda writes it.
+# A line of conda's explicit list: CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#DIGEST.
 _URL = re.compile(
     r"(\S+)/([^/\s]+)/([^/\s]+)-([^-/\s]+)-([^-/\s]+?)(\.conda|\.tar\.bz2)"
     r"(?:#(?:sha256:)?([0-9a-f]{32}|[0-9a-f]{64}))?(?:\s+#.*)?"
@@ -21,7 +21,7 @@ _MD5_DIGITS = 32
 
 
 def channels_of(file: CondaFile) -> list[Any]:
-    """Return where packages are searched; a path starts from the file's directory."""
+    """Return the file's channels; relative paths start from the file's directory."""
     import rattler  # noqa: PLC0415 - of an extra
 
     return [rattler.Channel(_address(name, file)) for name in file.channels]
@@ -35,14 +35,14 @@ def _address(channel: str, file: CondaFile) -> str:
 def locked(
     file: CondaFile, environment: str | None = None
 ) -> tuple[list[Any], Requirements | None]:
-    """Return what a lock has for its platform: packages of conda's, and of pip's.
+    """Return the conda packages and the pip requirements of a lock for its platform.
 
     Args:
         file: Parsed lock file. Its ``platform`` selects the packages.
-        environment: A name in it; by default ``default``, else the sole environment.
+        environment: Name of an environment in the lock. None: ``default``, else the only one.
 
     Raises:
-        RequestError: It has no such environment, or nothing for the platform.
+        RequestError: The lock lacks the environment, or has no packages for the platform.
     """
     import rattler  # noqa: PLC0415 - of an extra
 
@@ -72,7 +72,7 @@ def locked(
 
 
 def _requirement(package: Any, file: CondaFile) -> str:
-    """Return a package of a lock's as pip takes it; a directory is linked to, as projects are."""
+    """Return a package of a lock as a requirement; a directory becomes an editable install."""
     location = package.location
     if "://" not in location:
         path = placed(location, file.path.parent)
@@ -82,17 +82,17 @@ def _requirement(package: Any, file: CondaFile) -> str:
     try:
         digest = package.hashes.sha256
     except AttributeError:
-        # What the library makes of none.
+        # rattler raises this for a package without hashes.
         digest = None
     checked = f"#sha256={digest.hex()}" if digest and "#" not in location else ""
     return f"{package.name} @ {location}{checked}"
 
 
 def match_spec(file: CondaFile, number: int) -> Any:
-    """Return one of a file's specs, in whichever of conda's forms it is written.
+    """Return a file's spec by its number, parsed from any form that conda accepts.
 
     Raises:
-        RequestError: It is of none; the message has its line and column.
+        RequestError: The spec is invalid. The message names line and column.
     """
     import rattler  # noqa: PLC0415 - of an extra
     from rattler.exceptions import InvalidMatchSpecError  # noqa: PLC0415 - of an extra
@@ -106,11 +106,11 @@ def match_spec(file: CondaFile, number: int) -> Any:
 
 
 def listed(file: CondaFile) -> list[Any]:
-    """Return what the URLs of an explicit list name.
+    """Return the package records of an explicit list's URLs.
 
     Raises:
-        RequestError: A line is none of a package, of one that is there already, or of one for
-            another platform.
+        RequestError: A line is no URL of a package, repeats a package, or is for another platform;
+            or there is no URL.
     """
     import rattler  # noqa: PLC0415 - of an extra
 

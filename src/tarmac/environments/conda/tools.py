@@ -1,4 +1,4 @@
-"""Environments that conda, mamba or micromamba build."""
+"""Build conda environments with conda, mamba or micromamba."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 60
 
-# Neither of them has one flag by which all their commands ask nothing.
+# Disables questions to the user: no single flag does so for all commands of these tools.
 _ASKS_NOTHING = {"CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ToolRecipe:
-    """How an environment is built; see `tarmac.environments.venvs.Recipe`.
+    """A recipe for conda, mamba or micromamba; see `tarmac.environments.venvs.Recipe`.
 
     Attributes:
-        key: As a `CondaRecipe` has it; and another one for each tool.
+        key: Digest of everything that determines the packages, including the tool.
         file: Parsed file that lists the packages.
         program: Path of conda, mamba or micromamba.
     """
@@ -39,13 +39,13 @@ class ToolRecipe:
     program: str
 
     def install(self, path: Path) -> None:
-        """Build it anew; its ``requirements.txt`` is there once it is whole.
+        """Build the environment from scratch; ``requirements.txt`` is written last.
 
         Raises:
-            TarmacError: It could not be built; the tool's own words are in the message.
+            TarmacError: The build failed. The message contains the tool's error.
         """
         shutil.rmtree(path, ignore_errors=True)
-        # Of conda only `env create` reads an environment.yml, and only `create` the other forms.
+        # In conda, only `env create` reads an environment.yml, and only `create` the other forms.
         verb = ("env", "create") if self.file.form == "yml" else ("create",)
         place = ("--file", str(self.file.path), "--prefix", str(path))
         run_installer([self.program, *verb, "--quiet", *place], path.parent, _ASKS_NOTHING)
@@ -54,15 +54,15 @@ class ToolRecipe:
 
 
 def read_for_tool(path: Path, tool: str) -> ToolRecipe:
-    """Look up all that an environment depends on.
+    """Return the recipe of an environment, with everything that determines its key.
 
     Args:
-        path: The file that says what is in it.
-        tool: ``conda``, ``mamba`` or ``micromamba``.
+        path: File that lists the packages.
+        tool: Name of the program: ``conda``, ``mamba`` or ``micromamba``.
 
     Raises:
-        RequestError: The file or the tool is not here, or the file is of no form.
-        TarmacError: The tool does not say what machine this is.
+        RequestError: The file or the tool does not exist, or the file has an unknown form.
+        TarmacError: The tool gives no answer about this machine.
     """
     program = shutil.which(tool)
     if program is None:
@@ -77,10 +77,10 @@ def read_for_tool(path: Path, tool: str) -> ToolRecipe:
         file.text,
         file.pip.content() if file.pip is not None else "",
         machine.get("platform"),
-        # conda's, and the others'.
+        # The first key is conda's, the second that of mamba and micromamba.
         machine.get("virtual_pkgs"),
         machine.get("virtual packages"),
-        # What relative paths mean.
+        # Relative paths depend on the file's directory.
         str(path.parent) if file.has_paths else "",
     )
     key = hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
