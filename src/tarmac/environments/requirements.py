@@ -1,7 +1,7 @@
-"""Requirements files, read as pip reads them, so that what they mean no longer depends on where.
+"""Read requirements files as pip does, and resolve all relative paths.
 
-pip takes nested files from beside the file that names them, but a relative package from the
-directory where it is started. Here all start from the file's own directory.
+In pip, nested files are relative to the file that names them, but relative packages are relative to
+the working directory. Here all paths are relative to the file's directory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _EXTRAS = re.compile(r"(\[[^]]*\])?(\s*;.*)?$")
 
 @dataclasses.dataclass(frozen=True)
 class Requirements:
-    """What is to be installed, whichever directory it is read in.
+    """The lines of requirements files, independent of the working directory.
 
     Attributes:
-        lines: As pip takes them, with nested files written out and absolute paths.
+        lines: Requirements in the syntax of pip, with nested files inlined and absolute paths.
         constraints: Lines that limit versions, in the same form.
-        local: Packages and directories of packages on this machine that the lines name.
+        local: Paths of packages and directories of packages on this machine that the lines name.
     """
 
     lines: tuple[str, ...]
@@ -42,20 +42,20 @@ class Requirements:
     local: tuple[Path, ...] = ()
 
     def content(self) -> str:
-        """Return a text that differs wherever anything that is to be installed differs."""
+        """Return a text that differs whenever anything to be installed differs."""
         digests = [(str(path), _digest(path)) for path in self.local]
         return repr((self.lines, self.constraints, digests))
 
 
 def read_requirements(given: Sequence[str], base: Path) -> Requirements:
-    """Read requirements with all files that they name.
+    """Read requirements and all files that they name.
 
     Args:
-        given: As pip takes them, or lines ``-r FILE`` and ``-c FILE``.
-        base: What their relative paths start from.
+        given: Requirements in the syntax of pip, including ``-r FILE`` and ``-c FILE``.
+        base: Directory that relative paths start from.
 
     Raises:
-        RequestError: A file is not here, or files name each other in a circle.
+        RequestError: A file cannot be read, or files form a cycle.
     """
     reader = _Reader()
     reader.read(given, base, ())
@@ -99,7 +99,7 @@ class _Reader:
         self.read([*_lines(text)], path.parent, (*above, path), constrains=constrains)
 
     def _absolute(self, line: str, base: Path) -> str:
-        """Return a line with the path in it, if there is one, from the root."""
+        """Return a line with its path, if any, made absolute."""
         option, rest = "", line
         if match := _WITH_PATH.fullmatch(line):
             option, rest = f"{match[1]} ", match[2]
@@ -117,7 +117,7 @@ class _Reader:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines of a file that mean something, with continued ones joined."""
+    """Yield the lines of a file without comments and empty lines, continuation lines joined."""
     for line in re.sub(r"\\\r?\n", "", text).splitlines():
         plain = _COMMENT.sub("", line).strip()
         if plain:
@@ -128,7 +128,7 @@ def _digest(path: Path) -> str:
     """Return a digest of a file, or of the names and contents of all files below a directory."""
     digest = hashlib.blake2b(digest_size=16)
     for root, directories, files in os.walk(path):
-        # What builds leave behind and version control keeps is not what is installed.
+        # Build outputs and version control data do not change what is installed.
         kept = (d for d in directories if d not in (".git", "__pycache__", "build", "dist"))
         directories[:] = sorted(d for d in kept if not d.endswith(".egg-info"))
         for name in sorted(files):

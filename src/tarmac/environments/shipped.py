@@ -1,8 +1,8 @@
-"""Virtual environments for the nodes of a cluster: built on one, sent to the others as one file.
+"""Virtual environments for the nodes of a cluster: built on one node, shared as one archive.
 
-An environment has tens of thousands of small files, which network file systems are slow at: a
-thousand tasks that import PyTorch from one bring them down. So each node has the environment on its
-own disk, unpacked from an archive that the first node of its kind has made.
+An environment has tens of thousands of small files, which are slow on network file systems: a
+thousand tasks that import PyTorch from one overload them. So each node has the environment on its
+own disk, unpacked from an archive that the first node of its kind makes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tarmac.files import make_private, storage_errors, taking_turns, tarfile, te
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A shebang that is longer, or has a space, is none to Linux (fs/binfmt_script.c, BINPRM_BUF_SIZE).
+# Linux refuses longer shebangs, and those with a space (fs/binfmt_script.c, BINPRM_BUF_SIZE).
 _LONGEST_SHEBANG = 127
 
-# Where an environment was built, in its archive and beside its own files.
+# File in the environment and its archive with the path where the environment was built.
 _ORIGIN = "tarmac-origin"
 
-# One that no task of this node has used for so long makes room.
+# Environments that no task on this node has used for this long are removed.
 _UNUSED_S = 14 * 86_400.0
 
 
 def node_directory() -> Path:
-    """Return the directory on this node's own disk for what tasks of this user share.
+    """Return the directory on this node's own disk that this user's tasks share.
 
-    It is below ``SLURM_TMPDIR``, ``TMPDIR`` or ``/tmp``.
+    The directory is below ``SLURM_TMPDIR``, ``TMPDIR`` or ``/tmp``.
 
     Raises:
-        TarmacError: Another user has taken its place.
+        TarmacError: Other users could change the directory.
     """
     above = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
     directory = above / f"tarmac-{os.geteuid()}"
@@ -59,20 +59,20 @@ def shipped_venv(spec: VenvSpec | ProjectSpec, base: Path, store: Path, root: Pa
     """Return an environment on this node's own disk, built once for all nodes of its kind.
 
     Args:
-        spec: Its interpreter and packages, or the project that says them.
-        base: What ``-r FILE`` and a project's path start from.
-        store: Where archives are kept, on a file system that all nodes see.
-        root: Where environments are kept on this node.
+        spec: Interpreter and packages, or a project that defines them.
+        base: Directory that ``-r FILE`` and a project's path start from.
+        store: Directory for archives, on a file system that all nodes share.
+        root: Directory for environments, on this node's own disk.
 
     Returns:
-        Its directory.
+        The directory of the environment.
 
     Raises:
-        RequestError: The interpreter, a requirements file or the project is not here.
-        TarmacError: It could not be built; the installer's own words are in the message.
+        RequestError: The interpreter, a requirements file or the project does not exist.
+        TarmacError: The build failed. The message contains the installer's error.
     """
     if isinstance(spec, ProjectSpec) and pixi_spec(spec, base) is not None:
-        # The files of conda's packages know their place.
+        # Installed conda packages contain their absolute path and cannot be moved.
         return build_venv(spec, base, root)
     recipe = read_recipe(spec, base, kind=_kind())
     path = root / recipe.key
@@ -95,7 +95,7 @@ def shipped_venv(spec: VenvSpec | ProjectSpec, base: Path, store: Path, root: Pa
 
 
 def _kind() -> str:
-    """Name what a node has that built packages rest on: its platform and its C library."""
+    """Return the node's platform and C library, which built packages depend on."""
     return f"{sysconfig.get_platform()} {' '.join(platform.libc_ver())}"
 
 
@@ -120,7 +120,7 @@ def _unpack(archive: Path, path: Path) -> None:
 
 
 def _move_scripts(venv: Path, old: bytes, new: bytes) -> None:
-    """Have the scripts of an environment start the interpreter where it is now."""
+    """Replace the old path of an environment in its scripts by the new one."""
     if old == new:
         return
     for path in _scripts(venv):
@@ -130,7 +130,7 @@ def _move_scripts(venv: Path, old: bytes, new: bytes) -> None:
         if line.startswith(b"#!" + old):
             interpreter = line[2:].replace(old, new)
             if len(interpreter) + 2 > _LONGEST_SHEBANG or b" " in new:
-                # As pip writes it: a script to sh and a string to Python.
+                # The form that pip writes: sh runs the line, and Python reads it as a string.
                 line = b"#!/bin/sh\n'''exec' \"" + interpreter + b'" "$0" "$@"\n\' \'\'\''
                 moved = line + end + rest.replace(old, new)
         if moved != content:
@@ -148,7 +148,7 @@ def _scripts(venv: Path) -> Iterator[Path]:
 
 
 def _sweep(root: Path) -> None:
-    """Remove environments of this node that no task has used for long."""
+    """Remove environments that no task on this node has used for 14 days."""
     for users in root.glob("*.users"):
         path = users.with_suffix("")
         newest = max((note.stat().st_mtime for note in users.iterdir()), default=0.0)

@@ -1,4 +1,4 @@
-"""Which processes use an environment, so that none is removed under them."""
+"""Record the processes that use an environment, so that it is not removed while in use."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def note_user(path: Path) -> None:
-    """Note that this process uses an environment, for as long as it lives; forget ended ones."""
+    """Record that this process uses an environment; remove the records of ended processes."""
     _noted_users(path)
     me = identify(os.getpid())
     write_json(_users(path) / f"{me.host}-{me.pid}-{me.start_ticks}.json", me._asdict())
 
 
 def living_users(path: Path) -> list[str]:
-    """Return the processes that use an environment; forget those that have ended.
+    """Return the processes that use an environment; remove the records of ended processes.
 
-    Of a process of another machine nothing is known here: it counts as one that uses it.
+    Processes on other machines cannot be checked, so they count as running.
     """
     living = _noted_users(path)
-    # A task outlives who built its environment, where they are two processes.
+    # A task can outlive the process that built its environment and left the record.
     living.extend(
         f"process {process.info['pid']}"
         for process in psutil.process_iter(["pid", "environ"])
@@ -56,10 +56,10 @@ def _noted_users(path: Path) -> list[str]:
 
 
 def forget_users(path: Path) -> None:
-    """Remove the notes of an environment that is gone."""
+    """Remove the records of a removed environment's users."""
     shutil.rmtree(_users(path), ignore_errors=True)
 
 
 def _users(path: Path) -> Path:
-    """Return the directory of the notes of processes that use an environment."""
+    """Return the directory with the records of an environment's users."""
     return path.with_name(f"{path.name}.users")

@@ -1,4 +1,4 @@
-"""Virtual environments of pinned packages, built once and kept by their content."""
+"""Virtual environments that are built once and cached by their content."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from tarmac.environments.projects import ProjectRecipe, ScriptNeeds, ScriptRecipe
     from tarmac.environments.requirements import Requirements
 
-# What is built, and what rattler unpacks for it alone; beside them are locks and notes of users.
+# Names of environments, and of rattler's temporary package directories. Other names in the
+# directory are locks and users' records.
 _BUILT = re.compile(r"(?P<key>[0-9a-f]{16})(\.packages)?")
 
 
@@ -54,11 +55,12 @@ class VenvSpec:
     """A virtual environment before it is built.
 
     Attributes:
-        requirements: As pip takes them, or lines ``-r FILE``.
-        python: A version, ``3.11``, or an interpreter's path; by default the one that runs this.
-        before: Packages that are installed first, which the requirements are then built with,
-            rather than each in isolation.
-        build_env: Variables for that build.
+        requirements: Requirements in the syntax of pip, including ``-r FILE``.
+        python: Version, such as ``3.11``, or path of an interpreter. None: the interpreter that
+            runs Tarmac.
+        before: Packages to install first. The requirements are then built with these packages
+            instead of in isolation.
+        build_env: Environment variables for builds of packages.
     """
 
     requirements: tuple[str, ...]
@@ -68,19 +70,19 @@ class VenvSpec:
 
 
 def venvs_directory() -> Path:
-    """Return where built environments are kept: ``venvs`` in the user's cache directory."""
+    """Return the directory of built environments: ``venvs`` in the user's cache directory."""
     return Path(platformdirs.user_cache_dir("tarmac")) / "venvs"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How an environment is built, with all that it depends on looked up.
+    """The resolved inputs of an environment, and its build.
 
     Attributes:
-        key: Another one wherever anything that is to be installed differs.
+        key: Digest of everything that determines the packages; the environment's directory name.
         python: Path of the interpreter for the environment.
-        before: What is installed first.
-        then: What is installed with that.
+        before: Requirements to install first.
+        then: Requirements to install next, built with ``before``.
         build_env: Environment variables for builds of packages. If set, the installer uses no
             cache.
     """
@@ -92,10 +94,10 @@ class Recipe:
     build_env: Mapping[str, str]
 
     def install(self, path: Path) -> None:
-        """Build it anew; its ``requirements.txt`` is there once it is whole.
+        """Build the environment from scratch; ``requirements.txt`` is written last.
 
         Raises:
-            TarmacError: It could not be built; the installer's own words are in the message.
+            TarmacError: The build failed. The message contains the installer's error.
         """
         shutil.rmtree(path, ignore_errors=True)
         options = (
@@ -105,7 +107,7 @@ class Recipe:
         with contextlib.ExitStack() as files:
             first = self.before.lines
             steps = [files.enter_context(requirement_files(self.before))] if first else []
-            # A script may need none.
+            # A script may have no dependencies.
             if self.then.lines:
                 steps.append([*options, *files.enter_context(requirement_files(self.then))])
             install_venv(path, self.python, steps, self.build_env)
@@ -116,21 +118,21 @@ class Recipe:
 def read_recipe(
     spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, *, kind: str = ""
 ) -> Recipe | ProjectRecipe | ScriptRecipe | CondaRecipe | ToolRecipe:
-    """Look up all that an environment depends on.
+    """Return the recipe of an environment, with everything that determines its key.
 
     Args:
-        spec: Its interpreter and packages, or the project or the file that says them.
-        base: What ``-r FILE`` and paths start from.
-        kind: Platform and C library of machines that can share the environment, whatever their
-            installer. Empty: this machine only.
+        spec: Interpreter and packages, or a project or a file that defines them.
+        base: Directory that ``-r FILE`` and relative paths start from.
+        kind: Platform and C library of machines that can share the environment, with any installer.
+            Empty: this machine only.
 
     Raises:
-        RequestError: The interpreter, a requirements file or the project is not here.
+        RequestError: The interpreter, a requirements file or the project does not exist.
     """
     if isinstance(spec, ProjectSpec) and (of_pixi := pixi_spec(spec, base)) is not None:
         spec = of_pixi
     if isinstance(spec, CondaSpec):
-        # Its readers of files take long to import, which each staging of a task would wait for.
+        # Slow imports, which would delay the stage in of every task.
         file = placed(spec.file or "", base)
         if spec.tool is not None:
             from tarmac.environments.conda.tools import read_for_tool  # noqa: PLC0415
@@ -154,7 +156,7 @@ def read_recipe(
     installer = "uv" if shutil.which("uv") else "pip"
     content = (
         python_version(python),
-        # Its archive leads to the interpreter by its path, which must be the same there.
+        # The archive links to the interpreter by path, which must be the same on all machines.
         (kind, os.path.realpath(python)) if kind else installer,
         before.content(),
         then.content(),
@@ -178,17 +180,17 @@ def _needs_of(spec: ProjectSpec, path: Path) -> ScriptNeeds:
 
 
 def pixi_spec(spec: ProjectSpec, base: Path) -> CondaSpec | None:
-    """Return what a project's lock of pixi's says that its environment holds; None without one.
+    """Return the conda environment of a project's ``pixi.lock``; None without such a lock.
 
-    Where a project has one of uv's as well, that counts.
+    A ``uv.lock`` in the same directory takes precedence.
 
     Args:
         spec: Spec of the project. ``path`` may also be a ``pixi.lock``.
-        base: What its path starts from.
+        base: Directory that a relative path starts from.
 
     Raises:
-        RequestError: There is one, and extras or groups or an interpreter are asked for; or there
-            is none, and one of its environments is.
+        RequestError: The lock is used, and the spec has extras, groups or an interpreter; or the
+            lock is not used, and the spec names an environment in it.
     """
     directory = placed(spec.path, base)
     is_named = directory.name == "pixi.lock"
@@ -213,23 +215,23 @@ def pixi_spec(spec: ProjectSpec, base: Path) -> CondaSpec | None:
 def build_venv(
     spec: VenvSpec | ProjectSpec | CondaSpec, base: Path, root: Path | None = None
 ) -> Path:
-    """Build an environment, or find the one that was built before.
+    """Build an environment, or find it in the cache.
 
-    Two processes that want the same one build it once.
+    A lock makes concurrent processes build the same environment only once.
 
     Args:
-        spec: Its interpreter and packages, or the project or the file that says them.
-        base: What ``-r FILE`` and paths start from.
-        root: Where environments are kept; by default `venvs_directory`.
+        spec: Interpreter and packages, or a project or a file that defines them.
+        base: Directory that ``-r FILE`` and relative paths start from.
+        root: Directory of built environments. Default `venvs_directory`.
 
     Returns:
-        Its directory.
+        The directory of the environment.
 
     Raises:
-        RequestError: The interpreter, a requirements file or the project is not here, or another
+        RequestError: The interpreter, a requirements file or the project does not exist, or another
             user has made the environment or owns its directory.
         StorageError: The directory cannot be written to.
-        TarmacError: It could not be built; the installer's own words are in the message.
+        TarmacError: The build failed. The message contains the installer's error.
     """
     root = root or venvs_directory()
     recipe = read_recipe(spec, base)
@@ -245,14 +247,14 @@ def build_venv(
             try:
                 recipe.install(path)
             except BaseException:
-                # A part of one would take space that no command shows.
+                # No command lists incomplete environments, which would take space unnoticed.
                 shutil.rmtree(path, ignore_errors=True)
                 raise
     return path
 
 
 def _remove_half_built(root: Path) -> None:
-    """Remove what builders that were killed have left, which no command shows."""
+    """Remove incomplete environments of killed builds, which no command lists."""
     for path in root.iterdir():
         match = _BUILT.fullmatch(path.name)
         lock = root / f"{match['key']}.lock" if match else path
@@ -268,16 +270,16 @@ def _remove_half_built(root: Path) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether an environment was built to its end, and its interpreter is still there."""
+    """Return whether an environment was built completely and its interpreter still exists."""
     has_python = (path / "bin" / "python").exists() or not (path / "pyvenv.cfg").exists()
     return has_python and (path / "requirements.txt").exists()
 
 
 def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
-    """Return the environments that are there, each with its requirements.
+    """Return the directories of all built environments, each with its requirements.
 
     Raises:
-        StorageError: They cannot be read.
+        StorageError: The directory cannot be read.
     """
     root = root or venvs_directory()
     with read_errors(root):
@@ -286,10 +288,10 @@ def list_venvs(root: Path | None = None) -> list[tuple[Path, str]]:
 
 
 def remove_venv(name: str, root: Path | None = None) -> Path:
-    """Remove an environment by the beginning of its name.
+    """Remove an environment by a prefix of its name, and return its directory.
 
     Raises:
-        RequestError: There is none, several begin so, or a process uses it.
+        RequestError: No environment or several match, or a process uses the environment.
     """
     root = root or venvs_directory()
     paths = [path for path, _ in list_venvs(root) if path.name.startswith(name)]

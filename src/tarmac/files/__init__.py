@@ -1,4 +1,4 @@
-"""Files written whole or not at all, wherever they are: here, on a web server, in a store.
+"""Files written whole or not at all: on local disks, in object stores, from web servers.
 
 Example:
     >>> from tarmac.files import write_json

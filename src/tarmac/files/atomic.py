@@ -18,7 +18,7 @@ from tarmac.files.leftovers import sweep_once, temporary_directory, temporary_pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# How long a pipe's reader may take to open it.
+# Time within which a pipe's reader must open it.
 _READER_TIMEOUT_S = 60.0
 _READER_PAUSE_S = 0.02
 
@@ -30,12 +30,12 @@ _FAULTS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC)
 
 
 class StorageError(TarmacError):
-    """Something could not be read or written; what was there before is unchanged."""
+    """A failed read or write; the previous content is unchanged."""
 
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError while writing ``path`` into a StorageError that says what to do."""
+    """Convert an OSError while writing ``path`` into a StorageError with a hint."""
     try:
         yield
     except OSError as error:
@@ -51,13 +51,13 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def output_errors(runs: str, output: Path) -> Iterator[None]:
-    """Turn an OSError while a run's directory is made into a RequestError that asks for another.
+    """Convert an OSError at a run's creation into a RequestError that suggests another directory.
 
-    A disk that is full or broken is no fault of the request: that is a StorageError.
+    A full or broken disk is no fault of the request and raises a StorageError.
 
     Args:
-        runs: What lies there, in the plural.
-        output: Where runs are made.
+        runs: Name of the content in the plural, such as ``runs``.
+        output: Directory where runs are created.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def output_errors(runs: str, output: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError while reading ``path`` into a StorageError."""
+    """Convert an OSError while reading ``path`` into a StorageError."""
     try:
         yield
     except OSError as error:
@@ -83,27 +83,28 @@ def read_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes]]:
-    """Open a file of a run to read it.
+    """Open a file of a run for reading.
 
-    A pipe in its place, which another user may have made, would keep a reader waiting for ever.
+    Only regular files are opened: another user may have put a pipe there, which would block a
+    reader for ever.
 
     Args:
         path: File to open for reading, in binary mode.
-        within: The directory that it must lie in, wherever links lead. Default: any. Whatever is
-            shown to others than its reader is read so: a link may lead to the reader's own files.
+        within: Directory that the file must be in after following links. Default: any. Needed for
+            files that are shown to others: a link may lead to the reader's own files.
 
     Raises:
-        OSError: It is not there, cannot be read, is no regular file, or lies elsewhere.
+        OSError: The file is missing, unreadable, not regular, or outside `within`.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         opened = os.fdopen(descriptor, "rb")
     except OSError:
-        # It is a folder, whose descriptor is left open.
+        # For a directory, `fdopen` raises without closing the descriptor.
         os.close(descriptor)
         raise
     with opened as file:
-        # Of the file that is open, as a link may change between a look and the opening.
+        # Checked on the open descriptor, because a link may change before the opening.
         if within is not None and not _is_within(descriptor, within):
             raise OSError(errno.EXDEV, f"it lies outside of {within.name}", str(path))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -113,12 +114,12 @@ def open_regular(path: Path, *, within: Path | None = None) -> Iterator[IO[bytes
 
 @contextlib.contextmanager
 def open_record(path: Path) -> Iterator[IO[bytes]]:
-    """Open a record of a run, which is read whole or by lines; see `open_regular`.
+    """Open a record of a run of at most 1 GiB; see `open_regular`.
 
-    A hole in a file takes no room on the disk, and all of the memory of who reads it.
+    The limit protects the reader's memory: a sparse file takes no space on the disk.
 
     Raises:
-        OSError: As `open_regular` does; or it has more than 1 GiB.
+        OSError: As for `open_regular`, or the file has more than 1 GiB.
     """
     with open_regular(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > _MAX_RECORD_BYTES:
@@ -127,9 +128,10 @@ def open_record(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return what a record of a run holds; see `open_record`.
+    """Return the content of a record of a run; see `open_record`.
 
-    No more than its size now: files of ``/proc``, where a link may lead, have none and no end.
+    The read stops at the file's size: a link may lead to an endless file of ``/proc``, whose size
+    is 0.
     """
     with open_record(path) as file:
         return file.read(os.fstat(file.fileno()).st_size)
@@ -139,17 +141,17 @@ def read_regular(path: Path) -> bytes:
 def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]]:
     """Open a binary file that replaces ``path`` when the block ends, and only then.
 
-    Missing parent directories are made. After a crash at any moment ``path`` holds either what it
-    held before or all that was written, because data reach the disk before the name does. A device,
-    a pipe or a socket, such as ``/dev/stdout``, is written into as it stands. A pipe's reader is
-    waited for up to 60 s: a pipe may also lie in the place of a run's file, which nobody reads.
+    Missing parent directories are created. After a crash at any moment, ``path`` has either its
+    previous or the complete new content, because data reach the disk before the name does. A
+    device, a pipe or a socket, such as ``/dev/stdout``, is written to directly. A pipe's reader
+    must open the pipe within 60 s: a pipe in the place of a run's file may have no reader.
 
     Args:
-        path: File to write or replace; or a device, pipe or socket to write into.
-        is_private: Whether its owner alone may read it, from its first byte on.
+        path: File to write or replace, or a device, pipe or socket to write to.
+        is_private: Whether only the owner may read the file, from its first byte on. Default False.
 
     Raises:
-        StorageError: It could not be written; ``path`` is as it was.
+        StorageError: The file could not be written; ``path`` is unchanged.
     """
     if _is_stream(path):
         with storage_errors(path), _open_stream(path) as stream:
@@ -174,30 +176,30 @@ def atomic_writer(path: Path, *, is_private: bool = False) -> Iterator[IO[bytes]
 
 
 def write_bytes(path: Path, content: bytes, *, is_private: bool = False) -> None:
-    """Write a whole file or nothing; see `atomic_writer`."""
+    """Write a file atomically; see `atomic_writer`."""
     with atomic_writer(path, is_private=is_private) as file:
         file.write(content)
 
 
 def write_text(path: Path, content: str, *, is_private: bool = False) -> None:
-    """Write a whole UTF-8 file or nothing; see `atomic_writer`."""
+    """Write a UTF-8 file atomically; see `atomic_writer`."""
     write_bytes(path, content.encode(), is_private=is_private)
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a whole, indented JSON file or nothing; see `atomic_writer`."""
+    """Write an indented JSON file atomically; see `atomic_writer`."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def replace_directory(temporary: Path, path: Path) -> None:
-    """Give a whole directory its name, in the place of what had it, and see that the disk knows it.
+    """Rename a finished directory over another one, and sync the new name to the disk.
 
     Args:
         temporary: Finished directory on the same file system; its files have reached the disk.
         path: Final name of the directory. An existing directory there is removed first.
 
     Raises:
-        OSError: It could not be.
+        OSError: The directory could not be renamed.
     """
     sync_directory(temporary)
     shutil.rmtree(path, ignore_errors=True)
@@ -206,14 +208,14 @@ def replace_directory(temporary: Path, path: Path) -> None:
 
 
 def replace_file(temporary: Path, path: Path) -> None:
-    """Give a whole file its name, whoever has written it, once the disk has what is in it.
+    """Sync a finished file to the disk, and rename it over another one.
 
     Args:
         temporary: Finished file on the same file system.
         path: Final name of the file. An existing file there is replaced.
 
     Raises:
-        OSError: It could not be.
+        OSError: The file could not be renamed.
     """
     with temporary.open("rb") as file:
         os.fsync(file.fileno())
@@ -223,18 +225,18 @@ def replace_file(temporary: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Make a directory that gets its name when the block ends, and only then.
+    """Create a directory that gets its name when the block ends, and only then.
 
-    What a process that is killed within the block leaves is removed by whoever comes next.
+    A process killed within the block leaves a temporary directory, which a later process removes.
 
     Args:
-        path: The name, which nothing has.
+        path: Final path of the directory, which must not exist.
 
     Yields:
         The directory, under a temporary name.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
     make_directories(path.parent)
     with temporary_directory(path.parent) as made:
@@ -244,12 +246,12 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory and those above it that are missing, and see that the disk knows them.
+    """Create a directory and its missing parents, and sync their names to the disk.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: A directory cannot be created.
     """
-    # One look: another thread or process may make it between two.
+    # A single stat: another thread or process may create the directory between two calls.
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -267,13 +269,13 @@ def _is_within(descriptor: int, directory: Path) -> bool:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether no file may take the place of what is there: root could replace ``/dev/null``."""
+    """Whether a path must not be replaced by a file: root could replace ``/dev/null``."""
     try:
         mode = path.stat().st_mode
         parent = path.parent.resolve()
     except OSError:
         return False
-    # /dev/stdout may lead to a file, and is none itself.
+    # /dev/stdout may be a link to a file, but is no file itself.
     is_descriptor = str(parent) == "/dev" or parent.is_relative_to("/proc")
     return is_descriptor or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
@@ -299,10 +301,10 @@ def _open_stream(path: Path) -> IO[bytes]:
 
 
 def sync_directory(directory: Path) -> None:
-    """See that the disk knows the names in a directory.
+    """Sync the names in a directory to the disk.
 
-    One that this user may write but not read cannot be asked for that, nor on file systems that
-    know nothing of it.
+    Directories that this user may write but not read, and file systems without this operation, are
+    skipped.
     """
     with contextlib.suppress(PermissionError):
         descriptor = os.open(directory, os.O_RDONLY)
@@ -329,7 +331,7 @@ def _no_space(path: Path, code: int) -> StorageError:
     free = ""
     with contextlib.suppress(OSError):
         space = os.statvfs(path.parent)
-        # Some file systems have no fixed number of them, and say 0 of 0.
+        # Some file systems have no fixed number of inodes, and report 0 of 0.
         if space.f_files and not space.f_favail:
             look = f"df -i {quoted(path.parent)}"
             return StorageError(

@@ -1,4 +1,4 @@
-"""Who holds a lease, as its file says, and whether that process is alive."""
+"""The holder of a lease, from the lease's file, and whether that process is alive."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from tarmac.files.parsing import Shape, parse_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Between two beats of a holder, in seconds.
+# Interval between two heartbeats of a holder, in seconds.
 BEAT_S = 10.0
 
-# A holder that misses so many beats is taken for dead.
+# Number of missed heartbeats after which a holder counts as dead.
 MISSED_BEATS = 3
 
-# What is known of a holder: `silent` is neither seen to live nor silent for long enough.
+# A `silent` holder has shown no heartbeat, but not for long enough to count as dead.
 Sign = Literal["living", "silent", "dead"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """What a lease's file says of who holds it.
+    """The holder of a lease, as its file records it.
 
     Attributes:
         host: Host name of the holder's machine.
         kernel: Host name, boot ID and PID namespace in which ``pid`` is valid.
         pid: Process ID of the holder, in that PID namespace.
-        start_ticks: When that process began, in clock ticks since the machine's start.
+        start_ticks: Start time of that process, in clock ticks since the machine's start.
         nonce: Random word of this acquisition: 1 to 64 letters, digits, ``_`` or ``-``.
         beat: Number of heartbeats so far; grows while the holder is alive.
         beat_s: Seconds between two heartbeats. Default 10.
-        is_kernel_locked: Whether it holds the kernel's lock too, on a local file system.
+        is_kernel_locked: Whether the holder also has the kernel's lock, on a local file system.
+            Default False.
     """
 
     host: str
@@ -55,7 +56,7 @@ class Holder:
     is_kernel_locked: bool = False
 
 
-# A lease has some 200.
+# A lease has about 200 bytes.
 _MAX_BYTES = 2**16
 
 _NONCE = re.compile(r"[\w-]{1,64}")
@@ -73,10 +74,10 @@ _HOLDER = Shape(
 
 
 def read_lease(path: Path) -> Holder | None:
-    """Return who holds a lease, alive or not; None where nobody does.
+    """Return the holder of a lease, alive or not; None without a holder.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The lease cannot be read.
     """
     holder = newer = _read(path)
     while newer is not None:
@@ -85,17 +86,17 @@ def read_lease(path: Path) -> Holder | None:
 
 
 class LeaseWatch:
-    """Watches leases, to tell holders that live from those that do not; it never waits.
+    """A watch of leases that distinguishes live from dead holders; it never waits.
 
-    A holder on this host is looked up among its processes. One on another host is alive until its
-    beat has stood still for three of its beats since this watch first saw it.
+    A holder on this host is looked up among its processes. A holder on another host is alive until
+    its counter has stood still for three heartbeats since this watch first saw it.
     """
 
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[str, int, float, bool]] = {}
 
     def is_alive(self, path: Path) -> bool:
-        """Whether a lease is held by a process that lives; where that cannot be asked, it is."""
+        """Whether a live process holds a lease; True for an unreadable lease."""
         try:
             holder = read_lease(path)
         except OSError:
@@ -103,7 +104,7 @@ class LeaseWatch:
         return holder is not None and self.sign_of(path, holder) != "dead"
 
     def sign_of(self, path: Path, holder: Holder) -> Sign:
-        """Return what is known of a lease's holder, as `read_lease` has just returned it."""
+        """Return the state of a lease's holder, which `read_lease` has just returned."""
         if not holder.pid:
             return "dead"
         if holder.kernel == kernel_name():
@@ -119,7 +120,7 @@ class LeaseWatch:
 
 
 def claim(beat_s: float, *, is_kernel_locked: bool) -> Holder:
-    """Return this process as the holder of a lease that it is about to take."""
+    """Return this process as a holder, for a lease that it is about to take."""
     return Holder(
         host=socket.gethostname(),
         kernel=kernel_name(),
@@ -132,25 +133,25 @@ def claim(beat_s: float, *, is_kernel_locked: bool) -> Holder:
 
 
 def successor(path: Path, nonce: str) -> Path:
-    """Return the file of who takes over from a holder."""
+    """Return the path of the file of a holder's successor."""
     return path.with_name(f"{path.name}.{nonce}.after")
 
 
 def _read(path: Path) -> Holder | None:
-    # The directory is opened anew, upon which network file systems ask their server.
+    # Opening the directory makes network file systems ask their server.
     with contextlib.suppress(OSError):
         os.close(os.open(path.parent, os.O_RDONLY))
     try:
         with open_regular(path) as file:
             if content := file.read(_MAX_BYTES):
                 return _checked(Holder(**_HOLDER.checked(parse_json(content))))
-            # A crash of the machine leaves an empty file, which no process holds.
+            # A crash of the machine leaves an empty file, which has no live holder.
             left = os.fstat(file.fileno())
             return Holder("", "", 0, 0, nonce=f"empty-{left.st_ino}-{left.st_mtime_ns}")
     except FileNotFoundError:
         return None
     except OSError as error:
-        # NFS says so where the file was replaced in the midst of this.
+        # NFS raises this error if the file was replaced during the read.
         if error.errno == errno.ESTALE:
             return _read(path)
         raise
@@ -159,7 +160,7 @@ def _read(path: Path) -> Holder | None:
 
 
 def _checked(holder: Holder) -> Holder:
-    """Return a holder whose nonce may be part of a file's name."""
+    """Check that a holder's nonce is valid in a file name, and return the holder."""
     if not _NONCE.fullmatch(holder.nonce):
         raise ValueError(f"nonce is {reprlib.repr(holder.nonce)}, expected a word")
     return holder

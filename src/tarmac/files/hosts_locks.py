@@ -1,8 +1,8 @@
-"""Locks between all hosts: a lease, and beside it the kernel's lock where the disk is local.
+"""Locks between all hosts: a lease, and also the kernel's lock on a local file system.
 
-One host may have a directory on its own disk that another one sees over the network. So `open_lock`
-always writes a lease, whatever the file system, and takes the kernel's lock besides where the file
-system is local. The kernel's lock decides only between two processes that both see a local one.
+A directory on one host's own disk may be visible to another host over the network. So `open_lock`
+always writes a lease, whatever the file system. On a local file system, it takes the kernel's lock
+too. The kernel's lock decides only between two processes that both see a local file system.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ if TYPE_CHECKING:
 
 
 class Lock(Protocol):
-    """What one process at a time owns: an `OwnerLock`, or a `Lease`."""
+    """A lock that one process at a time holds: an `OwnerLock`, or a `Lease`."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether another one has taken it over from a process that stood still for too long."""
+        """Whether another process has taken the lock over, because this process seemed dead."""
         ...
 
     def acquire(self) -> bool:
-        """Become the owner; False where another one is alive."""
+        """Take the lock; return False while another live process holds it."""
         ...
 
     def release(self) -> None:
-        """Give it back; nothing happens where it is not owned."""
+        """Release the lock; do nothing if it is not held."""
         ...
 
 
 def open_lock(path: Path) -> Lock:
-    """Return the lock that holds between all hosts, however each of them mounts the directory.
+    """Return a lock that works between all hosts, however each mounts the directory.
 
     Args:
-        path: File of the kernel's lock, which is made where the file system is local. The lease
-            lies beside it; see `lease_file`.
+        path: File of the kernel's lock, created on a local file system. The lease is beside it; see
+            `lease_file`.
     """
     return _HostsLock(path)
 
 
 @contextlib.contextmanager
 def taking_turns(path: Path) -> Iterator[None]:
-    """Be the only process in the block, however long another one is in it before.
+    """Run a block in one process at a time; wait for other processes without a limit.
 
-    It holds between all hosts, however each of them mounts the directory.
+    The lock works between all hosts, however each mounts the directory.
 
     Args:
-        path: File of the kernel's lock. The lease lies beside it; see `lease_file`.
+        path: File of the kernel's lock. The lease is beside it; see `lease_file`.
 
     Raises:
-        FileNotFoundError: The file's directory is not there.
-        StorageError: The file cannot be made, or something else is in its place.
+        FileNotFoundError: The file's directory is missing.
+        StorageError: The file cannot be created, or is no lock file.
     """
     if is_network(path):
         with Lease(lease_file(path)).held():
@@ -79,24 +79,24 @@ def taking_turns(path: Path) -> Iterator[None]:
 
 
 def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | None = None) -> bool:
-    """Whether the owner of a lock that `open_lock` has opened is alive; never waits.
+    """Whether the holder of a lock of `open_lock` is alive; never waits.
 
     Args:
         path: File of the kernel's lock.
-        watch: Watch that remembers heartbeats between calls. Default: none, so an owner on another
-            host counts as alive.
+        watch: Watch that keeps heartbeats between calls. Default: none, so a holder on another host
+            counts as alive.
         is_remote: Whether this host sees the file over the network. Default: look it up.
     """
     if is_remote is None:
         is_remote = is_network(path)
     if not is_remote and is_owned(path):
         return True
-    # Of another user's lock, whose file this one cannot open, the lease alone tells.
+    # For another user's lock, whose file this process cannot open, only the lease tells.
     is_private = os.access(path, os.F_OK) and not os.access(path, os.R_OK)
     try:
         holder = read_holder(path)
     except OSError:
-        # What is damaged keeps nobody from taking the kernel's lock, which is free.
+        # A damaged lease does not stop a process from taking the kernel's lock, which is free.
         return is_remote or is_private
     if holder is None:
         return False
@@ -106,25 +106,25 @@ def is_held(path: Path, watch: LeaseWatch | None = None, *, is_remote: bool | No
 
 
 def lease_file(path: Path) -> Path:
-    """Return the file of the lease that belongs to a lock's file."""
+    """Return the path of the lease that belongs to a lock file."""
     return path.with_name(f"{path.name}.lease")
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Return the holder in the lease of a lock, alive or not; None where it has no lease.
+    """Return the holder in a lock's lease, alive or not; None without a lease.
 
     Args:
         path: File of the kernel's lock. Older versions kept the lease itself there on network
             file systems; an empty file is no lease.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The lease cannot be read.
     """
     return read_lease(lease_file(path)) or _read_old(path)
 
 
 class _HostsLock:
-    """A lease, and where the file system is local the kernel's lock besides; see `open_lock`."""
+    """A lease, and also the kernel's lock on a local file system; see `open_lock`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -133,15 +133,15 @@ class _HostsLock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another process has taken it over; see `Lock`."""
+        """Whether another process has taken the lock over; see `Lock`."""
         return self._lease is not None and self._lease.is_lost
 
     def acquire(self) -> bool:
-        """Become the owner; False where another process is alive.
+        """Take the lock; return False while another live process holds it.
 
         Raises:
-            FileNotFoundError: The file's directory is not there.
-            StorageError: The file cannot be made.
+            FileNotFoundError: The file's directory is missing.
+            StorageError: The file cannot be created.
         """
         is_local = not is_network(self._path)
         if is_local:
@@ -153,7 +153,7 @@ class _HostsLock:
         try:
             is_mine = self._outlive_old() and self._lease.acquire()
         except StorageError:
-            # A full disk, or one without hard links: other hosts can do no more there.
+            # On a full disk or without hard links, other hosts cannot take a lease either.
             if not is_local:
                 raise
             is_mine = True
@@ -162,14 +162,14 @@ class _HostsLock:
         return is_mine
 
     def release(self) -> None:
-        """Give it back; nothing happens where it is not owned."""
+        """Release the lock; do nothing if it is not held."""
         if self._lease is not None:
             self._lease.release()
         if self._kernel is not None:
             self._kernel.release()
 
     def _outlive_old(self) -> bool:
-        """Wait for a holder that has its lease in the lock's file; False where it lives."""
+        """Wait for a holder with its lease in the lock file itself; return False if it is alive."""
         watch = LeaseWatch()
         sign: Sign
         with storage_errors(self._path):
@@ -178,7 +178,7 @@ class _HostsLock:
                 if sign == "living":
                     return False
                 if sign == "dead":
-                    # Emptied in place: the kernel's lock is on this very file.
+                    # Truncated in place, because the kernel's lock is on this very file.
                     os.truncate(self._path, 0)
                     return True
                 time.sleep(LOOK_INTERVAL_S)
@@ -186,7 +186,7 @@ class _HostsLock:
 
 
 def _read_old(path: Path) -> Holder | None:
-    """Return the holder of a lease that lies in a lock's file itself; None of an empty file."""
+    """Return the holder of a lease in the lock file itself; None for an empty file."""
     with contextlib.suppress(FileNotFoundError):
         status = path.lstat()
         return read_lease(path) if stat.S_ISREG(status.st_mode) and status.st_size else None

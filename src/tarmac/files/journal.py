@@ -1,7 +1,8 @@
-"""Journals: files of JSON lines that grow, and stay readable whatever ends their writer.
+"""Journals: growing files of JSON lines, which stay readable however their writer ends.
 
 An object's line ends with ``"crc32"``, the checksum of all bytes before that field, so that a
-flipped bit makes a damaged line and no other values. Lines of 0.1 have none, and are not checked.
+flipped bit gives a damaged line instead of other values. Lines of 0.1 have no checksum and are not
+checked.
 
 Example:
     >>> from tarmac.files import append_lines, read_lines
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 2**16
 
-# A number, so that versions that know no checksum take it for one more value.
+# A number, so that versions without checksums read it as one more value.
 _KEY = "crc32"
 _FIELD = b',"%s":' % _KEY.encode()
 _CHECKSUM = re.compile(re.escape(_FIELD) + rb"(\d+)\}")
 
-# No line is longer.
+# Maximum length of a line.
 _MAX_LINE_BYTES = 2**28
 
-# A line whose last field's name differs from ours by so many bytes was damaged there.
+# A last field whose name differs from ours by at most this number of bytes is a damaged checksum.
 _MAX_WRONG_BYTES = 2
 
 
@@ -49,7 +50,7 @@ class DamagedLine:
     Attributes:
         path: Journal that holds the line.
         number: Number of the line, from 1.
-        reason: What is wrong with the line, in words.
+        reason: Description of the damage.
     """
 
     path: Path
@@ -57,17 +58,17 @@ class DamagedLine:
     reason: str
 
     def __str__(self) -> str:
-        """Return where it is, and what is wrong."""
+        """Return the place of the line, and the damage."""
         return f"{self.path}:{self.number}: the journal is damaged: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True)
 class JournalLines:
-    """What a journal holds.
+    """The content of a journal.
 
     Attributes:
-        values: Its lines, in order.
-        damaged: Lines that were left out.
+        values: Values of the journal's lines, in order.
+        damaged: Damaged lines, which are not in `values`.
     """
 
     values: tuple[Any, ...]
@@ -77,17 +78,17 @@ class JournalLines:
 def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False) -> None:
     """Append values to a journal, all or none.
 
-    What an earlier writer could not end, because it was killed or its disk was full, is taken away
-    first: nothing is ever glued to half a line. One process may write at a time.
+    An incomplete last line, of a writer that was killed or whose disk was full, is removed first,
+    so that nothing is appended to half a line. Only one process may write at a time.
 
     Args:
         path: Journal to append to; created if missing.
-        values: Each becomes a line of JSON.
-        is_durable: Whether they are on the disk when this returns, rather than in the kernel's
-            hands, which a killed process but not a power cut leaves whole.
+        values: Values to append, each as a line of JSON.
+        is_durable: Whether the values are on the disk on return. Default False: in the kernel,
+            which survives a kill of the process but no power cut.
 
     Raises:
-        StorageError: They could not be written; the journal is as it was.
+        StorageError: The values could not be written; the journal is unchanged.
     """
     lines = journal_text(values)
     with storage_errors(path):
@@ -101,7 +102,7 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
                 if not size:
                     sync_directory(path.parent)
             except BaseException:
-                # A device cannot be cut; why it took no more is what counts.
+                # A device cannot be truncated; only the write error matters.
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, size)
                 raise
@@ -110,7 +111,7 @@ def append_lines(path: Path, values: Iterable[Any], *, is_durable: bool = False)
 
 
 def journal_text(values: Iterable[Any]) -> str:
-    """Return the lines of a journal that hold some values, for one that is written anew."""
+    """Return the text of a journal with these values, to write it anew."""
     return "".join(_line(value) + "\n" for value in values)
 
 
@@ -121,7 +122,7 @@ def parse_line(line: bytes) -> Any:
         line: Line of the journal, without its newline.
 
     Raises:
-        ValueError: It is no JSON, or its bytes are not those that were written.
+        ValueError: The line is no JSON, or does not match its checksum.
     """
     start = line.rfind(b",")
     if checksum := _CHECKSUM.fullmatch(line, max(start, 0)):
@@ -135,7 +136,7 @@ def parse_line(line: bytes) -> Any:
     if len(name) == len(_FIELD) and num_wrong <= _MAX_WRONG_BYTES:
         raise ValueError("its checksum is damaged")
     if isinstance(value, dict):
-        # An older version has written the file anew: with other spaces, and values that it read.
+        # An older version rewrote the file with other spaces, and kept this field as a value.
         value.pop(_KEY, None)
     return value
 
@@ -143,14 +144,14 @@ def parse_line(line: bytes) -> Any:
 def read_lines(
     path: Path, problem_of: Callable[[Any], str | None] = lambda _: None
 ) -> JournalLines:
-    """Read a journal. A last line that its writer could not end is left out, for it never was.
+    """Read a journal, without an incomplete last line.
 
     Args:
         path: Journal to read, in JSON lines.
         problem_of: Returns why a value does not belong in the journal; None if it does.
 
     Raises:
-        StorageError: It cannot be read.
+        StorageError: The journal cannot be read.
     """
     with read_errors(path):
         *lines, _ = read_regular(path).split(b"\n")
@@ -170,10 +171,10 @@ def read_lines(
 
 
 def drop_torn_line(path: Path) -> None:
-    """Take away a last line that its writer could not end, where there is one.
+    """Remove an incomplete last line, if there is one.
 
     Raises:
-        StorageError: It cannot be taken away.
+        StorageError: The line cannot be removed.
     """
     with storage_errors(path):
         try:
@@ -195,12 +196,12 @@ def _line(value: Any) -> str:
 
 
 def _drop_torn(descriptor: int) -> int:
-    """Cut a journal behind its last whole line; return its size."""
+    """Truncate a journal after its last complete line; return its size."""
     size = os.fstat(descriptor).st_size
     end = size
     while end > 0:
         if size - end > _MAX_LINE_BYTES:
-            # It may be a hole, which is longer than anybody would look through.
+            # A sparse file may end in a hole that is too long to search.
             raise OSError(errno.EFBIG, "it ends with no line")
         start = max(0, end - (1 if end == size else _CHUNK_BYTES))
         newline = os.pread(descriptor, end - start, start).rfind(b"\n")
@@ -214,7 +215,7 @@ def _drop_torn(descriptor: int) -> int:
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
-    # On a disk that fills the kernel takes a part, and says why only when asked to take the rest.
+    # On a filling disk, the kernel takes a part, and reports the reason only at the next write.
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

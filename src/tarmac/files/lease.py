@@ -1,9 +1,9 @@
-"""Leases: locks that hold across hosts, also on file systems where the kernel's own do not.
+"""Leases: locks that work across hosts, even on file systems where kernel locks do not.
 
-NFS, Lustre and their like take locks of the kernel, and may keep them to the host that asked. A
-lease is a file instead: who made it holds it, and shows that it lives by a counter that grows every
-ten seconds. Clocks of hosts differ, so nobody compares times: whoever wants to know waits, by its
-own clock, for the counter to grow.
+NFS, Lustre and similar file systems accept kernel locks, but may limit them to the host that took
+them. A lease is a file instead. The process that creates the file holds the lease, and increments a
+counter in the file every ten seconds as its heartbeat. Clocks of hosts differ, so no times are
+compared. An observer waits, by its own clock, for the counter to grow.
 
 Example:
     >>> from tarmac.files import Lease
@@ -50,17 +50,17 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
 class Lease:
-    """A lock that one process at a time owns, on whatever host, until it gives it back or dies.
+    """A lock that one process at a time owns, on any host, until it releases the lock or dies.
 
-    Only links, renames and reads of small files are asked of the file system. For every holder
-    there is at most one that takes over from it, which a file beside the lease decides for good.
+    The file system only has to support links, renames and reads of small files. A file beside the
+    lease fixes at most one successor of each holder.
 
     Args:
         path: File of the lease; exists while the lease is held. A take-over leaves a small file
             beside it, with the dead holder's nonce in its name.
         beat_s: Seconds between two heartbeats. Default 10.
-        is_kernel_locked: Whether the caller holds the kernel's lock too, on a local file system.
-            Then a holder that did so is dead. Default False.
+        is_kernel_locked: Whether the caller also holds the kernel's lock, on a local file system. A
+            previous holder that held it too is then dead. Default False.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Lease:
         self.is_lost = False
 
     def acquire(self) -> bool:
-        """Become the owner; False where another one is alive. Does not wait for that one's end.
+        """Take the lease; return False while another live process owns it.
 
-        Whether a holder on another host lives takes until its next beat to see, or three where it
-        does not.
+        The check of a holder on another host takes until its next heartbeat, or three heartbeats if
+        it is dead.
 
         Raises:
-            FileNotFoundError: The file's directory is not there.
-            StorageError: The file cannot be made.
+            FileNotFoundError: The file's directory is missing.
+            StorageError: The file cannot be created.
         """
         if self._mine is not None and not self.is_lost:
             return True
@@ -94,36 +94,36 @@ class Lease:
         return sign is None
 
     def release(self) -> None:
-        """Give it back; nothing happens where it is not owned."""
+        """Release the lease; do nothing if it is not held."""
         if self._mine is None:
             return
         mine, self._mine = self._mine, None
         self._end.set()
         assert self._thread is not None
         self._thread.join()
-        # Where it may have been taken for dead, the file may be another one's by now.
+        # If this process may have counted as dead, the file may belong to another process now.
         is_recent = time.monotonic() - self._beaten_at < (MISSED_BEATS - 1) * self._beat_s
         if is_recent and not successor(self._path, mine.nonce).exists():
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
     def wait(self) -> None:
-        """Become the owner, however long another one is it before; for locks held for moments.
+        """Take the lease, waiting without a limit; for leases that are held for moments.
 
         Raises:
-            FileNotFoundError: The file's directory is not there.
-            StorageError: The file cannot be made.
+            FileNotFoundError: The file's directory is missing.
+            StorageError: The file cannot be created.
         """
         watch = LeaseWatch()
         pause_s = _FIRST_PAUSE_S
         while self._try(watch) is not None:
-            # Many that wait do not look in step.
+            # Random, so that waiting processes do not poll in step.
             time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Own it while the block lasts; see `wait`."""
+        """Hold the lease during the block; see `wait`."""
         self.wait()
         try:
             yield
@@ -131,7 +131,7 @@ class Lease:
             self.release()
 
     def _try(self, watch: LeaseWatch) -> Sign | None:
-        """Take the lease where it is free; return what is known of its holder where it is not."""
+        """Take a free lease and return None; else return the state of its holder."""
         if not self._path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path.parent)
         with storage_errors(self._path):
@@ -148,10 +148,10 @@ class Lease:
                     os.link(draft, successor(self._path, holder.nonce))
                     draft.replace(self._path)
             except FileExistsError:
-                # Another one was faster; whether it lives is seen at the next look.
+                # Another process was faster; the next poll shows whether it is alive.
                 return "silent"
             finally:
-                # It stays where it cannot be removed, and whoever comes next tries again.
+                # A draft that cannot be deleted now stays for a later process to remove.
                 with contextlib.suppress(OSError):
                     draft.unlink(missing_ok=True)
         self._begin(mine)
@@ -180,7 +180,7 @@ class Lease:
                 mine = dataclasses.replace(mine, beat=mine.beat + 1)
                 _write_beside(self._path, mine).replace(self._path)
             except OSError:
-                # A server that is away for a moment takes the next beat.
+                # An unreachable server gets the next heartbeat.
                 continue
             self._beaten_at = time.monotonic()
 
@@ -190,11 +190,11 @@ def _write_beside(path: Path, holder: Holder) -> Path:
     try:
         values = dataclasses.asdict(holder)
         if not holder.is_kernel_locked:
-            # As older versions have it, which refuse fields that they do not know.
+            # Older versions refuse unknown fields.
             del values["is_kernel_locked"]
         draft.write_text(json.dumps(values))
     except OSError:
-        # On a full disk it would stay, one for each beat.
+        # On a full disk, a draft per heartbeat would stay.
         with contextlib.suppress(OSError):
             draft.unlink()
         raise

@@ -1,8 +1,8 @@
-"""Names of what is written under another name first, and the removal of what the killed have left.
+"""Temporary names, and the removal of files that killed processes left.
 
-A temporary name says which process writes there. Whoever comes next to the directory and owns the
-file removes it once that process is dead; where it belongs to another host or an earlier start of
-the machine, or an older version has named it, once nobody has written to it for a day.
+A temporary name identifies the writing process. The next process that uses the directory removes
+its own user's files of dead processes. A file of another host, of an earlier start of the machine,
+or named by an older version is removed after a day without writes.
 
 Example:
     >>> from tarmac.files import remove_abandoned, temporary_path
@@ -32,28 +32,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Untouched for so long, a file whose writer cannot be asked about has none.
+# Time without writes after which a file of an unknown process counts as abandoned.
 _ABANDONED_AFTER_S = 86_400.0
 
-# ".KERNEL-PID-START-DRAW.part". What is being removed, and what replaces something, likewise; among
-# other programs' temporary files it says whose it is.
+# ".KERNEL-PID-START-DRAW.part". Files being removed or replaced have the same form. Among other
+# programs' temporary files, the name begins with "tarmac".
 _NAME = re.compile(
     r"(?:tarmac)?\.([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}\.(part|removed|old|lease|scratch)"
 )
 
-# As versions before this had it.
+# Names of earlier versions.
 _OLD_NAME = re.compile(
     r"\.(?:[0-9a-f]{16}\.(part|new|old|lease)|.+\.[0-9a-f]{8}\.(part|removed)|export-[a-z0-9_]{8})"
 )
 
 
 def temporary_path(directory: Path, suffix: str = ".part") -> Path:
-    """Return a name that nothing has, for this process to write to.
+    """Return an unused path for this process to write to.
 
     Args:
         directory: Directory that the name lies in; it is not created.
-        suffix: ``.part``, ``.removed``, ``.old``, ``.lease`` or ``.scratch``. What is
-            ``.old`` is left to whoever knows what it was.
+        suffix: ``.part``, ``.removed``, ``.old``, ``.lease`` or ``.scratch``. `remove_abandoned`
+            leaves ``.old`` to the code that knows its content.
     """
     pid = os.getpid()
     name = f".{_short_kernel()}-{pid}-{_own_start(pid)}-{secrets.token_hex(4)}{suffix}"
@@ -62,10 +62,10 @@ def temporary_path(directory: Path, suffix: str = ".part") -> Path:
 
 @contextlib.contextmanager
 def temporary_directory(directory: Path) -> Iterator[Path]:
-    """Make a directory in another, which is removed when the block ends.
+    """Create a directory in another one; remove it when the block ends.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
     remove_abandoned(directory)
     path = temporary_path(directory)
@@ -78,15 +78,15 @@ def temporary_directory(directory: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch_directory(place: str | Path | None = None) -> Iterator[Path]:
-    """Make a directory of this user's alone, which is removed when the block ends.
+    """Create a directory that only this user can open; remove it when the block ends.
 
-    What processes that were killed have left of the kind is removed first.
+    Such directories of killed processes are removed first.
 
     Args:
         place: Parent directory. Default: Python's directory for temporary files.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
     root = Path(place or tempfile.gettempdir())
     for path in abandoned(root, "scratch"):
@@ -101,14 +101,14 @@ def scratch_directory(place: str | Path | None = None) -> Iterator[Path]:
 
 
 def remove_abandoned(directory: Path) -> None:
-    """Remove what processes have left in a directory that were killed, where it is this user's."""
+    """Remove this user's files that killed processes left in a directory."""
     for path in abandoned(directory, "part", "removed", "new", "lease", None):
         remove_tree(path)
 
 
 @functools.lru_cache(maxsize=1024)
 def sweep_once(directory: Path) -> None:
-    """Call `remove_abandoned` where this process has not done so lately."""
+    """Call `remove_abandoned`, but not again for a recently cleaned directory."""
     remove_abandoned(directory)
 
 
@@ -118,7 +118,7 @@ def abandoned(directory: Path, *kinds: str | None) -> Iterator[Path]:
     Args:
         directory: Directory to scan, without its subdirectories. A missing directory yields
             nothing.
-        kinds: Their suffixes without the dot; None for the directories of older versions' exports.
+        kinds: Suffixes to match, without the dot; None for exports of older versions.
     """
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -132,7 +132,7 @@ def abandoned(directory: Path, *kinds: str | None) -> Iterator[Path]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a directory, as far as that can be done: another may remove it meanwhile."""
+    """Remove a file or a directory as far as possible: another process may remove it too."""
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(path.lstat().st_mode):
             path.unlink()
@@ -142,13 +142,13 @@ def remove_tree(path: Path) -> None:
 
 @functools.cache
 def kernel_name() -> str:
-    """Name this start of the machine, and the namespace whose process numbers are seen here."""
+    """Return a name for this start of the machine and this process's PID namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process began; None where there is none, or only what is left of one."""
+    """Return the start time of a process in clock ticks; None for a missing or ended process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -163,7 +163,7 @@ def _short_kernel() -> str:
     try:
         name = kernel_name()
     except OSError:
-        # Of no kernel that anybody asks: left for a day.
+        # A random name matches no kernel, so the file stays for a day.
         name = secrets.token_hex(8)
     return hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
 
@@ -178,7 +178,7 @@ def _is_own(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_abandoned(path: Path, name: re.Match[str] | None) -> bool:
-    # A process that could not tell its own start is one that cannot be asked about.
+    # A start of 0 means that the writer could not read its own start time.
     if name is not None and name[1] == _short_kernel() and name[3] != "0":
         return start_ticks(int(name[2])) != int(name[3])
     newest = path.lstat().st_mtime

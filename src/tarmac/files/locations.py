@@ -1,4 +1,4 @@
-"""Takes apart what says where a file is: a path, ``file://``, an object's URI, a URL.
+"""Parsing of locations: a path, ``file://``, an object's URI, or a URL.
 
 Example:
     >>> from tarmac.files import Location
@@ -21,7 +21,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/?(.*)", re.DOTALL)
 
 _WEB = ("http", "https")
 
-# The end of a user's part is the last @ before the path: passwords may hold one.
+# The user part ends at the last @ before the path: a password may have an @.
 _USER = re.compile(r"(\w://)[^/\s]*@")
 # https://docs.anaconda.com/anacondaorg/user-guide/work-with-accounts/#using-tokens
 _TOKEN = re.compile(r"(\w://[^\s/]+/)t/[^\s/]+/")
@@ -30,17 +30,17 @@ _QUERY = re.compile(r"(\w://[^\s?#]*)[?#]\S*")
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """Where something is.
+    """The location of a file or an object.
 
-    Nothing in a name ends it: ``#``, ``?``, ``%`` and spaces belong to paths and to the keys of
-    objects as any letter does. Only URLs have queries, and only ``file://`` and URLs are escaped
-    (RFC 8089, RFC 3986).
+    No character ends a name: ``#``, ``?``, ``%`` and spaces are valid in paths and object keys like
+    any letter. Only URLs have queries, and only ``file://`` and URLs are escaped (RFC 8089, RFC
+    3986).
 
     Attributes:
-        text: As it was given.
+        text: Location as it was written.
         scheme: ``http``, ``s3``, ``file``, ...; empty for a path.
-        host: The bucket, or a URL's server; empty for a path.
-        path: A path, or an object's key without a slash before it.
+        host: Bucket, or server of a URL; empty for a path.
+        path: Path, or an object's key without a leading slash.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Location:
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """Take a location apart."""
+        """Parse a location."""
         match = _URI.fullmatch(text)
         if match is None:
             return cls(text, "", "", text)
@@ -64,36 +64,36 @@ class Location:
 
     @property
     def is_object(self) -> bool:
-        """Whether it is in an object store."""
+        """Whether the location is in an object store."""
         return self.scheme in SCHEMES
 
     @property
     def is_url(self) -> bool:
-        """Whether it is on a web server."""
+        """Whether the location is on a web server."""
         return self.scheme in _WEB
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a path, or ``file://`` of this machine."""
+        """Whether the location is a path, or ``file://`` of this machine."""
         return self.scheme == "" or (self.scheme == "file" and self.host in ("", "localhost"))
 
     @property
     def name(self) -> str:
-        """The last part of its path; empty where there is none."""
+        """The last part of the path; empty for an empty path."""
         return Path(self.path).name
 
     def below(self, base: Path) -> Path:
-        """Return the path of a local one.
+        """Return the path of a local location.
 
         Args:
-            base: What a relative path starts from.
+            base: Directory that a relative path starts from.
         """
         assert self.is_local
         return base / self.path
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with ``~`` and ``~user`` replaced; where no home is known it stays as it is.
+    """Return a path with ``~`` and ``~user`` replaced, or unchanged if the home is unknown.
 
     `Path.expanduser` raises a RuntimeError instead.
 
@@ -101,18 +101,18 @@ def expanded(path: str | Path) -> Path:
         >>> expanded("~no-such-user/key")
         PosixPath('~no-such-user/key')
     """
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - that one raises
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises
 
 
 def placed(path: str, base: Path) -> Path:
-    """Return a path that starts from a directory, ``~`` replaced, without ``..``, from the root."""
+    """Return the absolute path of a path in a directory, with ``~`` and ``..`` resolved."""
     return Path(os.path.normpath(base / expanded(path))).absolute()
 
 
 def without_password(text: str) -> str:
-    """Return a text without what URLs in it may hold of secrets: users, passwords, queries.
+    """Redact the secrets of URLs in a text: users, passwords, queries.
 
-    And tokens for private channels of conda's, ``/t/TOKEN/``.
+    Tokens of private conda channels, ``/t/TOKEN/``, are redacted too.
 
     Example:
         >>> without_password("https://me:word@host/data?signature=1 is gone")

@@ -1,11 +1,10 @@
-"""Locks that say whether their owner is alive: the kernel gives them back when a process ends.
+"""Locks that show whether their owner is alive: the kernel releases them when a process ends.
 
-A number of a process comes again, and a note of one outlives it; a lock does neither, and on a
-shared file system it also speaks for processes of other machines.
+A process id is reused, and a note of a process outlives it; a lock does neither. On a shared file
+system, a lock also covers processes of other machines.
 
-Whoever can open a file can lock it. So a lock's file can be opened only by those who may write its
-directory. Files of older versions, which everybody may read, are replaced when they are next
-locked.
+A process that can open a file can lock it. So only users who may write a lock's directory can open
+the lock's file. Files of older versions, which all users may read, are replaced at the next lock.
 
 Example:
     >>> from tarmac.files import OwnerLock, is_owned
@@ -35,17 +34,17 @@ from tarmac.files.atomic import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Between two tries, while others look at the lock.
+# Pause between two tries, while other processes check the lock.
 _PAUSE_S = 0.001
 
-# A link is not followed, and a pipe not waited for: another user may have made either.
+# Follow no link and wait for no pipe: another user may have made either.
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _KERNEL_LOCKS = Path("/proc/locks")
 
 
 class OwnerLock:
-    """A lock that one process at a time owns, until it gives it back or ends.
+    """A lock that one process at a time owns, until it releases the lock or ends.
 
     Args:
         path: File of the lock; created if missing.
@@ -58,30 +57,30 @@ class OwnerLock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another one has taken it over: never, while this process lives."""
+        """Whether another process has taken the lock over: never, while this process is alive."""
         return False
 
     def acquire(self) -> bool:
-        """Become the owner; False where another one is alive. Does not wait for that one's end.
+        """Take the lock; return False at once while another live process owns it.
 
         Raises:
-            FileNotFoundError: The file's directory is not there.
-            StorageError: The file cannot be made, or something else is in its place.
+            FileNotFoundError: The file's directory is missing.
+            StorageError: The file cannot be created, or is no lock file.
         """
         return self._take(fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def wait(self) -> None:
-        """Become the owner, however long another one is it before; for locks held for moments.
+        """Take the lock, waiting without a limit; for locks that are held for moments.
 
         Raises:
-            FileNotFoundError: The file's directory is not there.
-            StorageError: The file cannot be made, or something else is in its place.
+            FileNotFoundError: The file's directory is missing.
+            StorageError: The file cannot be created, or is no lock file.
         """
         self._take(fcntl.LOCK_EX)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Own it while the block lasts; see `wait`."""
+        """Hold the lock during the block; see `wait`."""
         self.wait()
         try:
             yield
@@ -89,10 +88,10 @@ class OwnerLock:
             self.release()
 
     def release(self) -> None:
-        """Give it back; nothing happens where it is not owned."""
+        """Release the lock; do nothing if it is not held."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            # Closing alone would leave it to a child that was forked meanwhile.
+            # Closing alone would leave the lock to a child forked in the meantime.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
@@ -110,18 +109,19 @@ class OwnerLock:
                     if _try(descriptor, operation):
                         if _is_at(self._path, descriptor):
                             self._descriptor, descriptor = descriptor, -1
-                    # Who only looks has the lock for a moment, and shares it.
+                    # A process that only checks the lock holds it for a moment, shared.
                     elif not _try(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
                         return False
                     else:
-                        # Several that kept it through the pause would keep each other out.
+                        # Processes that kept the shared lock during the pause would exclude each
+                        # other.
                         fcntl.flock(descriptor, fcntl.LOCK_UN)
                         time.sleep(_PAUSE_S)
                 finally:
                     if descriptor >= 0:
                         os.close(descriptor)
             except FileNotFoundError:
-                # A directory that was removed stays away.
+                # Do not create a removed directory again.
                 raise
             except OSError as error:
                 raise StorageError(
@@ -131,7 +131,7 @@ class OwnerLock:
 
 
 def is_owned(path: Path) -> bool:
-    """Whether a lock's owner is alive, without getting into the way of one who will be.
+    """Whether a lock's owner is alive, without blocking a future owner.
 
     Args:
         path: File of the lock. A missing file has no owner. A file that cannot be checked counts as
@@ -141,10 +141,10 @@ def is_owned(path: Path) -> bool:
 
 
 def remove_unowned(path: Path) -> bool:
-    """Remove a lock's file where its owner is not alive.
+    """Delete a lock's file if its owner is not alive.
 
-    Whoever makes such a file and then owns it must look whether it is still there: it may have been
-    removed between the two. It is not removed where that is not allowed.
+    After creating and locking such a file, a process must check that the file still exists: it may
+    have been deleted in between. The file stays where deletion is not allowed.
 
     Returns:
         Whether the owner is not alive; see `is_owned`.
@@ -158,13 +158,14 @@ def _look(path: Path, *, removes: bool) -> bool:
     except PermissionError:
         return _is_listed(path)
     except OSError as error:
-        # Nor is a link anybody's lock.
+        # A link is no lock either.
         return error.errno not in (errno.ENOENT, errno.ELOOP)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return False
-        # Shared, so that of several that look at once none takes another's for the owner's.
+        # Shared, so that processes that check at the same time do not take each other for the
+        # owner.
         if not _try(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
             return not _is_held_by_strangers(status)
         if removes:
@@ -178,9 +179,9 @@ def _look(path: Path, *, removes: bool) -> bool:
 
 
 def lock_descriptor(descriptor: int) -> bool:
-    """Own the file that is open as a descriptor; False where another one does.
+    """Lock an open file; return False while another process has locked it.
 
-    For files that may not be opened by name a second time; see `OwnerLock` for all others.
+    For files that must not be opened by name again; see `OwnerLock` for all others.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -190,15 +191,15 @@ def lock_descriptor(descriptor: int) -> bool:
 
 
 def unlock_descriptor(descriptor: int) -> None:
-    """Give back what `lock_descriptor` took."""
+    """Release a lock of `lock_descriptor`."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _open(path: Path) -> int:
-    """Open a lock's file, which strangers cannot; make it where it is not there.
+    """Open a lock's file, closed to other users; create it if it is missing.
 
     Raises:
-        OSError: It cannot be opened, or something else is in its place.
+        OSError: The file cannot be opened, or is no lock file.
     """
     folder = path.parent.stat()
     mode = _mode_in(folder)
@@ -208,11 +209,11 @@ def _open(path: Path) -> int:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.ENOTSUP, "it is no regular file", str(path))
-            # Where everybody may make files, one of another user's could keep all others out.
+            # Where all users may create files, another user's file could block everyone.
             if mode == 0o600 and status.st_uid not in (0, os.geteuid(), folder.st_uid):
                 raise OSError(errno.EPERM, "another user has made it", str(path))
             is_open = stat.S_IMODE(status.st_mode) & ~mode and status.st_uid == os.geteuid()
-            # An older version's lease may lie in the file itself.
+            # The file itself may hold the lease of an older version.
             if status.st_size or not (is_open and _replace(path, descriptor, mode)):
                 kept, descriptor = descriptor, -1
                 return kept
@@ -222,7 +223,7 @@ def _open(path: Path) -> int:
 
 
 def _mode_in(folder: os.stat_result) -> int:
-    """Return the mode of a lock's file: for those who could take it away anyway."""
+    """Return the mode of a lock's file: open only to users who could delete it anyway."""
     if folder.st_mode & stat.S_ISVTX:
         return 0o600
     others = (stat.S_IWGRP, 0o060), (stat.S_IWOTH, 0o006)
@@ -230,17 +231,17 @@ def _mode_in(folder: os.stat_result) -> int:
 
 
 def _replace(path: Path, descriptor: int, mode: int) -> bool:
-    """Put a private file in the place of a lock's file that strangers can open.
+    """Replace a lock's file that other users can open by a private file.
 
-    Nobody owns the old one meanwhile but this process, or strangers alone.
+    Only this process owns the old file meanwhile, or only other users do.
 
     Returns:
-        Whether the path has another file now; False where its owner has to be respected.
+        Whether the path has another file now; False if its owner must be respected.
     """
     old = os.fstat(descriptor)
     if not lock_descriptor(descriptor) and not _is_held_by_strangers(old):
         return False
-    # One process at a time can make a file of this name, which is gone once it has replaced it.
+    # Only one process can create a file of this name, which disappears with the replacement.
     fresh = path.with_name(f".{path.name}.{old.st_ino}")
     try:
         os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, mode))
@@ -254,7 +255,7 @@ def _replace(path: Path, descriptor: int, mode: int) -> bool:
 
 
 def _try(descriptor: int, operation: int) -> bool:
-    """Lock a file; False where others have locked it."""
+    """Lock a file; return False while other processes have locked it."""
     try:
         fcntl.flock(descriptor, operation)
     except OSError as error:
@@ -265,14 +266,14 @@ def _try(descriptor: int, operation: int) -> bool:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether a file that is open still has its name."""
+    """Whether an open file still has its name."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     return False
 
 
 def _is_held_by_strangers(status: os.stat_result) -> bool:
-    """Whether only processes of others than its owner, root and this user have a lock."""
+    """Whether only users other than its owner, root and this user hold a lock."""
     if not status.st_mode & 0o077:
         return False
     own = {0, os.geteuid(), status.st_uid}
@@ -294,7 +295,7 @@ def _is_listed(path: Path) -> bool:
 
 
 def _holders(inode: int) -> list[str]:
-    """Return the processes that have the kernel's lock on a file, as far as they are seen here.
+    """Return the visible processes that hold the kernel's lock on a file.
 
     Raises:
         OSError: The kernel's list cannot be read.
@@ -309,7 +310,7 @@ def _holders(inode: int) -> list[str]:
 
 
 def _hint(path: Path) -> str | None:
-    """Say what to do where something else is in a lock's place."""
+    """Return a hint for a path that is no usable lock file."""
     try:
         status = path.lstat()
     except OSError:

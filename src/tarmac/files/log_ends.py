@@ -1,4 +1,4 @@
-"""Reads the end of a log for a user: secrets are masked before the text is cut."""
+"""Reading of a log's end for a user, with secrets redacted before the text is cut."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Read before the end itself, beyond the longest known secret: tokens and URLs that have a form.
+# Length of the text read before the end, beyond the longest known secret: for tokens and URLs with
+# a recognised form.
 _CONTEXT_BYTES = 4096
-# Marks in a run may claim secrets of any length.
+# Limit, because marks in a run may claim secrets of any length.
 _MAX_SECRET_BYTES = 2**16
 
 # Progress bars end their lines with a carriage return.
@@ -30,20 +31,20 @@ def masked_end(
     within: Path | None = None,
     plain: Callable[[str], str] = str,
 ) -> tuple[str, bool]:
-    """Return the end of a log without secrets, and whether it is the whole log.
+    """Return the end of a log with secrets redacted, and whether it is the whole log.
 
     The text begins at the start of a line if the end has one. Otherwise it begins inside a line,
-    and a secret that begins before it is masked as a whole.
+    and a secret that begins before it is redacted as a whole.
 
     Args:
-        path: Log to read; must be a regular file.
-        num_bytes: Maximum length of the end, before masking.
+        path: Log to read, a regular file.
+        num_bytes: Maximum length of the end in bytes, before redaction.
         since: Byte of the log before which nothing is shown. Default 0.
-        within: Directory that the log must lie in, wherever links lead. Default: any.
-        plain: Removes control characters from a part of the log before masking.
+        within: Directory that the log must be in after following links. Default: any.
+        plain: Removes control characters from a part of the log before redaction.
 
     Raises:
-        OSError: The log cannot be read, lies elsewhere, or is no file.
+        OSError: The log cannot be read, is outside `within`, or is no regular file.
     """
     with open_regular(path, within=within) as file:
         size = file.seek(0, os.SEEK_END)
@@ -59,7 +60,7 @@ def masked_end(
     if content[:cut].endswith(b"\r"):
         context += "\n"
     text = masked_text(context + plain(content[cut:].decode(errors="replace")))
-    # A secret across the cut is masked in the whole text alone: both texts differ from there.
+    # A secret across the cut is redacted only in the whole text: both texts differ from there on.
     context = masked_text(context)
     pairs = enumerate(zip(context, text, strict=False))
     place = next((place for place, (left, right) in pairs if left != right), len(context))
@@ -67,7 +68,7 @@ def masked_end(
 
 
 def _character_start(content: bytes, place: int) -> int:
-    """Return where the UTF-8 character begins that is at a place or after it."""
+    """Return the start of the first UTF-8 character at or after a byte."""
     while place < len(content) and content[place] & 0xC0 == 0x80:
         place += 1
     return place

@@ -1,4 +1,4 @@
-"""Which file systems other hosts see too, as the kernel lists them.
+"""Detection of network file systems, from the kernel's list of mounts.
 
 Example:
     >>> from tarmac.files import is_network
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import io
 
-# As /proc/self/mountinfo names them. What comes by FUSE is named `fuse.NAME`, or `fuse` alone, and
-# most is remote.
+# Names in /proc/self/mountinfo. A FUSE file system is named `fuse.NAME`, or `fuse` alone; most are
+# remote.
 _NETWORK = frozenset(
     {
         "9p",
@@ -51,13 +51,13 @@ def is_network(path: str | os.PathLike[str]) -> bool:
     """Whether a path is on a file system that other hosts may write too.
 
     Args:
-        path: It, or the nearest directory above it that is there, is looked at.
+        path: Path to check; a missing path counts as its nearest existing parent.
     """
     return network_type(path) is not None
 
 
 def mounts_seen() -> int:
-    """Return how often this process has seen mounts change; another number, and all may differ."""
+    """Return the number of reads of the mount list; a new number voids cached answers."""
     try:
         return _mounts.look()[1]
     except OSError:
@@ -65,11 +65,11 @@ def mounts_seen() -> int:
 
 
 def network_type(path: str | os.PathLike[str], mounts: Mounts | None = None) -> str | None:
-    """Return a network file system's name, such as ``nfs4``; None where a path is on a local one.
+    """Return the type of a path's network file system, such as ``nfs4``; None for a local one.
 
     Args:
-        path: It, or the nearest directory above it that is there, is looked at.
-        mounts: What is mounted; by default what this process sees.
+        path: Path to check; a missing path counts as its nearest existing parent.
+        mounts: List of mounts. Default: the mounts that this process sees.
     """
     try:
         types, _ = (mounts or _mounts).look()
@@ -83,14 +83,13 @@ def network_type(path: str | os.PathLike[str], mounts: Mounts | None = None) -> 
 
 
 class Mounts:
-    """The kernel's list of what is mounted, which is read again once it has changed.
+    """The kernel's list of mounts, read again only after a change.
 
-    The list is long on some machines, and whoever watches many runs asks often. Neither a path nor
-    its device's number says that it is on the file system that it was on: numbers of those without
-    a disk, which those of the network are, are given anew. The list itself tells: the kernel marks
-    it, where it is kept open and polled, once anything was mounted or unmounted, as
-    proc_pid_mountinfo(5) has it. So what is returned was so when it was asked for. A sandbox whose
-    kernel marks nothing keeps what its process began with.
+    The list is long on some machines, and a monitor of many runs needs it often. A path or a device
+    number cannot be cached alone: the kernel reuses device numbers of file systems without a disk,
+    such as network file systems. The kernel reports any mount or unmount to a poll of the open
+    list; see proc_pid_mountinfo(5). So each answer is current. Under a sandbox whose kernel reports
+    nothing, the first list is kept.
 
     Args:
         path: Kernel's list of mounts, in the format of proc_pid_mountinfo(5). Default
@@ -104,16 +103,16 @@ class Mounts:
         self.forget()
 
     def forget(self) -> None:
-        """Open the list anew the next time: whoever shares an open one takes the other's marks."""
+        """Reopen the list at the next use; processes that share it miss each other's changes."""
         self._lock = threading.Lock()
         self._poll: select.poll | None = None
         self._file: io.FileIO | None = None
 
     def look(self) -> tuple[dict[str, str], int]:
-        """Return the file system at each place, and how often that was read.
+        """Return the file system type at each mount point, and the number of reads of the list.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The list cannot be read.
         """
         with self._lock:
             if self._file is None or self._poll is None:
@@ -122,7 +121,8 @@ class Mounts:
                 self._poll.register(self._file, select.POLLPRI | select.POLLERR)
             elif not self._poll.poll(0):
                 return self._types, self._num_read
-            # The mark is gone before the list is read: of a change meanwhile there is another one.
+            # The poll has cleared the report before the list is read: a later change gives another
+            # report.
             self._file.seek(0)
             content = self._file.readall() or b""
             self._types = _types_in(content.decode(errors="surrogateescape"))
@@ -131,7 +131,7 @@ class Mounts:
 
 
 def _types_in(mountinfo: str) -> dict[str, str]:
-    """Return the file system at each place; of several on one the last covers the others."""
+    """Return the file system type at each mount point; the last mount of a point counts."""
     types = {}
     for line in mountinfo.splitlines():
         mount, _, file_system = line.partition(" - ")
@@ -140,7 +140,7 @@ def _types_in(mountinfo: str) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """Return a path as it is, where the kernel writes blanks and the like as octal numbers."""
+    """Decode the octal escapes that the kernel writes for blanks in a path."""
     for escaped, meant in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escaped, meant)
     return text

@@ -1,4 +1,4 @@
-"""Object stores by their URIs: ``s3://``, ``gs://`` and ``az://``, through obstore."""
+"""Access to object stores by URI: ``s3://``, ``gs://`` and ``az://``, through obstore."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# As S3 has them. The second is also said of an object that is not there, to those who may not list;
-# by the third a machine of Amazon's is asked for keys, where no variable has some.
+# Texts in S3's errors. A user without the right to list also gets the second for a missing object.
+# The third is the address where a machine of Amazon's is asked for keys, if no variable has them.
 _NO_BUCKET = "<Code>NoSuchBucket<"
 _NOT_SAID = "<Code>AccessDenied<"
 _ASKS_MACHINE = "/latest/api/token"
@@ -28,19 +28,19 @@ _LIMIT_S = 180.0
 
 
 def is_object(uri: str) -> bool:
-    """Whether a URI is of an object store."""
+    """Whether a URI belongs to an object store."""
     return Location.parse(uri).is_object
 
 
 def s3_config(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the variables that TensorFlow's S3 file system obeyed, and AWS_ENDPOINT_URL.
+    """Return S3 settings from AWS_ENDPOINT_URL and the variables of TensorFlow's S3 file system.
 
     Args:
         environment: Environment variables to read, usually ``os.environ``.
 
     Returns:
-        The store's configuration, and its client's. Keys and regions are left to the store, which
-        reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION itself.
+        The configuration of the store and of its client, without keys and region. The store itself
+        reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION.
     """
     endpoint = environment.get("AWS_ENDPOINT_URL", "")
     uses_https = environment.get("S3_USE_HTTPS", "1").lower() not in ("0", "false")
@@ -58,7 +58,7 @@ def s3_config(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str,
 
 
 def put_object(path: Path, uri: str, environment: Mapping[str, str]) -> None:
-    """Upload a file. It is there whole when this returns, and as it was before when it raises.
+    """Upload a file; the object is complete on return, and unchanged after an error.
 
     Args:
         path: Local file to upload as a whole.
@@ -66,7 +66,7 @@ def put_object(path: Path, uri: str, environment: Mapping[str, str]) -> None:
         environment: Environment variables that configure the store, usually ``os.environ``.
 
     Raises:
-        TarmacError: The store does not take it, after some retries.
+        TarmacError: The store does not accept the object, after retries.
     """
     with _store(uri, environment) as (obstore, store, key):
         obstore.put(store, key, path)
@@ -76,7 +76,7 @@ def get_object(uri: str, path: Path, environment: Mapping[str, str]) -> None:
     """Download an object to a file.
 
     Raises:
-        TarmacError: It is not there, or the store does not give it.
+        TarmacError: The object is missing, or the store does not return it.
     """
     with _store(uri, environment) as (obstore, store, key), path.open("wb") as file:
         for chunk in obstore.get(store, key).stream(min_chunk_size=_CHUNK_BYTES):
@@ -84,10 +84,10 @@ def get_object(uri: str, path: Path, environment: Mapping[str, str]) -> None:
 
 
 def read_object(uri: str, environment: Mapping[str, str]) -> bytes | None:
-    """Return what a small object holds; None where nothing of it is to be seen.
+    """Return the content of a small object; None if the object is missing or hidden.
 
     Raises:
-        TarmacError: There is no such bucket, its store does not take the keys, or does not answer.
+        TarmacError: The bucket is missing, or the store rejects the keys or gives no answer.
     """
     with _store(uri, environment) as (obstore, store, key):
         try:
@@ -102,20 +102,20 @@ def read_object(uri: str, environment: Mapping[str, str]) -> bytes | None:
 
 
 def write_object(uri: str, content: bytes, environment: Mapping[str, str]) -> None:
-    """Make a small object, in place of an earlier one.
+    """Write a small object; replace an existing one.
 
     Raises:
-        TarmacError: The store does not take it, after some retries.
+        TarmacError: The store does not accept the object, after retries.
     """
     with _store(uri, environment) as (obstore, store, key):
         obstore.put(store, key, content)
 
 
 def delete_object(uri: str, environment: Mapping[str, str]) -> None:
-    """Remove an object; one that is not there is removed already.
+    """Delete an object; do nothing if it is missing.
 
     Raises:
-        TarmacError: The store does not allow it, or does not answer.
+        TarmacError: The store does not allow it, or gives no answer.
     """
     with _store(uri, environment) as (obstore, store, key):
         try:
@@ -125,10 +125,10 @@ def delete_object(uri: str, environment: Mapping[str, str]) -> None:
 
 
 def is_object_directory(uri: str, environment: Mapping[str, str]) -> bool:
-    """Whether a URI is not of an object, but of what lies above some.
+    """Whether a URI names no object, but a prefix of objects.
 
     Raises:
-        TarmacError: The store does not say.
+        TarmacError: The store gives no answer.
     """
     with _store(uri, environment) as (obstore, store, key):
         if key and not key.endswith("/"):
@@ -139,14 +139,14 @@ def is_object_directory(uri: str, environment: Mapping[str, str]) -> bool:
 
 
 def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the URIs of all objects below one, in order.
+    """Return the URIs of all objects below a URI, in order.
 
     Args:
         uri: URI of a directory, such as ``s3://bucket/prefix``.
         environment: Environment variables that configure the store, usually ``os.environ``.
 
     Raises:
-        TarmacError: The store does not say.
+        TarmacError: The store gives no answer.
     """
     root = "/".join(uri.split("/", maxsplit=3)[:3])
     with _store(uri, environment) as (obstore, store, key):
@@ -157,7 +157,7 @@ def list_objects(uri: str, environment: Mapping[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any, str]]:
-    """Open the store of a URI, and turn its errors into ours."""
+    """Open the store of a URI; convert its errors into TarmacError."""
     require("obstore", uri)
     import obstore  # noqa: PLC0415 - an extra
     from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415
@@ -196,6 +196,6 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
             ) from error
         if isinstance(error, FileNotFoundError | NotFoundError):
             raise TarmacError(f"{root}/{key}: there is no such object") from error
-        # A ValueError is of a key that obstore has no way to say, such as one with a newline.
+        # obstore raises ValueError for a key that it cannot express, such as one with a newline.
         first = str(error).strip().splitlines()[0].partition(": <?xml ")[0]
         raise TarmacError(f"{root}/{key}: {first}") from error

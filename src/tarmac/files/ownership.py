@@ -1,7 +1,7 @@
-"""Whose a file is: nothing that another user may have written is run unless the user names it.
+"""File ownership: no file that another user may have written is run unless the user names it.
 
-Root is trusted, as it can do everything already; so is whoever has called ``sudo``. The rule is
-that of git's ``safe.directory``.
+Root is trusted, because root can do everything already; so is the user who called ``sudo``. The
+rule is that of git's ``safe.directory``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TRUSTED_USERS = "TARMAC_TRUSTED_USERS"
 
 
 def foreign_owner(*paths: Path) -> str | None:
-    """Return the first owner of paths who may not choose what this user runs; None where all may.
+    """Return the first untrusted owner of paths; None where all owners are trusted.
 
     Args:
-        paths: Files and directories. Links are followed; what is missing is nobody's.
+        paths: Files and directories. Links are followed; missing paths have no owner.
     """
     trusted = _trusted_ids()
     for path in paths:
@@ -40,16 +40,16 @@ def foreign_owner(*paths: Path) -> str | None:
 
 
 def refuse_foreign(record: Path, *files: Path, what: str, again: str) -> None:
-    """Refuse to run what a record holds or names, where another user owns any of it.
+    """Refuse to run the content of a record or its files where another user owns any of them.
 
     Args:
-        record: The file of a run or a study.
-        files: Code that it names.
-        what: What would run, in words.
-        again: What to do instead, in words.
+        record: Path of the record of a run or a study.
+        files: Code files that the record names.
+        what: Description of the code that would run.
+        again: Description of the alternative.
 
     Raises:
-        RequestError: The record, a file or the directory of one is another user's.
+        RequestError: Another user owns the record, a file, or the directory of one.
     """
     for path in (record, *files):
         real = Path(os.path.realpath(path))
@@ -63,13 +63,12 @@ def refuse_foreign(record: Path, *files: Path, what: str, again: str) -> None:
 
 
 def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
-    """Refuse a workload's file that a record names, as `refuse_foreign` does.
+    """Refuse to run a workload's file that a record names; see `refuse_foreign`.
 
     Args:
-        reference: Workload as the record names it. The name of an installed workload runs no user's
-            file.
-        record: The file of a run or a study.
-        again: A command line that names the file.
+        reference: Workload as the record names it. An installed workload is named without a file.
+        record: Path of the record of a run or a study.
+        again: Command line that names the file.
     """
     if (file := _python_of(reference)) is not None:
         words = f"the Python of {reference}"
@@ -77,16 +76,16 @@ def refuse_foreign_python(reference: str, record: Path, *, again: str) -> None:
 
 
 def refuse_going_on(record: Path, *, is_named: bool, again: str) -> None:
-    """Refuse to write into the run or study of another user, whose files may lead elsewhere.
+    """Refuse to write into another user's run or study, whose links may lead elsewhere.
 
     Args:
         record: Record of the run or study: ``run.json`` or ``study.json``.
-        is_named: Whether the user named what it trains, and so knows whose it is; it must have no
-            link then.
-        again: A command line that names it.
+        is_named: Whether the user named the workload, and so knows the owner. The directory must
+            then have no links.
+        again: Command line that names the workload.
 
     Raises:
-        RequestError: It is another user's.
+        RequestError: The run or study belongs to another user.
     """
     owner = foreign_owner(record, record.parent)
     if owner is None:
@@ -110,14 +109,14 @@ def refuse_going_on(record: Path, *, is_named: bool, again: str) -> None:
 
 
 def refuse_foreign_build(path: Path, *, what: str) -> None:
-    """Refuse to run what was built once for all who want it, where another user owns it.
+    """Refuse to run a shared build that another user owns.
 
     Args:
-        path: Where the build is kept; it need not exist yet.
-        what: What would run, in words.
+        path: Path of the build, which may be missing.
+        what: Description of the code that would run.
 
     Raises:
-        RequestError: It or its directory is another user's.
+        RequestError: Another user owns the build or its directory.
     """
     owner = foreign_owner(path, path.parent)
     if owner is not None:
@@ -129,11 +128,11 @@ def refuse_foreign_build(path: Path, *, what: str) -> None:
 
 
 def foreign_python_owner(reference: str, record: Path) -> str | None:
-    """Return the other user whose Python a record names, or whose record it is; None where none is.
+    """Return another user who owns the Python file that a record names, or the record; else None.
 
     Args:
         reference: Workload as the record names it: a name or ``FILE.py:ATTRIBUTE``.
-        record: The file of a run or a study.
+        record: Path of the record of a run or a study.
     """
     if (file := _python_of(reference)) is None:
         return None
@@ -147,10 +146,10 @@ def _python_of(reference: str) -> Path | None:
 
 
 def first_own(records: Iterable[Path]) -> Path | None:
-    """Return the first record that no other user owns; say on stderr which are passed over.
+    """Return the first record that no other user owns; note skipped records on stderr.
 
     Args:
-        records: Files of runs, the newest first.
+        records: Paths of records, the newest first.
     """
     for record in records:
         owner = foreign_owner(record, record.parent)
@@ -161,10 +160,10 @@ def first_own(records: Iterable[Path]) -> Path | None:
 
 
 def passes_over(path: Path) -> bool:
-    """Whether another user has put a file where everybody may; say on stderr that it is not run.
+    """Whether an import must skip another user's file in a shared directory; note it on stderr.
 
     Args:
-        path: A file or a package that is imported by its name, which nobody has named in full.
+        path: File or package that is imported by name, without a path from the user.
     """
     owner = foreign_owner(path)
     if owner is None or not path.parent.stat().st_mode & stat.S_IWOTH:
@@ -174,9 +173,9 @@ def passes_over(path: Path) -> bool:
 
 
 def trust_in_this_user() -> dict[str, str]:
-    """Return the variables by which Tarmac's own processes elsewhere trust this user's files.
+    """Return the variables that make Tarmac's processes elsewhere trust this user's files.
 
-    A container may run them as a user of its own.
+    A container may run these processes as another user.
     """
     names = os.environ.get(TRUSTED_USERS, "").replace(",", " ").split()
     if os.geteuid():
@@ -186,7 +185,7 @@ def trust_in_this_user() -> dict[str, str]:
 
 @functools.cache
 def _note(text: str) -> None:
-    """Say something once: a command may look for the latest several times."""
+    """Write a note once: a command may look up the latest run several times."""
     sys.stderr.write(f"note: {in_one_line(text)}\n")
 
 
@@ -194,7 +193,7 @@ def _trusted_ids() -> set[int]:
     trusted = {0, os.geteuid()}
     names = os.environ.get(TRUSTED_USERS, "").replace(",", " ").split()
     if not os.geteuid():
-        # Root alone can have been given its place by sudo.
+        # Only a root process can have SUDO_UID from sudo.
         names.append(os.environ.get("SUDO_UID", ""))
     for name in names:
         with contextlib.suppress(KeyError):

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written: any content is a value, or a ValueError that says why.
+"""Checks of JSON from other writers: any content gives a value, or a ValueError with a reason.
 
 Example:
     >>> parse_json(b'{"event": "started"}')
@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Beyond it a number is none of seconds: some 3,000 years, which `datetime` still has.
+# Upper limit of seconds: about 3,000 years, which `datetime` still supports.
 _MAX_SPAN_S = 1e11
 
-# Whole numbers of 64 bits; JSON has larger ones, of which Python makes no float.
+# Limit of 64-bit whole numbers; JSON allows larger ones, which Python cannot convert to float.
 _MAX_WHOLE = 2**63
 
-# Of a path; Linux's limit.
+# Linux's limit of a path.
 _MAX_PATH_BYTES = 4096
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Return the value that a text of JSON is.
+    """Parse JSON.
 
     Raises:
-        ValueError: It is none, no UTF-8, or more than a parser should be asked to take.
+        ValueError: The text is no JSON or no UTF-8, or is too large or too deeply nested.
     """
     try:
         return json.loads(content)
@@ -42,32 +42,32 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError("it is too large for this machine's memory") from None
     except ValueError as error:
         if "digits" in str(error):
-            # Python's own words name a function of its own.
+            # Python's own message names a function of Python.
             raise ValueError("a number in it has too many digits") from None
         raise
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The fields of an object, such as a line of a journal; others may stand beside them.
+    """The fields of an object, such as a line of a journal; unlisted fields are allowed.
 
-    Each is a ``text``, ``texts`` (a list of them), a ``number`` (a float may be NaN or infinite, as
-    the loss of a training that diverged), ``numbers``, a ``whole number``, ``seconds``, an
-    ``object`` or a ``path within the run``; `` or null`` may follow.
+    The type of a field is ``text``, ``texts`` (a list of texts), ``number`` (a float may be NaN or
+    infinite, as the loss of a training that diverged), ``numbers``, ``whole number``, ``boolean``,
+    ``seconds``, ``object`` or ``path within the run``; `` or null`` may follow.
 
     Attributes:
-        needed: Fields that it must have.
-        others: Fields that it may have.
+        needed: Types of required fields, by name.
+        others: Types of optional fields, by name.
     """
 
     needed: Mapping[str, str]
     others: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def checked(self, value: Any) -> dict[str, Any]:
-        """Return a value that has this shape.
+        """Check that a value has this shape, and return the value.
 
         Raises:
-            ValueError: It has another one.
+            ValueError: The value has another shape.
         """
         if problem := self.problem_of(value):
             raise ValueError(problem)
@@ -75,7 +75,7 @@ class Shape:
         return fields
 
     def problem_of(self, value: Any) -> str | None:
-        """Return why a value has another shape; None where it has this one."""
+        """Return why a value does not have this shape; None if it does."""
         if not isinstance(value, dict):
             return f"it is {reprlib.repr(value)}, expected an object"
         missing = [key for key in self.needed if key not in value]

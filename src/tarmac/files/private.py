@@ -1,4 +1,4 @@
-"""Directories that nobody but their user can open, also where others may write beside them."""
+"""Directories that only their user can open, even where others may write beside them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def make_private(directory: Path) -> bool:
-    """Make a directory that only this user can open, and those above it that are missing.
+    """Create a directory that only this user can open, and its missing parents.
 
     Returns:
-        False where something else is there: a link, another user's, or one that is open to others.
+        False where the path is a link, belongs to another user, or is open to others.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

@@ -1,4 +1,4 @@
-"""How a program becomes a job, for errors where one stands in the place of another file."""
+"""Job files for programs, for errors about a program in the place of another file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def job_name(text: str) -> str:
-    """Return a text as a job may be named, without what a name must not have; may be empty."""
+    """Return a text with only the characters of a job's name; the result may be empty."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
 
 
 def job_lines(program: Path, runs_it: str) -> str:
-    """Return the two lines of a job file that runs a program, indented by two spaces.
+    """Return the two lines of a job file for a program, indented by two spaces.
 
     Args:
         program: File of the program. Its name without suffix becomes the job's name.
@@ -26,6 +26,6 @@ def job_lines(program: Path, runs_it: str) -> str:
     name = job_name(program.stem) or "program"
     command = f"{runs_it} {quoted(program.resolve())}"
     if ": " in command or " #" in command:
-        # Plain in YAML these would end the value; within quotes of its own nothing else does.
+        # In plain YAML these would end the value; in single quotes only a quote would.
         command = "'" + command.replace("'", "''") + "'"
     return f"  name: {name}\n  command: {command}"

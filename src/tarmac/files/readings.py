@@ -1,4 +1,4 @@
-"""Files that are looked at again and again: only what has changed or grown is read again.
+"""A cache of polled files: only changed files and appended lines are read again.
 
 Example:
     >>> from tarmac.files import Readings, append_lines
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Of a file that is read for the first time, at a time.
+# Size of each read of a growing file.
 _CHUNK_BYTES = 2**20
 
 
 @dataclasses.dataclass
 class _Whole:
-    """What was read of a file that is replaced as a whole, and of which state of it."""
+    """The value read from a file that is replaced as a whole, with the file's state."""
 
     stamp: tuple[int, int, int]
     value: object
@@ -42,7 +42,7 @@ class _Whole:
 
 @dataclasses.dataclass
 class _Growing:
-    """What the lines of a file that grows have come to, up to `offset`."""
+    """The state after reading the lines of a growing file up to `offset`."""
 
     inode: int
     reader: object
@@ -52,13 +52,13 @@ class _Growing:
 
 
 class Readings:
-    """What was read of files, kept for the next look; one look at one file costs a ``stat``.
+    """A cache of the values of polled files; a poll of an unchanged file costs one ``stat``.
 
-    It is for readers of what other processes write. A file that is not there, that may not be read,
-    that holds no JSON or only half a line is no error: nothing is known of it.
+    It is for readers of files that other processes write. A file that is missing, unreadable, no
+    JSON or incomplete is no error: its values are unknown.
 
     Args:
-        most: Files that are remembered; past that, those not asked for the longest are forgotten.
+        most: Maximum number of cached files; the least recently used are dropped. Default 4096.
     """
 
     def __init__(self, most: int = 4096) -> None:
@@ -66,14 +66,14 @@ class Readings:
         self._whole: dict[Path, _Whole] = {}
         self._growing: dict[Path, _Growing] = {}
         self._on_network: dict[Path, bool] = {}
-        # By device: what leads to a path takes a call for each of its parts, and runs are many.
-        # Both are forgotten once anything was mounted.
+        # By device, because resolving a path takes a call per part, and there are many runs. Both
+        # caches are cleared after any mount.
         self._network_devices: dict[int, bool] = {}
         self._mounts_seen = mounts_seen()
         self._leases = LeaseWatch()
 
     def is_on_network(self, path: Path) -> bool:
-        """Whether a file is where other hosts may write it too; see `is_network`."""
+        """Whether other hosts may write a file too; see `is_network`."""
         if self._mounts_seen != (seen := mounts_seen()):
             self._mounts_seen = seen
             self._on_network.clear()
@@ -92,22 +92,22 @@ class Readings:
         return self._network_devices[device]
 
     def is_held(self, path: Path) -> bool:
-        """Whether the owner of a lock is alive, of another host as far as it is seen to be.
+        """Whether the holder of a lock is alive, on another host as far as can be seen.
 
         See `tarmac.files.is_held`.
         """
         return is_held(path, self._leases, is_remote=self.is_on_network(path))
 
     def fields(self, path: Path) -> Fields:
-        """Return the fields of the object that a file holds; none where it cannot be read.
+        """Return the fields of a file's JSON object; empty for an unreadable file.
 
         Args:
-            path: A file that is written whole, as `write_json` does.
+            path: File that its writer replaces as a whole, as `write_json` does.
         """
         return self.value(path, _fields_in, Fields({}))
 
     def value(self, path: Path, read: Callable[[bytes], _T], missing: _T) -> _T:
-        """Return what a file's content is read as, which is done once for each state of it.
+        """Return the parsed content of a file, which is parsed once for each state of the file.
 
         Args:
             path: File to read, again only after its modification time, size or inode changes.
@@ -131,15 +131,16 @@ class Readings:
         return cast("_T", known.value)
 
     def lines(self, path: Path, start: Callable[[], _T], add: Callable[[_T, Any], object]) -> _T:
-        """Return what the lines of JSON of a file have come to.
+        """Return the state after reading all lines of a JSON journal.
 
-        Only what was appended since the last time is read. Where the file was replaced or cut, all
-        of it is. A last line without an end is left for later, and one that is damaged is left out.
+        Only lines appended since the last call are read. A replaced or truncated file is read from
+        the start. An incomplete last line is left for later, and damaged lines are ignored.
 
         Args:
             path: Journal of JSON lines that a writer appends to.
-            start: Makes what an empty file comes to.
-            add: Changes that by a line's value. Another function than before begins anew.
+            start: Returns the state for an empty file.
+            add: Updates the state by a line's value. Another function than before reads from the
+                start.
         """
         try:
             stat_result = path.stat()
@@ -176,7 +177,7 @@ def _fields_in(content: bytes) -> Fields:
 def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> None:
     with open_record(path) as file:
         file.seek(known.offset)
-        # Of a line whose end is not read yet; joined once, as it may have very many.
+        # Pieces of an incomplete line; joined once, because there may be very many.
         pieces: list[bytes] = []
         while chunk := file.read(_CHUNK_BYTES):
             end, *others = chunk.split(b"\n")
@@ -195,7 +196,7 @@ def _read_on(path: Path, known: _Growing, add: Callable[[Any, Any], object]) -> 
 
 
 def _keep(kept: dict[Path, Any], path: Path, value: object, most: int) -> None:
-    """Keep a value as the last one asked for, and forget the first where there are too many."""
+    """Store a value as the most recent; drop the oldest value above the limit."""
     kept.pop(path, None)
     kept[path] = value
     if len(kept) > most:

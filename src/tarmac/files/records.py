@@ -1,4 +1,4 @@
-"""Records: JSON files of a published layout, with a number that says which.
+"""Records: JSON files of a published layout, with its version number.
 
 A reader reads every version up to its own, and refuses newer ones; CONTRIBUTING.md has the rule.
 """
@@ -29,12 +29,12 @@ def _in_utc(moment: datetime) -> datetime:
         raise ValueError("it is beyond the years that there are") from error
 
 
-# Moments of all records can be compared and be shown, whatever zone they were written in.
+# In UTC, so that times of all records can be compared and shown.
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-# Pydantic writes no more than 255 levels; no record needs a tenth.
+# Pydantic writes at most 255 levels; no record needs a tenth.
 _MAX_DEPTH = 100
 
 
@@ -45,11 +45,11 @@ def read_versioned(path: Path, model: type[_Model], version: int, kind: str) -> 
         path: JSON file of the record, with a ``schema_version``.
         model: Pydantic model that the record is validated against.
         version: Newest schema version that this Tarmac reads. Versions start at 1.
-        kind: What a directory with such a file is, for the message: ``run``.
+        kind: Name of a directory with such a file, for the message: ``run``.
 
     Raises:
-        RequestError: There is none, or it was written by a newer Tarmac.
-        TarmacError: It is damaged.
+        RequestError: The file is missing, or a newer Tarmac wrote it.
+        TarmacError: The file is damaged.
     """
     try:
         with read_errors(path):
@@ -92,16 +92,16 @@ def _check_depth(value: object) -> None:
 
 
 def validated(path: Path, model: type[_Model], content: object, within: str = "") -> _Model:
-    """Return a part of a record as a model.
+    """Validate a part of a record as a model.
 
     Args:
         path: File of the record, for the error message.
         model: Pydantic model that the part is validated against.
         content: Parsed JSON value of the part.
-        within: The part's name in the file; empty for all of it.
+        within: Name of the part in the file; empty for all of it.
 
     Raises:
-        TarmacError: It is damaged.
+        TarmacError: The part is damaged.
     """
     try:
         return model.model_validate(content)
@@ -112,11 +112,11 @@ def validated(path: Path, model: type[_Model], content: object, within: str = ""
 
 
 def damaged_record(path: Path, reason: str) -> TarmacError:
-    """Return the error of a record that cannot be read; nothing else holds what it held.
+    """Return the error for a damaged record, whose content is nowhere else.
 
     Args:
         path: File of the damaged record.
-        reason: What is wrong with it.
+        reason: Description of the damage.
     """
     return TarmacError(
         f"{path} is damaged: {reason}",

@@ -1,4 +1,4 @@
-"""Downloads: from the first server that has the right content, resumed where they broke off."""
+"""Downloads from the first server with the right content, resumed where they broke off."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     import httpx
 
-    # Told of bytes done, bytes in all where known, and the file's name.
+    # Called with the bytes received, the total where known, and the file's name.
     Progress: TypeAlias = Callable[[int, int | None, str], object]
 
-# Seconds that a server may take for each part of an answer, and for a connection.
+# Timeouts in seconds for each part of an answer, and for a connection.
 ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S = 30, 10
 
-# How often one server may break off and still be asked to go on.
+# Maximum number of resumes per server.
 _MAX_RESUMES = 5
 
 
 class UnreachableError(TarmacError):
-    """No server gave the file; ``hint`` says of each what was tried.
+    """The error of a file that no server provides; ``hint`` has the failure of each server.
 
     Attributes:
         failures: Text for each failed URL: the URL without its password, and the reason.
@@ -46,26 +46,26 @@ def download(
 ) -> None:
     """Download a file to ``target``, whole and checked, or not at all.
 
-    What has come of it stays beside it as ``.part``, and the next call goes on from there.
+    A partial download stays beside it as ``.part``, and the next call resumes it.
 
     Args:
         urls: URLs of the file, tried in this order.
         target: File to write, replaced atomically once the content is checked.
-        check: Raises a TarmacError for a file that is not right; it is then downloaded afresh.
+        check: Raises a TarmacError for wrong content; the file is then downloaded again.
         progress: Called for every chunk with the bytes received, the total (None if unknown) and
             the file name. Default: none.
 
     Raises:
-        UnreachableError: No server had it, or none had it right.
-        StorageError: It could not be written here.
+        UnreachableError: No server had the file with the right content.
+        StorageError: The file could not be written.
     """
-    import httpx  # noqa: PLC0415 - a tenth of a second, for all who download nothing
+    import httpx  # noqa: PLC0415 - takes a tenth of a second; only downloads need it
 
     part = target.with_name(f"{target.name}.part")
     failures = []
     for url in urls:
         shown = without_password(url)
-        # What was left of an earlier download may be of another version of the file.
+        # A partial file may be of another version: try again from the start.
         for _ in range(2):
             was_partial = part.exists()
             try:
@@ -91,7 +91,7 @@ def download(
 
 
 def _receive(url: str, part: Path, progress: Progress | None) -> None:
-    """Bring ``part`` to the whole length of what is at ``url``."""
+    """Download the rest of ``part`` from ``url``, with up to five resumes."""
     import httpx  # noqa: PLC0415 - as above
 
     version: dict[str, str] = {}
@@ -114,7 +114,7 @@ def _receive_once(
     version: dict[str, str],
     progress: Progress | None,
 ) -> None:
-    """Ask for what is missing.
+    """Request the missing part of a file.
 
     Args:
         client: HTTP client that sends the request.
@@ -125,20 +125,20 @@ def _receive_once(
         progress: Called for every chunk; see `download`.
     """
     done = part.stat().st_size if part.exists() else 0
-    # Compressed files must come as they are: a length and a place in them mean nothing otherwise.
+    # No compression: lengths and positions would not be those of the file.
     headers = {"Accept-Encoding": "identity"}
     if done:
         headers |= {"Range": f"bytes={done}-"} | version
     with client.stream("GET", url, headers=headers) as response:
         if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            # Nothing is left to send, or the file is another by now; the check will tell.
+            # The file is complete, or has changed; the check decides.
             return
         response.raise_for_status()
         is_rest = response.status_code == HTTPStatus.PARTIAL_CONTENT
         done = done if is_rest else 0
         tag = response.headers.get("ETag", "")
-        # The rest of another version must not follow the beginning of this one (RFC 9110, 13.1.5);
-        # a weak tag does not tell them apart.
+        # The rest of another version must not follow the beginning of this version (RFC 9110,
+        # 13.1.5); a weak tag does not distinguish them.
         version.update({"If-Range": tag} if tag.startswith('"') else {})
         length = response.headers.get("Content-Length")
         total = done + int(length) if length is not None else None
