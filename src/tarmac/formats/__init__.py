@@ -1,4 +1,4 @@
-"""Job files of all systems: read into Tarmac's `Job`, and written where a system still takes them.
+"""Job files of all formats: read into Tarmac's `Job`, and written in the formats that allow it.
 
 Example:
     >>> from tarmac.documents import parse_document

@@ -1,8 +1,7 @@
-"""What a format of job files is: how its files are known, read and written.
+"""The `Format` of job files: how files are recognized, read and written.
 
-A format is a `Format`: one value. Those of other packages join by an entry point of the group
-``tarmac.formats`` whose name is the format's, and `tarmac.testing.formats` holds them to what all
-must do.
+A format is one `Format` value. Another package adds a format by an entry point of the group
+``tarmac.formats`` with the format's name. `tarmac.testing.formats` tests the rules for all formats.
 
 Example:
     >>> from tarmac.jobs import parse_job
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job
 
 
-class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarmac.errors`
-    """A format cannot say what a job does.
+class Unwritable(RequestError):  # noqa: N818 - named like the errors in `tarmac.errors`
+    """The error for a job that a format cannot express.
 
     Args:
-        message: What the format cannot express, as the text that the user sees.
-        hint: What the user can do next. Default: none.
+        message: Text for the user that names the part the format cannot express.
+        hint: Text for the user with the next step. Default: none.
         path: Keys of the value in the job file, such as ``("tasks", 1, "resources", "nodes")``. A
             key that all tasks share is also looked up at the file's top level.
     """
@@ -46,7 +45,7 @@ class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarm
         self.path = tuple(path)
 
     def in_file(self, document: Document) -> RequestError:
-        """Return this with file, line and column before its words."""
+        """Return this error with file, line and column before its message."""
         path = self.path
         shared = path[2:] if path[:1] == ("tasks",) else path[1:]
         key_path = next((keys for keys in (path, shared) if keys and keys in document.places), path)
@@ -57,14 +56,14 @@ class Unwritable(RequestError):  # noqa: N818 - named as its neighbours in `tarm
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What files hold.
+    """The content of job files.
 
     Attributes:
-        format: The name of their format.
-        jobs: In the order of the file.
-        notes: What a reader should know: read otherwise, or without effect here.
-        refusals: What keeps the jobs from being run here, though they can be shown.
-        source: The file, where its values are the job's own; None of other systems' files.
+        format: Name of the files' format.
+        jobs: Jobs in the order of the file.
+        notes: Sentences on values that Tarmac reads differently or that have no effect here.
+        refusals: Reasons why the jobs cannot run here. Tarmac can still show the jobs.
+        source: The job file in Tarmac's own format. None for other formats.
     """
 
     format: str
@@ -76,11 +75,11 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """Jobs in a format.
+    """Jobs written in a format.
 
     Attributes:
         text: Content of the file to write.
-        notes: Sentences for the user: what the conversion left out or changed. Default: none.
+        notes: Sentences on values that the conversion left out or changed. Default: none.
     """
 
     text: str
@@ -107,27 +106,26 @@ class Format:
     """A format of job files.
 
     Attributes:
-        name: What ``--to`` calls it: lower-case letters, digits and hyphens.
-        title: What people call it.
-        looks_like: Whether a document's plain value is of this format. Asked of any file, so it
-            takes any value, and says no where it does not know.
-        read: Makes jobs of a file's document, or of the documents of several files that are one
-            configuration, later ones over earlier ones. The mapping is the environment, usually
-            ``os.environ`` or nothing. Raises `RequestError` with the places of all that is wrong.
-        write: Writes jobs, of which patterns of files start from the directory. Raises
-            `Unwritable` where the format cannot say what a job does. None where none is written.
+        name: Name of the format for ``--to``: lower-case letters, digits and hyphens.
+        title: Name of the format in messages.
+        looks_like: Returns whether a document's plain value is of this format. Takes the value of
+            any file, and returns False if unsure.
+        read: Makes jobs of one document, or of the documents of one configuration, where a later
+            document overrides an earlier one. The mapping is the environment: ``os.environ`` or
+            empty. Raises `RequestError` with the place of each problem.
+        write: Writes jobs. The directory is the base of file patterns. Raises `Unwritable` if the
+            format cannot express a job. None if Tarmac does not write the format.
         holds_several: Whether a file may hold several jobs.
-        is_part: Whether a document, which looks like this format, has no jobs of its own and is
-            read with one that has.
-        joins: Whether a document is, where it is given with one that does not join, read with that
-            rather than for jobs of its own.
-        load: Reads a document from a file's path and its text, where it is this format's by its
-            name or its words and no word of it may be in a message; None where it is not, as nearly
-            always.
-        siblings: Returns what belongs to a file and lies beside it, unless it is among the
-            documents that are there already.
-        find: Returns the files with jobs in a folder, or raises `RequestError`; None where folders
-            are not read.
+        is_part: Returns whether a document of this format has no jobs of its own, and is read with
+            a document that has.
+        joins: Returns whether a document, if given with a document that does not join, is read
+            with that document rather than for its own jobs.
+        load: Reads a document from a file's path and text if the file is this format's and may
+            hold secrets, so that no message quotes the text. None for any other file.
+        siblings: Returns the documents of files beside a job file that belong to it, except those
+            that are already read.
+        find: Returns the files with jobs in a folder, or raises `RequestError`. None if Tarmac
+            reads no folders of this format.
     """
 
     name: str

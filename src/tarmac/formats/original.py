@@ -1,4 +1,4 @@
-"""What a job was converted from, stored in it; and whether the job still says the same."""
+"""The source of a converted job, stored in the job, and whether the job changed since."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job
 
 _DIGEST = "digest"
-# What is no part of what a job does; the algorithms that a pipeline names are found anew.
+# Fields that do not change what a job does. A pipeline's algorithms are looked up again.
 _APART = {"algorithms", "original", "refusals"}
 
 
 def with_original(job: Job, name: str, value: dict[str, Any], refusals: Sequence[str] = ()) -> Job:
-    """Return a job with what it was read from.
+    """Return a job that stores its source.
 
     Args:
         job: Job as read from the file.
@@ -33,7 +33,7 @@ def with_original(job: Job, name: str, value: dict[str, Any], refusals: Sequence
 
 
 def original_of(job: Job, name: str) -> dict[str, Any] | None:
-    """Return what a job was read from in a format; None where it was not."""
+    """Return a job's source in a format, or None if the job has none."""
     value = job.original.get(name)
     return value if isinstance(value, dict) else None
 
@@ -44,16 +44,16 @@ def formats_of(job: Job) -> list[str]:
 
 
 def is_changed(job: Job) -> bool | None:
-    """Whether a job no longer says what it did when it was read.
+    """Return whether a job was changed after it was read.
 
     Returns:
-        None where that is not known: Tarmac 0.1 noted only what a job was read from.
+        None if unknown: Tarmac 0.1 stored a job's source without a digest.
     """
     before = job.original.get(_DIGEST)
     return None if before is None else before != _digest(job)
 
 
 def _digest(job: Job) -> str:
-    # Without defaults, which a later version may have more of.
+    # Without defaults: a later version may add more of them.
     value = job.model_dump(mode="json", by_alias=True, exclude=_APART, exclude_defaults=True)
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _looks_like(value: Any) -> bool:
-    # What is of no other format is refused in the words of this one.
+    # A document of no known format gets the error messages of this one.
     del value
     return True
 

@@ -1,4 +1,4 @@
-"""Reads files of any known format."""
+"""Reading of files of any known format."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def is_own(document: Document) -> bool:
-    """Whether a document is of Tarmac's own format, rather than of another one that is known."""
+    """Return whether a document is of Tarmac's own format."""
     return _format_of(document, all_formats()).name == "tarmac"
 
 
 def read_any(document: Document) -> Reading:
-    """Read a file of any known format, by itself.
+    """Read a single file of any known format.
 
     Raises:
-        RequestError: It is of none, or wrong in the one that it looks like.
+        RequestError: The file has no known format, or is invalid in its format.
     """
     return _format_of(document, all_formats()).read([document], {})
 
@@ -42,21 +42,22 @@ def read_paths(
 ) -> list[tuple[Reading, Path]]:
     """Read files and folders of any known format.
 
-    Files that are one configuration, as Batch Shipyard's, are read together: one with jobs and
-    the others that are given, or that lie beside it.
+    Files of one configuration, such as Batch Shipyard's, are read together: a file with jobs, and
+    the other files in ``paths`` or beside it.
 
     Args:
-        paths: Files; or folders of a format whose files lie in folders.
-        change: Changes a job file before it is read.
-        environment: Usually ``os.environ``; where it names a storage account, Batch Shipyard's
-            factories over files ask for what is there.
-        folders: Where what belongs to a file is looked for beside its own folder, and goes over it.
+        paths: Job files, or folders in a format that allows folders.
+        change: Changes a job file's document before it is read.
+        environment: Environment variables, usually ``os.environ``. If they name a storage
+            account, Batch Shipyard's factories over files list its objects.
+        folders: More folders with files that belong to a job file, besides the job file's own.
+            These files override those in the job file's folder.
 
     Returns:
-        What each holds, and the directory that its paths start from.
+        The content of each file, with the directory that its relative paths start from.
 
     Raises:
-        RequestError: One cannot be read, is a program, or is wrong.
+        RequestError: A file cannot be read, is a program, or is invalid.
     """
     formats = all_formats()
     for path in paths:
@@ -72,25 +73,25 @@ def read_paths(
         for folder in folders:
             known = [*beside, *parts, file.document]
             beside += file.format.siblings(folder / file.path.name, known)
-        # What is changed may be of another file, which one with jobs goes over.
+        # The changed document comes last: a change may override a value of another file.
         documents = [*beside, *parts, change(file.document)]
         readings.append((file.format.read(documents, environment or {}), base))
     read_too = {file.format.name for file in with_jobs}
     for file in opened:
         if file.format.name not in read_too:
-            # Its format says what is missing.
+            # The format reports what is missing.
             parts = _parts_of(file.format, opened)
             readings.append((file.format.read(parts, {}), file.path.resolve().parent))
             read_too.add(file.format.name)
     return readings
 
 
-# Programs by what they are named for, and what runs each.
+# Interpreters of programs by file suffix.
 _PROGRAMS = {".py": "python", ".sh": "sh", ".bash": "bash", ".R": "Rscript", ".jl": "julia"}
 
 
 def _refuse_program(path: Path) -> None:
-    """Refuse a program in the place of a job file, with how it becomes one."""
+    """Refuse a program given as a job file; the hint has a job file that runs it."""
     runs_it = _PROGRAMS.get(path.suffix)
     if runs_it is None or not path.is_file():
         return
@@ -110,10 +111,11 @@ def read_the_job(
     environment: Mapping[str, str] | None = None,
     folders: Sequence[Path] = (),
 ) -> Job:
-    """Read the one job of a file that is to be run here; see `read_paths`.
+    """Read the only job of a file to run here; see `read_paths`.
 
     Raises:
-        RequestError: It cannot be read, is wrong, cannot be run here, or has none or several.
+        RequestError: The file cannot be read, is invalid, cannot run here, or does not hold
+            exactly one job.
     """
     readings = read_paths([path], change=change, environment=environment, folders=folders)
     refusals = [refusal for reading, _ in readings for refusal in reading.refusals]
@@ -135,7 +137,7 @@ class _Opened:
 
 
 def _joined(opened: Sequence[_Opened]) -> list[_Opened]:
-    """Return files, of which those are parts that join another one."""
+    """Return the files, with each file that joins another one marked as a part."""
     leaders = {
         file.format.name
         for file in opened
@@ -152,7 +154,7 @@ def _joined(opened: Sequence[_Opened]) -> list[_Opened]:
 
 
 def _open(path: Path, formats: Sequence[Format]) -> _Opened:
-    # Once: a pipe, as of `<(...)`, is empty afterwards.
+    # Read only once: a pipe, such as `<(...)`, is empty afterwards.
     text = read_text(path)
     loaded = (format_.load(path, text) for format_ in formats)
     document = next((each for each in loaded if each is not None), None)

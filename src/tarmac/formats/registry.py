@@ -1,4 +1,4 @@
-"""The formats that there are: Tarmac's, and those of other packages."""
+"""The known formats: Tarmac's own and those of other packages."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BUILT_IN = {format_.name: format_ for format_ in (TARMAC, SHIPYARD, HKUBE, SKYP
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names of Tarmac's formats, then of those that packages provide."""
+    """Return the names of the built-in formats, then of those of other packages."""
     return names_with_provided(_GROUP, _BUILT_IN)
 
 
 def find_format(name: str) -> Format:
-    """Find a format.
+    """Find a format by its name.
 
     Raises:
-        RequestError: There is none of that name.
+        RequestError: No format has that name.
         TarmacError: See `load_provided`.
     """
     file_format = _BUILT_IN.get(name) or load_provided(_GROUP, "format", name, Format)
@@ -35,7 +35,7 @@ def find_format(name: str) -> Format:
 
 
 def all_formats() -> list[Format]:
-    """Return all formats, in the order in which they are asked whether a file is theirs.
+    """Return all formats, in the order in which they are tried on a file.
 
     Raises:
         TarmacError: See `find_format`.

@@ -1,4 +1,4 @@
-"""HKube's algorithm definitions, to and from jobs."""
+"""Conversion of HKube's algorithm definitions and pipelines to jobs and back."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _read(documents: Sequence[Document], environment: Mapping[str, str]) -> Read
 def _write(jobs: Sequence[Job], directory: Path) -> Written:
     del directory
     for job in jobs:
-        # What HKube's own definition is refused for here, HKube may do.
+        # HKube may run its own definition even if Tarmac refuses it.
         if job.refusals and original_of(job, NAME) is None:
             first, *rest = job.refusals
             raise RequestError(

@@ -1,4 +1,4 @@
-"""An algorithm as somebody sees it who hosts it."""
+"""Algorithms in the form that their host needs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Protocol = Literal["hkube", "plain"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """An algorithm that can be hosted.
+    """An algorithm to host.
 
     Attributes:
         name: Algorithm name from HKube's definition, such as ``green-alg``.
         job: Job with one task: command, image, resources, variables and secrets of an instance. Its
             name may differ from the algorithm's.
-        protocol: How it gets its input: from HKube's worker, or as a plain program from a file.
+        protocol: Source of its input: HKube's worker, or a file for a plain program.
         min_hot_workers: Instances to keep running while no task waits. Default 0.
         max_workers: Most instances at once. Default 0: as many as fit.
-        env: ``nodejs``, ``python``, ``java``, ``jvm``; None where it is not said.
+        env: ``nodejs``, ``python``, ``java`` or ``jvm``. None if the definition does not set it.
         options: Values of ``options`` in the definition, without ``tarmac``.
-        worker_env: Variables of the worker's that are plain texts.
-        definition: As it was given.
+        worker_env: Variables of the worker with plain values, as texts.
+        definition: Definition as read, as plain values.
     """
 
     name: str
@@ -50,11 +50,11 @@ def read_algorithm(definition: Mapping[str, Any]) -> Algorithm:
     """Read an algorithm's definition, in the form of HKube's API or of hkubectl.
 
     Args:
-        definition: Plain values, as in its file.
+        definition: Definition as plain values.
 
     Raises:
-        RequestError: HKube would refuse it, or it cannot be run here. Every problem is said, by its
-            path in the definition.
+        RequestError: HKube would refuse the definition, or it cannot run here. The error lists
+            the problems by their paths in the definition.
     """
     document = Document(f"algorithm {definition.get('name', 'without a name')}", dict(definition))
     problems: list[Problem] = []

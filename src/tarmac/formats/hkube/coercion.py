@@ -1,8 +1,8 @@
-"""Values of other types, as HKube's validator (ajv 6 with ``coerceTypes``) takes them.
+"""Coercion of values to other types, as in HKube's validator (ajv 6 with ``coerceTypes``).
 
-It takes a scalar where its text can be read as the type that is wanted: ``"0x10"`` and true as
-numbers, 5 as a text. Each function returns the value of the wanted type, or raises a ValueError
-that says what was expected.
+The validator converts a scalar if its text fits the expected type: ``"0x10"`` and true become
+numbers, 5 becomes text. Each function returns the value in its type, or raises a ValueError with
+the expected form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BASES = {"x": 16, "o": 8, "b": 2}
 
 
 def _text_of_number(number: float) -> str:
-    """Write a number as JavaScript's ``String`` does (ECMA-262, Number::toString).
+    """Return a number as text, as JavaScript's ``String`` writes it (ECMA-262, Number::toString).
 
     Example:
         >>> [_text_of_number(number) for number in (1.0, 0.1, 1e-7, 1e21)]
@@ -46,10 +46,10 @@ def _text_of_number(number: float) -> str:
 
 
 def text_of_scalar(value: Any) -> str:
-    """Write a scalar as JavaScript's ``String`` does, and null as nothing, as the validator does.
+    """Return a scalar as text, as JavaScript's ``String`` writes it; null becomes empty text.
 
     Raises:
-        ValueError: It is a list or a mapping.
+        ValueError: The value is a list or a mapping.
     """
     if isinstance(value, str):
         return value
@@ -86,7 +86,7 @@ def number(value: Any) -> float:
 
 
 def _whole_of(digits: str) -> float:
-    """Read what follows the 0 of ``0x1f``, ``0o17`` and ``0b1``."""
+    """Return the number for the text after the 0 of ``0x1f``, ``0o17`` or ``0b1``."""
     try:
         return float(int(digits[1:], _BASES[digits[0].lower()]))
     except OverflowError:
@@ -105,7 +105,7 @@ def amount(value: Any) -> float:
 
 
 def amount_or_none(value: Any) -> float | None:
-    """Return a number of at least 0, or None where nothing is said."""
+    """Return a number of at least 0, or None for null or empty text."""
     return None if value is None or value == "" else amount(value)
 
 
@@ -129,12 +129,12 @@ def count(value: Any) -> int:
 
 
 def count_or_none(value: Any) -> int | None:
-    """Return a whole number of at least 0, or None where nothing is said."""
+    """Return a whole number of at least 0, or None for null or empty text."""
     return None if value is None or value == "" else count(value)
 
 
 def whole(least: int | None = None, most: int | None = None) -> BeforeValidator:
-    """Return a validator that takes whole numbers within limits, which belong to them."""
+    """Return a validator for whole numbers within inclusive limits."""
     limits = "" if least is None else f" of at least {least}"
     if most is not None:
         limits = f" from {least} to {most}"
@@ -153,11 +153,11 @@ def whole(least: int | None = None, most: int | None = None) -> BeforeValidator:
 
 
 def whole_or_none(least: int) -> BeforeValidator:
-    """Return a validator that takes whole numbers, or null for nothing."""
+    """Return a validator for whole numbers of at least ``least``; null and empty text are None."""
     take = whole(least).func
 
     def take_or_none(value: Any) -> Any:
-        # 0 is a whole number, and the text of none.
+        # 0 is a number here, not null as in `_is_nothing`.
         return None if value is None or value == "" else take(value)  # type: ignore[call-arg] # of a value alone
 
     return BeforeValidator(take_or_none)
@@ -175,36 +175,36 @@ def flag(value: Any) -> bool:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return a mapping as it is."""
+    """Return a mapping unchanged."""
     if not isinstance(value, dict):
         raise ValueError("expected a mapping")  # noqa: TRY004 - Pydantic wants it
     return value
 
 
 def sequence(value: Any) -> list[Any]:
-    """Return a list as it is."""
+    """Return a list unchanged."""
     if not isinstance(value, list):
         raise ValueError("expected a list")  # noqa: TRY004 - Pydantic wants it
     return value
 
 
 def mapping_or_none(value: Any) -> dict[str, Any] | None:
-    """Return a mapping as it is, or None where nothing is said."""
+    """Return a mapping unchanged, or None for null, empty text or 0."""
     return None if _is_nothing(value) else mapping(value)
 
 
 def sequence_or_none(value: Any) -> list[Any] | None:
-    """Return a list as it is, or None where nothing is said."""
+    """Return a list unchanged, or None for null, empty text or 0."""
     return None if _is_nothing(value) else sequence(value)
 
 
 def _is_nothing(value: Any) -> bool:
-    """Whether a value is taken for null where that is allowed."""
+    """Return whether the validator converts a value to null where null is valid."""
     return value is None or (isinstance(value, (str, int, float)) and value in ("", 0))
 
 
 def different(value: list[Any] | None) -> list[Any] | None:
-    """Return a list as it is, none of whose values may be there twice."""
+    """Return a list unchanged; refuse a list with equal elements."""
     shown = [json.dumps(part, sort_keys=True) for part in value or ()]
     if len(set(shown)) < len(shown):
         raise ValueError("two of the list are the same")

@@ -1,6 +1,6 @@
 """An algorithm definition as HKube's API server validates it.
 
-Keys that the schema does not have are taken. Its fields, of kube-HPC/hkube at 261d3d06:
+Keys that are not in the schema are accepted. Source of the fields, kube-HPC/hkube at 261d3d06:
 core/openapi-spec/swagger/components/schemas/algorithms/algorithm.yaml.
 """
 
@@ -60,13 +60,15 @@ Labels = Annotated[dict[str, Any] | None, BeforeValidator(labels)]
 
 
 class OwnOptions(_Part):
-    """What a definition says to Tarmac, in ``options.tarmac``; HKube passes over it.
+    """Tarmac's own settings of a definition, in ``options.tarmac``. HKube ignores them.
 
     Attributes:
-        protocol: ``hkube``, that of HKube's worker, or ``plain``, a program that reads a file.
-        command: Runs on this machine instead of the image, or in the environment; as in job files.
-        environment: As in job files.
-        inputs: As in job files.
+        protocol: ``hkube``, the protocol of HKube's worker, or ``plain``, a program that reads a
+            file. None if the file does not set it.
+        command: Command that replaces the image, in the form of job files. It runs in
+            ``environment``, or else on this machine.
+        environment: Environment of the command, in the form of job files.
+        inputs: Inputs of the command, in the form of job files.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -193,17 +195,17 @@ class _SecurityContext(_Part):
 class Definition(_Part):
     """The fields of an algorithm definition, under HKube's own names.
 
-    ``cpu`` and ``gpu`` are numbers, ``mem`` is in bytes; None is what the definition does not say.
+    ``cpu`` and ``gpu`` are numbers, ``mem`` is in bytes. A field not in the definition is None.
     """
 
     @property
     def own(self) -> OwnOptions:
-        """What it says to Tarmac."""
+        """Tarmac's own settings of the definition."""
         return (self.options and self.options.tarmac) or OwnOptions()
 
     name: Annotated[str, BeforeValidator(algorithm_name)]
     kind: Annotated[str | None, one_of("batch", "stream")] = None
-    # jvm is what java was called in 2018 and 2019.
+    # jvm was the name of java in 2018 and 2019.
     env: Annotated[str | None, one_of("nodejs", "python", "java", "jvm")] = None
     algorithm_image: Annotated[str | None, BeforeValidator(image)] = None
     cpu: Annotated[float | None, BeforeValidator(cores)] = None
@@ -244,7 +246,7 @@ class Definition(_Part):
         BeforeValidator(different),
         BeforeValidator(sequence_or_none),
     ] = None
-    # Written by HKube into what it exports.
+    # HKube adds these fields to its exports.
     created: Any = None
     modified: Any = None
     file_info: Any = None

@@ -1,4 +1,4 @@
-"""Where the fields of a definition stand: in the form of HKube's API, and of hkubectl."""
+"""Fields of a definition and their paths, in the forms of HKube's API and of hkubectl."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Path = tuple[str | int, ...]
 NAME = "hkube"
 LEAST_MEMORY_MI = 4
 
-# The fields that a job has, too.
+# Fields of a definition that a job has too.
 MEANT = ("name", "algorithmImage", "cpu", "mem", "gpu", "algorithmEnv")
 KNOWN = tuple(field.alias or name for name, field in Definition.model_fields.items())
 
-# Keys that HKube's definitions have and a job of Tarmac's has not, and the other way round.
+# Keys that only HKube's definitions have, and keys that only Tarmac's jobs have.
 _OWN = frozenset(KNOWN) - Job.model_fields.keys() | {"code"}
 _NOT_OWN = Job.model_fields.keys() - {*KNOWN, "resources"}
 _SURE = frozenset(("algorithmImage", "algorithmEnv", "workerEnv", "minHotWorkers", "gitRepository"))
 
 _OF_PIPELINES = frozenset(("experimentName", "streaming", "triggers", "webhooks"))
 
-# hkubectl's form, by where it goes in HKube's API; the API's own key goes over it.
+# Paths in hkubectl's form, with the keys of HKube's API. The API's own key takes precedence.
 _ELSEWHERE: dict[Path, str] = {
     ("image",): "algorithmImage",
     ("image", "algorithmImage"): "algorithmImage",
@@ -45,20 +45,20 @@ _HOLDERS = ("image", "resources", "code")
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field of a definition: its value, and where it stands there."""
+    """A field of a definition: its value and its path."""
 
     value: Any
     path: Path
 
 
 def looks_like_hkube(value: Any) -> bool:
-    """Whether a document is of HKube's: algorithm definitions, one or a list, or a pipeline."""
+    """Return whether a document holds HKube's algorithm definitions, pipelines or run requests."""
     parts = value if isinstance(value, list) else [value]
     return any(is_pipeline(part) or is_algorithm_run(part) or is_definition(part) for part in parts)
 
 
 def is_pipeline(value: Any) -> bool:
-    """Whether a document is a pipeline, or what is to be different in a stored one's run."""
+    """Return whether a document is a pipeline, or a request to run a stored one with changes."""
     if not isinstance(value, dict) or "command" in value:
         return False
     if isinstance(value.get("nodes"), list) or "flowInput" in value:
@@ -67,7 +67,7 @@ def is_pipeline(value: Any) -> bool:
 
 
 def is_algorithm_run(value: Any) -> bool:
-    """Whether a document asks for a run of one algorithm, by its name."""
+    """Return whether a document requests a run of one algorithm, by its name."""
     return (
         isinstance(value, dict)
         and {"name", "input"} <= value.keys()
@@ -76,7 +76,7 @@ def is_algorithm_run(value: Any) -> bool:
 
 
 def is_definition(value: Any) -> bool:
-    """Whether a document is an algorithm's definition."""
+    """Return whether a document is an algorithm definition."""
     if not isinstance(value, dict):
         return False
     if _SURE & value.keys():
@@ -92,14 +92,14 @@ def is_definition(value: Any) -> bool:
 
 
 def _are_of_an_algorithm(options: Any) -> bool:
-    """Whether options are an algorithm's: those of a job are a mapping for each executor."""
+    """Return whether options are an algorithm's. A job's options map executors to mappings."""
     if not isinstance(options, dict):
         return False
     return "tarmac" in options or not all(isinstance(part, dict) for part in options.values())
 
 
 def flatten(definition: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[str, Field]]:
-    """Yield a definition's fields by their names in HKube's API, those of hkubectl's form too."""
+    """Yield a definition's fields, also of hkubectl's form, by their names in HKube's API."""
     for key, value in definition.items():
         if key not in _HOLDERS or not isinstance(value, dict):
             name = _elsewhere((key,), definition)
@@ -115,7 +115,7 @@ def _elsewhere(path: Path, definition: Mapping[str, Any]) -> str:
 
 
 def definition_as_written(document: Document, path: Path) -> Any:
-    """Return a definition with the texts of what ``options.tarmac`` lets a program see.
+    """Return a definition where values of ``options.tarmac`` for programs are texts as written.
 
     Args:
         document: Document that holds the definition.
@@ -132,7 +132,7 @@ def definition_as_written(document: Document, path: Path) -> Any:
 
 
 def message(found: Any) -> str:
-    """Return what is wrong, from one of Pydantic's errors."""
+    """Return the message for one of Pydantic's errors."""
     if found["type"] == "missing":
         return "is missing"
     if found["type"] == "extra_forbidden":

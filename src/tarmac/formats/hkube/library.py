@@ -1,4 +1,4 @@
-"""Algorithms and pipelines by name, which HKube stores: here, what files define."""
+"""Algorithms and pipelines by name, from files. HKube stores them in the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.fields import Path
 
 _SUFFIXES = (".json", ".yaml", ".yml")
-# Definitions are small; what lies beside a pipeline may be data.
+# Definitions are small. Other files beside a pipeline may be data.
 _MAX_FILES, _MAX_BYTES = 1_000, 2**20
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FROM_FILE = re.compile(r"(-r\s*)(\S.*)")
@@ -29,7 +29,7 @@ _MARKED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A definition or a pipeline that a file holds.
+    """A definition or a pipeline in a file.
 
     Attributes:
         document: Document of the file that holds the definition or pipeline.
@@ -44,7 +44,7 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """What can be named.
+    """The algorithms and pipelines that a pipeline may name.
 
     Attributes:
         algorithms: Algorithm definitions, by the name in each definition.
@@ -56,9 +56,10 @@ class Library:
 
 
 def library_of(documents: Sequence[Document]) -> Library:
-    """Return what documents define, later ones over earlier ones.
+    """Return the algorithms and pipelines in documents. Later documents override earlier ones.
 
-    The files that a definition of another folder than the last document's names are those there.
+    Relative paths in a definition start from its own folder. If that is not the last document's
+    folder, they become absolute.
     """
     library = Library({}, {})
     home = FilePath(documents[-1].name).resolve().parent
@@ -79,7 +80,7 @@ def library_of(documents: Sequence[Document]) -> Library:
 
 
 def _parts_of(value: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the mappings that a document holds: itself, of a list, of a job of Tarmac's."""
+    """Yield a document's possible definitions: itself, its elements, or a job's ``algorithms``."""
     if isinstance(value, dict) and isinstance(value.get("pipeline"), dict):
         parts = value.get("algorithms")
         start: Path = ("algorithms",)
@@ -96,12 +97,12 @@ def _parts_of(value: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
 def definitions_beside(path: FilePath, documents: Sequence[Document]) -> list[Document]:
     """Return the documents of a file's folder that define algorithms and pipelines.
 
-    Files that are large, cannot be read or hold something else are passed over: what is needed and
-    not found is said where it is named.
+    Files are skipped if they are large, unreadable or hold something else. A missing definition
+    is reported at the place that names it.
 
     Args:
-        path: The file, which need not be there.
-        documents: Those that are known, the file's own last; they are left out.
+        path: Path of the file, which need not exist.
+        documents: Documents already read, which are left out. The file's own document is last.
     """
     known = {FilePath(document.name).resolve() for document in documents}
     definitions: list[Document] = []
@@ -129,7 +130,7 @@ def _files_of(folder: FilePath) -> list[FilePath]:
 
 
 def _with_files_of(document: Document, folder: FilePath) -> Document:
-    """Return a document whose definitions name files of a folder by their whole paths."""
+    """Return a document with a folder prepended to the relative paths in its definitions."""
     value = copy.deepcopy(document.value)
     for _, part in _parts_of(value):
         options = part.get("options")
@@ -139,7 +140,7 @@ def _with_files_of(document: Document, folder: FilePath) -> Document:
         for entry in _list_of(own, "inputs"):
             source = entry.get("from") if isinstance(entry, dict) else None
             if isinstance(source, str) and not _URL.match(source):
-                # An absolute path stays as it is.
+                # An absolute path stays unchanged.
                 entry["from"] = str(folder / source)
         lines = _list_of(own.get("environment"), "requirements")
         for number, line in enumerate(lines):

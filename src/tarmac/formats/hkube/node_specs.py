@@ -1,4 +1,4 @@
-"""What the ``spec`` of a node must say, by the node's kind.
+"""Rules for the ``spec`` of a node, by the node's kind.
 
 Sources: kube-HPC/hkube at 261d3d06, core/openapi-spec/swagger/components/schemas/{output,gateway,
 hyperparamsTuner}; core/api-server/lib/validation/{hyperparams-tuners,data-sources}.js and
@@ -43,7 +43,7 @@ class _Gateway(_Output):
 
 
 _MODELS: dict[str, type[BaseModel]] = {
-    # The pod of HKube's tuner.
+    # Settings for the pod of HKube's tuner.
     "hyperparamsTuner": _Gateway,
     "output": _Output,
     "gateway": _Gateway,
@@ -51,10 +51,10 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def spec_faults(pipeline: str, node: Node) -> Iterator[tuple[Path, str]]:
-    """Yield what is wrong with a node's ``spec``, by the path in the node.
+    """Yield the faults of a node's ``spec``, each with its path in the node.
 
     Args:
-        pipeline: Name of the pipeline, from which HKube names the tuner.
+        pipeline: Name of the pipeline. HKube derives the tuner's name from it.
         node: Node of the pipeline, of any kind.
     """
     spec = node.spec
@@ -96,7 +96,7 @@ def _tuner_faults(pipeline: str, spec: dict[str, Any] | None) -> Iterator[tuple[
 
 
 def tuning_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """Yield why a node of a pipeline that HKube takes could never tune, by the path in it."""
+    """Yield the faults of tuner nodes that HKube accepts but that prevent any draw, with paths."""
     for number_of_node, node in enumerate(pipeline.nodes):
         if node.kind == "hyperparamsTuner":
             for inner, fault in draw_faults(TunerSpec.model_validate(node.spec)):

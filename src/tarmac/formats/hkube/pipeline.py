@@ -1,6 +1,6 @@
 """A pipeline as HKube's API server validates it.
 
-Keys that the schema does not have are taken. Its fields, of kube-HPC/hkube at 261d3d06:
+Keys that are not in the schema are accepted. Source of the fields, kube-HPC/hkube at 261d3d06:
 core/openapi-spec/swagger/components/schemas/pipelines/pipeline.yaml and pipelineNode.yaml.
 """
 
@@ -58,12 +58,12 @@ Level = Annotated[str, one_of(*_LEVELS)]
 
 
 class Retry(_Part):
-    """When a node's task is tried again.
+    """The retry policy of a node's tasks.
 
     Attributes:
-        policy: ``Never``, ``Always``, ``OnError`` (the algorithm's own), or ``OnCrash`` (its
-            process has ended, or its socket stays away).
-        limit: At most so many attempts in all.
+        policy: ``Never``, ``Always``, ``OnError`` (an error of the algorithm), or ``OnCrash`` (the
+            process exited, or its connection was lost). Default: ``OnCrash``.
+        limit: Largest number of attempts of a task, including the first. At least 1. Default 3.
     """
 
     policy: Policy = "OnCrash"
@@ -83,19 +83,22 @@ class Node(_Part):
             algorithm.
         input: Input of the node's tasks, with references to other nodes and to ``flowInput``.
         ttl: Time limit of a task in seconds. None or 0: no limit.
-        include_in_result: Whether its result is one of the pipeline's, though others take it.
+        include_in_result: Whether the node's result is part of the pipeline's result even if other
+            nodes use it.
         metrics: TensorBoard settings of the node. Tarmac validates and keeps them without using
             them.
-        retry: When a task of it is tried again.
-        batch_operation: How several batches of its input are put together.
+        retry: Retry policy of the node's tasks.
+        batch_operation: Combination of several batches in the input: ``indexed`` (default) or
+            ``cartesian``.
         kind: Node kind, one of `KINDS`. Default: ``algorithm``.
         min_stateless_count: Fewest instances of a stateless node in a streaming pipeline. Default
             0.
         max_stateless_count: Most instances of a stateless node in a streaming pipeline. None if the
             file does not set it.
-        spec: What its kind needs.
+        spec: Settings for the node's kind. None if the file does not set it.
         state_type: ``stateless`` or ``stateful``, for a node of a streaming pipeline.
-        task_id: The name of the task of an algorithm that is run alone; ours, HKube draws one.
+        task_id: Name of the task if an algorithm runs alone. Only Tarmac has this field; HKube
+            generates a name.
     """
 
     node_name: ShortText
@@ -108,7 +111,7 @@ class Node(_Part):
     batch_operation: Annotated[str, one_of("indexed", "cartesian")] = "indexed"
     kind: Kind = "algorithm"
     min_stateless_count: Count = 0
-    # Null is 0 to HKube's validator.
+    # HKube's validator reads null as 0.
     max_stateless_count: Annotated[int | None, BeforeValidator(count)] = None
     spec: Annotated[dict[str, Any] | None, BeforeValidator(mapping)] = None
     state_type: Any = None
@@ -116,7 +119,7 @@ class Node(_Part):
 
     @property
     def name(self) -> str:
-        """Its own in the pipeline."""
+        """Name of the node in the pipeline."""
         return self.node_name
 
 
@@ -129,13 +132,13 @@ class Options(_Part):
     """Options of a pipeline.
 
     Attributes:
-        ttl: Seconds that it may take, from when it is asked for.
-        active_ttl: Seconds that it may take, from when it begins; None for no limit.
-        batch_tolerance: Percent of a batch's tasks whose failure ends the pipeline.
+        ttl: Time limit of the run in seconds, counted from the request. Default 3600.
+        active_ttl: Time limit of the run in seconds, counted from its start. None: no limit.
+        batch_tolerance: Percentage of failed tasks in a batch that ends the pipeline. Default 80.
         concurrent_pipelines: HKube's limit on concurrent runs. Tarmac keeps it without using it.
         progress_verbosity_level: Log level of HKube's progress reports, such as ``info`` (default).
             Tarmac keeps it without using it.
-        debug_override: Names of nodes that are to be of the kind ``debug``.
+        debug_override: Names of nodes to run with the kind ``debug``.
     """
 
     ttl: Annotated[int, whole()] = 3600
@@ -154,7 +157,7 @@ class _Cron(_Part):
 
 
 class Triggers(_Closed):
-    """What starts a pipeline in a cluster.
+    """The triggers that start a pipeline in a cluster.
 
     Attributes:
         pipelines: Names of pipelines whose results start this one.
@@ -178,11 +181,11 @@ class _Streaming(_Part):
 
 
 class Edge(_Part):
-    """That a node waits for another without a reference to its result.
+    """A dependency between two nodes without a reference to a result.
 
     Attributes:
-        source: The node that goes first. HKube passes over an edge that names no nodes.
-        target: The node that waits.
+        source: Name of the node that runs first. HKube ignores an edge without node names.
+        target: Name of the node that waits.
     """
 
     source: Any = None
@@ -190,7 +193,7 @@ class Edge(_Part):
 
 
 def _edges(value: Any) -> list[Any]:
-    # HKube takes any part, and passes over those that name no nodes.
+    # HKube accepts any element, and ignores those without node names.
     return [part for part in sequence(value) if isinstance(part, dict)]
 
 
@@ -206,18 +209,18 @@ class Pipeline(_Part):
         experiment_name: HKube experiment of the pipeline, at most 32 characters. Default: ``main``.
             Tarmac keeps it without using it.
         description: Description for people. Tarmac keeps it without using it.
-        nodes: In the order of the file, which does not say in which they run.
-        flow_input: What ``@flowInput`` stands for; None where there is none.
+        nodes: Nodes in the order of the file. References and edges set the order of the run.
+        flow_input: Value of ``@flowInput``. None if the file does not set it.
         webhooks: URLs that HKube calls on progress and on the result. Tarmac refuses to run a
             pipeline that sets one.
         options: Time limits, batch tolerance and further `Options` of the pipeline.
-        priority: 1 to 5; 5 goes first.
+        priority: Priority from 1 to 5, the highest. Default 3.
         triggers: Other pipelines, or a cron pattern, that start the pipeline in a cluster. Tarmac
             refuses to run a pipeline with an active trigger.
         tags: Labels of at most 32 characters each. Tarmac keeps them without using them.
         root_job_id: ID of the HKube job that this one belongs to. Tarmac keeps it without using it.
         streaming: Flows between the nodes of a streaming pipeline. Tarmac only validates them.
-        edges: Order beside that of the references.
+        edges: Dependencies between nodes in addition to references.
         version: Version of the pipeline in HKube. Tarmac keeps it without using it.
     """
 

@@ -1,4 +1,4 @@
-"""Jobs made of what asks for a run: a pipeline, joined with the definitions that it names."""
+"""Jobs made from run requests: pipelines, joined with the definitions that they name."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ _WHERE = "no file here defines it; --algorithms DIR names a folder of definition
 
 
 def has_runs(value: Any) -> bool:
-    """Whether a document asks for runs, rather than to define algorithms alone."""
+    """Return whether a document requests runs, rather than only defining algorithms."""
     parts = value if isinstance(value, list) else [value]
     return any(is_pipeline(part) or is_algorithm_run(part) for part in parts)
 
 
 def read_runs(documents: Sequence[Document]) -> Reading:
-    """Read what a document asks to be run: pipelines, and algorithms with their input.
+    """Read the runs that a document requests: pipelines, and algorithms with their input.
 
     Args:
-        documents: Those that define algorithms and pipelines, and last the one that asks.
+        documents: Documents that define algorithms and pipelines. The last one has the requests.
 
     Raises:
-        RequestError: HKube would refuse it. Every problem is said with its line and column.
+        RequestError: HKube would refuse a request. The error lists the problems with line and
+            column.
     """
     document = documents[-1]
     library = library_of(documents)
@@ -64,7 +65,7 @@ def read_runs(documents: Sequence[Document]) -> Reading:
 
 
 def complete_job(job: Job, documents: Sequence[Document]) -> Reading:
-    """Check the pipeline of a job of Tarmac's own form, and join it with what it names.
+    """Check the pipeline of a job in Tarmac's own form, and join it with the definitions it names.
 
     Args:
         job: Job in Tarmac's own form, with ``pipeline`` set.
@@ -86,7 +87,7 @@ def complete_job(job: Job, documents: Sequence[Document]) -> Reading:
 
 
 class _Joiner:
-    """Joins the pipelines of one document with what they name."""
+    """The joiner of one document's pipelines with the definitions that they name."""
 
     def __init__(self, document: Document, library: Library) -> None:
         self._document = document
@@ -97,7 +98,7 @@ class _Joiner:
         self._known: dict[tuple[int, bool], bool] = {}
 
     def job_of(self, path: Path, value: Any) -> Job | None:
-        """Return the job of what is asked for at a path; None where it is wrong."""
+        """Return the job of the request at a path, or None if it is invalid."""
         document = self._document
         if is_algorithm_run(value):
             fault = task_id_fault(value.get("taskId", "none"))
@@ -116,7 +117,7 @@ class _Joiner:
         return self._stored_job(path, value)
 
     def _stored_job(self, path: Path, value: dict[str, Any]) -> Job | None:
-        """Return the job of a stored pipeline, with what its request says."""
+        """Return the job of a stored pipeline with its request's changes."""
         name = value.get("name")
         stored = self._library.pipelines.get(name) if isinstance(name, str) else None
         if stored is None and isinstance(name, str):
@@ -135,7 +136,7 @@ class _Joiner:
         return self._job(Document(self._document.name, body, places), (), body, value)
 
     def _only_kept(self, path: Path, value: dict[str, Any]) -> Job | None:
-        """Return the job of a request whose pipeline is not known, to be shown and written."""
+        """Return a job to show and write only, for a request without a usable pipeline."""
         before = len(self.problems)
         probe = value | {"nodes": [{"nodeName": "a", "algorithmName": "aa"}]}
         check_pipeline(self._document, path, probe, self.problems)
@@ -159,7 +160,7 @@ class _Joiner:
     def join(
         self, document: Document, path: Path, pipeline: Pipeline
     ) -> tuple[dict[str, Any], ...]:
-        """Return the definitions that a pipeline needs, then all others; note and refuse."""
+        """Return the definitions that a pipeline needs, then all others; add notes and refusals."""
         for inner, message in (
             *cluster_faults(pipeline),
             *stream_faults(pipeline),
@@ -189,7 +190,7 @@ class _Joiner:
     def _needed(
         self, document: Document, path: Path, pipeline: Pipeline
     ) -> Iterator[tuple[tuple[str, str], Stored]]:
-        """Yield what a pipeline names, and what the pipelines that it names do; refuse the rest."""
+        """Yield the definitions that a pipeline needs, also indirectly; refuse the missing ones."""
         seen: set[tuple[str, str]] = set()
         ahead = [(document, path, pipeline)]
         while ahead:
@@ -216,8 +217,8 @@ class _Joiner:
                         ahead.append((stored.document, stored.path, read))
 
     def _is_right(self, stored: Stored, *, note: bool = False) -> bool:
-        """Whether what is stored can be used here; what is wrong is refused, or only noted."""
-        # Many pipelines of one file may have the same definitions.
+        """Return whether a definition can be used here; add a refusal, or only a note, if not."""
+        # Cached: many pipelines of one file may name the same definition.
         key = (id(stored), note)
         if key not in self._known:
             self._known[key] = self._check(stored, note=note)
@@ -249,7 +250,7 @@ class _Joiner:
 
 
 def _names_in(pipeline: Pipeline) -> Iterator[tuple[Path, str, str]]:
-    """Yield what nodes name, with its place and kind."""
+    """Yield the path, kind and name of each definition that nodes name."""
     for number, node in enumerate(pipeline.nodes):
         path: Path = ("nodes", number)
         spec = node.spec or {}
@@ -263,5 +264,5 @@ def _names_in(pipeline: Pipeline) -> Iterator[tuple[Path, str, str]]:
 
 
 def _job_name(name: str) -> str:
-    """Return a job's name of a pipeline's, which may have colons, and anything at its ends."""
+    """Return a valid job name for a pipeline's name, without colons and marks at its ends."""
     return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "", name.replace(":", "-")[:128]) or "pipeline"

@@ -1,4 +1,4 @@
-"""What somebody should know of a pipeline: keys without effect here, and keys that nobody knows."""
+"""Notes on a pipeline: keys without effect here, and unknown keys."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tarmac.formats.hkube.pipeline import Pipeline
 
 _MAX_NOTES = 20
-# Without effect here, of a pipeline, of its options, of a node.
+# Keys without effect here, of a pipeline, its options and its nodes.
 _IDLE = ("experimentName", "tags", "version")
 _IDLE_OPTIONS = ("concurrentPipelines", "progressVerbosityLevel")
 _IDLE_OF_NODES = ("metrics", "minStatelessCount", "maxStatelessCount", "stateType")
-# Written by HKube into what it exports.
+# HKube adds these keys to its exports.
 _EXPORTED = frozenset(
     (
         "auditTrail",
@@ -37,7 +37,7 @@ _EXPORTED = frozenset(
 
 
 def pipeline_notes(document: Document, path: Path, pipeline: Pipeline) -> list[str]:
-    """Return notes on what a pipeline says without effect here, and on keys that HKube has not."""
+    """Return notes on a pipeline's keys without effect here, and on keys unknown to HKube."""
     notes = []
     parts = [(pipeline, "", _IDLE), (pipeline.options, "options.", _IDLE_OPTIONS)]
     parts += [(node, "nodes.", _IDLE_OF_NODES) for node in pipeline.nodes]

@@ -1,4 +1,4 @@
-"""Pipelines read from plain values, with all that HKube would refuse."""
+"""Pipelines read from plain values and checked as by HKube."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def read_pipeline(body: Mapping[str, Any]) -> Pipeline:
     """Read a pipeline from plain values.
 
     Args:
-        body: In the form of HKube's API.
+        body: Pipeline in the form of HKube's API.
 
     Raises:
-        RequestError: HKube would refuse it. Every problem is said, by its path in the pipeline.
-            Whether its run has the input that it refers to is not asked.
+        RequestError: HKube would refuse the pipeline. The error lists the problems by their paths
+            in the pipeline. References to missing values of the run's input are not checked.
     """
     value = dict(body)
     document = Document(f"pipeline {value.get('name', 'without a name')}", value)
@@ -47,7 +47,7 @@ def check_pipeline(
         problems: List to which every problem is appended.
 
     Returns:
-        None where there is a problem.
+        The pipeline, or None if there is a problem.
     """
     before = len(problems)
     pipeline: Pipeline | None = None

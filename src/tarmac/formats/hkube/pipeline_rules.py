@@ -1,4 +1,4 @@
-"""What HKube asks of a pipeline beyond its schema, in its words where it has any.
+"""HKube's rules for a pipeline beyond its schema, with HKube's own messages where they exist.
 
 Sources: kube-HPC/hkube at 261d3d06, core/api-server/lib/validation/{pipelines,gateways}.js and
 lib/service/pipeline-creator.js; kube-HPC/DAG.hkube 2.1.25, lib/dag/dag.js.
@@ -32,10 +32,10 @@ Path = tuple[str | int, ...]
 _RESERVED = (FLOW_INPUT, DATA_SOURCE)
 _STORAGE = "$$"
 _STATELESS, _STATEFUL = "stateless", "stateful"
-# Finding the nearest name takes long, and nobody reads more of them.
+# The search for the nearest name is slow, and nobody reads more hints.
 _MAX_HINTS = 20
 
-# Kinds of nodes that are not run here, and why.
+# Kinds of nodes that Tarmac does not run, with the reason.
 _CLUSTER_KINDS = {
     "debug": "waits for a developer's process to connect to the cluster; kind algorithm runs it",
     "dataSource": "takes files from a store of the cluster's",
@@ -44,7 +44,7 @@ _CLUSTER_KINDS = {
 
 
 class Fault(NamedTuple):
-    """Something wrong in a pipeline.
+    """A fault in a pipeline.
 
     Attributes:
         path: Keys that lead to the value in the pipeline.
@@ -56,7 +56,7 @@ class Fault(NamedTuple):
 
 
 def pipeline_faults(pipeline: Pipeline) -> Iterator[Fault]:
-    """Yield all for which HKube would refuse a pipeline that fits its schema."""
+    """Yield the faults for which HKube would refuse a pipeline that fits its schema."""
     nodes = pipeline.nodes
     if not nodes:
         yield Fault(("nodes",), "pipeline must have at least one node")
@@ -71,7 +71,7 @@ def pipeline_faults(pipeline: Pipeline) -> Iterator[Fault]:
                 f"debugOverride node not in nodes list: {name!r}",
             )
     seen: set[str] = set()
-    # Once, as an input may be large.
+    # Collected once: an input may be large.
     marks = [list(marked_texts(node.input)) for node in nodes]
     for number, node in enumerate(nodes):
         yield from _node_faults(pipeline, number, node, seen)
@@ -98,7 +98,7 @@ def _node_faults(pipeline: Pipeline, number: int, node: Node, seen: set[str]) ->
 
 
 def _text_faults(node: Node) -> Iterator[Fault]:
-    """Yield the texts of an input that a cluster stores, and that are no tasks here."""
+    """Yield the faults of an input's texts: keys of a cluster's storage, invalid raw batches."""
     for path, text in marked_texts(node.input):
         if text.startswith(_STORAGE):
             reason = "is a key of a cluster's storage, which only the cluster writes"
@@ -134,7 +134,7 @@ def _order_faults(
     by_name: Mapping[str, Node],
     marks: Sequence[Sequence[tuple[Path, str]]],
 ) -> Iterator[Fault]:
-    """Yield what is wrong with who waits for whom."""
+    """Yield the faults in the dependencies between nodes."""
     needs: dict[str, list[str]] = {name: [] for name in by_name}
     num_hints = 0
     for number, node in enumerate(pipeline.nodes):
@@ -188,11 +188,12 @@ def _output_faults(pipeline: Pipeline, needs: Mapping[str, list[str]]) -> Iterat
 
 
 def flow_input_faults(pipeline: Pipeline, others: Sequence[Any] = ()) -> Iterator[Fault]:
-    """Yield the references to what a run's input does not have, which HKube asks before a run.
+    """Yield the references to values missing from the run's input, as HKube checks before a run.
 
     Args:
         pipeline: Pipeline whose references to ``flowInput`` are checked against its ``flow_input``.
-        others: The ``flowInput`` of each pipeline that its nodes name, which adds to its own.
+        others: The ``flowInput`` of each pipeline that its nodes name. A value in any of them also
+            counts. Default: none.
     """
     inputs = [pipeline.flow_input] if "flow_input" in pipeline.model_fields_set else []
     inputs += [other for other in others if other is not None]
@@ -214,7 +215,7 @@ def _has(value: Any, path: Sequence[str]) -> bool:
 
 
 def cluster_faults(pipeline: Pipeline) -> Iterator[Fault]:
-    """Yield what only a cluster can do, with the reason why it is not done here."""
+    """Yield the features that only a cluster supports, each with the reason."""
     if pipeline.kind == "stream":
         yield Fault(
             ("kind",),

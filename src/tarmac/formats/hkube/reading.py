@@ -1,7 +1,7 @@
 """Algorithm definitions read into jobs.
 
-What a definition's fields mean: kube-HPC/hkube at 261d3d06, core/task-executor/lib/reconcile; the
-command line's form: kube-HPC/hkubectl at 34c2c9a, commands/store/algorithms/applyImpl.js.
+Source of the fields' meaning: kube-HPC/hkube at 261d3d06, core/task-executor/lib/reconcile. Source
+of hkubectl's form: kube-HPC/hkubectl at 34c2c9a, commands/store/algorithms/applyImpl.js.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document
 
-# What HKube takes where a definition says nothing (api-server's and task-executor's defaults).
+# HKube's defaults, from api-server and task-executor.
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20
 _MAX_NOTES = 20
 
@@ -48,19 +48,19 @@ _BUILT = (
     "HKube builds this algorithm's image from its code, which is not done here: give the image as "
     "algorithmImage"
 )
-# Stands in a job for an image that is not there yet; no run starts with it.
+# Image in the job until HKube builds the real one. No run starts with it.
 _TO_BE_BUILT = "built-by-hkube"
-# What HKube builds an image from, where a definition names none; the first are enough.
+# Fields from which HKube builds an image if a definition has none. Any of the first is enough.
 _CAN_BE_BUILT = ("gitRepository", "code.path", "fileInfo")
 _BUILT_FROM = (*_CAN_BE_BUILT, "entryPoint", "baseImage")
 
-# What a host of an algorithm obeys beside what a job says.
+# Fields that the host of an algorithm uses in addition to a job's.
 _HOSTED = (
     "env", "entryPoint", "kind", "maxWorkers", "minHotWorkers", "options", "reservedMemory", "type",
     "workerEnv",
 )  # fmt: skip
 
-# A definition's key for what a job calls otherwise.
+# Keys of a definition by their paths in a job.
 _KEY_OF: dict[Path, str] = {
     ("name",): "name",
     ("environment",): "algorithmImage",
@@ -73,18 +73,18 @@ _KEY_OF: dict[Path, str] = {
 
 
 def read_hkube(document: Document) -> tuple[list[Job], list[str]]:
-    """Read algorithm definitions: one, or a list.
+    """Read one algorithm definition, or a list of them.
 
     Args:
         document: JSON or YAML, in the form of HKube's API or of hkubectl.
 
     Returns:
-        A job for each, and notes: what is read otherwise than today's HKube would, and what has no
-        effect here. The definitions themselves are kept in the jobs.
+        A job for each definition, which stores the definition, and notes on values that today's
+        HKube reads differently or that have no effect here.
 
     Raises:
-        RequestError: HKube would refuse it too, or it cannot be run here, as its image is one that
-            HKube builds. Every problem is said.
+        RequestError: HKube would refuse a definition too, or it cannot run here. The error lists
+            the problems.
     """
     value = document.value
     parts: list[tuple[Path, Any]] = (
@@ -119,16 +119,16 @@ def read_definition(
         value: Definition as plain values, before validation.
         problems: List to which every problem is appended.
         notes: List to which sentences for the user are appended.
-        is_hosted: Whether it is going to be served as HKube's worker does.
+        is_hosted: Whether Tarmac will host the algorithm, as HKube does. Default False.
 
     Returns:
-        The job that an instance of it is, and its fields; None where there is a problem.
+        The job of an instance, and the definition's fields; None if there is a problem.
     """
     return _Reader(document, path, problems, notes, is_hosted=is_hosted).read(value)
 
 
 class _Reader:
-    """Reads one definition."""
+    """The reader of one definition."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Reader:
             if built not in _CAN_BE_BUILT or self._is_hosted:
                 self._refuse_without_image(fields, built)
             elif definition is not None:
-                # A cluster can build it, so it is kept.
+                # A cluster can build the image, so the job can be shown and written.
                 place = self._document.place_of(fields[built].path)
                 where = f"{self._document.name}:{place.line}:{place.column}"
                 refusals.append(f"{where}: {show_path(fields[built].path)}: {_BUILT}")
@@ -209,7 +209,7 @@ class _Reader:
             return None
 
     def _path_of(self, found: Any, fields: Mapping[str, Field]) -> Path:
-        """Return where in the definition is what a job does not take."""
+        """Return the path in the definition of a value that is invalid in a job."""
         location = tuple(found["loc"])
         own = _own(fields)
         if own is not None and (not location or location[0] in own):
@@ -224,7 +224,7 @@ class _Reader:
         return field.path if variable is None else (*field.path, variable)
 
     def _built_from(self, fields: Mapping[str, Field]) -> str | None:
-        """Return the field that says of what HKube builds the image; None where none does."""
+        """Return the first field from which HKube would build the image, or None."""
         return next((name for name in _BUILT_FROM if name in fields and fields[name].value), None)
 
     def _refuse_without_image(self, fields: Mapping[str, Field], built: str | None) -> None:
@@ -254,7 +254,7 @@ class _Reader:
     def _text(self, value: Any, path: Path) -> str:
         written = self._document.texts.get(path, "")
         if isinstance(value, bool) and written.lower() not in ("", "true", "false"):
-            # HKube's reader of YAML takes yes and no for texts.
+            # HKube's YAML reader reads yes and no as text.
             return written
         return text_of_scalar(value)
 
@@ -302,7 +302,7 @@ class _Reader:
                 f"HKube, and kept: {', '.join(idle)}"
             )
         unknown = [(key, field) for key, field in fields.items() if key not in KNOWN]
-        # Finding the nearest name takes long, and nobody reads more of them.
+        # The search for the nearest name is slow, and nobody reads more notes.
         for key, field in unknown[:_MAX_NOTES]:
             near = difflib.get_close_matches(key, KNOWN, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -322,14 +322,14 @@ class _Reader:
 
 
 def _own(fields: Mapping[str, Field]) -> dict[str, Any] | None:
-    """Return what is in ``options.tarmac``; None where that is no mapping."""
+    """Return the value of ``options.tarmac``, or None if it is no mapping."""
     options = fields.get("options")
     own = options.value.get("tarmac") if options and isinstance(options.value, dict) else None
     return own if isinstance(own, dict) else None
 
 
 def _program(definition: Definition) -> dict[str, Any] | None:
-    """Return what runs and in what, by a job's keys; None where a definition names neither."""
+    """Return the command, environment and inputs for a job, or None without any program."""
     own = definition.own
     program: dict[str, Any] = {}
     if own.environment is not None:

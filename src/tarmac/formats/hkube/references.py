@@ -1,11 +1,11 @@
-"""References in a node's input, to what the nodes before it return and to the run's own input.
+"""References in a node's input to the results of earlier nodes and to the run's input.
 
-    @train.loss       that value of the node's result, once the node has ended
-    #@train.files     a batch: one task for each element of it
-    *@train           one task for each task of the node's batch, as soon as that one ends
-    *#@train.files    both: as each task of the node ends, one for each element of its result
-    @flowInput.lr     that value of the run's input; #@flowInput.rates is a batch
-    #[1...5,x]        a batch that is written out
+    @train.loss       value "loss" of the node's result, after the node has ended
+    #@train.files     batch: one task for each element of the value
+    *@train           one task for each task of the node's batch, as soon as that task ends
+    *#@train.files    both: as each task of the node ends, one task for each element of its value
+    @flowInput.lr     value "lr" of the run's input; #@flowInput.rates is a batch
+    #[1...5,x]        raw batch, with its elements in the text
 
 A reference is a whole text, at any depth of the input. Source: kube-HPC/parsers.hkube 2.1.11,
 lib/const/inputs.js and lib/helpers.js.
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 FLOW_INPUT = "flowInput"
 DATA_SOURCE = "dataSource"
 
-# Sign, whether it makes a batch, whether it follows a batch task by task.
+# Sign, `is_batch` and `is_each` of a reference.
 _SIGNS = (("@", False, False), ("#@", True, False), ("*@", False, True), ("*#@", True, True))
 _RAW = "#["
-# What a reference, a batch that is written out, or a key of HKube's storage begins with.
+# First characters of references, raw batches and keys of HKube's storage.
 _MARKS = ("@", "#", "*", "$")
 _INTEGER = re.compile(r"[-+]?\d+", re.ASCII)
 
-# HKube has no limit but JavaScript's; this one keeps a slip from filling the memory.
+# HKube has only JavaScript's limit. This limit keeps a mistake from filling the memory.
 MAX_ELEMENTS = 1_000_000
-# Of a range's end, and of an element's number: more are none that can be meant.
+# Limit for a range's end and an element's number. A longer number is a mistake.
 _MAX_DIGITS = 15
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """What a text of a node's input stands for.
+    """A reference in a node's input.
 
     Attributes:
-        text: As it is written.
-        root: The node's name, `FLOW_INPUT` or `DATA_SOURCE`.
-        path: Keys, and numbers of elements from 0, that lead to the value.
-        is_batch: Whether it makes a task for each element.
-        is_each: Whether it makes tasks for each task of the node's batch, as that one ends.
+        text: Text of the reference, as in the input.
+        root: Name of the node, `FLOW_INPUT` or `DATA_SOURCE`.
+        path: Keys and indices from 0 that lead to the value.
+        is_batch: Whether the reference makes a task for each element of the value.
+        is_each: Whether each task of the node's batch makes tasks as soon as it ends.
     """
 
     text: str
@@ -58,17 +58,17 @@ class Reference:
 
     @property
     def node(self) -> str | None:
-        """The node that it refers to; None of the run's input and of data sources."""
+        """Name of the referenced node. None for the run's input and data sources."""
         return None if self.root in {FLOW_INPUT, DATA_SOURCE} else self.root
 
     @property
     def is_flow_input(self) -> bool:
-        """Whether it refers to the run's input."""
+        """Whether the reference is to the run's input."""
         return self.root == FLOW_INPUT
 
 
 def read_reference(text: str) -> Reference | None:
-    """Return the reference that a text is, or None where it is a text like any other.
+    """Return the reference of a text, or None for any other text.
 
     Example:
         >>> reference = read_reference("#@train.files")
@@ -83,12 +83,12 @@ def read_reference(text: str) -> Reference | None:
 
 
 def read_raw_batch(text: str) -> Sequence[int | str] | None:
-    """Return the elements of a batch that is written out, or None where the text is none.
+    """Return the elements of a raw batch, or None for any other text.
 
-    Elements are texts, numbers too, but for ``2...4``, which stands for the integers 2, 3, 4.
+    All elements are texts, also numbers. Only a range such as ``2...4`` gives integers: 2, 3, 4.
 
     Raises:
-        RequestError: It has more than `MAX_ELEMENTS`.
+        RequestError: The batch has more than `MAX_ELEMENTS`, or a range has too long numbers.
 
     Example:
         >>> list(read_raw_batch("#[a, 2, 2...4]"))
@@ -113,7 +113,7 @@ def _span(text: str) -> Sequence[int]:
 
 
 def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], Reference]]:
-    """Yield each reference of an input with its place: the keys and numbers that lead to it."""
+    """Yield each reference of an input, with the keys and indices that lead to it."""
     for place, text in marked_texts(value):
         reference = read_reference(text)
         if reference is not None:
@@ -121,9 +121,9 @@ def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], Reference]]:
 
 
 def marked_texts(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text of an input that may have a meaning of its own, by its sign, with its place.
+    """Yield each text of an input that begins with a mark, such as ``@``, with its path.
 
-    An input may hold millions of values: nothing is made for one that is no such text.
+    An input may hold millions of values, so no object is created for unmarked scalars.
     """
     if isinstance(value, str):
         if value.startswith(_MARKS):
@@ -150,10 +150,10 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def value_at(value: Any, path: Sequence[str]) -> Any:
-    """Return what a reference's path leads to.
+    """Return the value at a reference's path.
 
     Raises:
-        KeyError: It leads to nothing.
+        KeyError: The path leads to no value.
     """
     for key in path:
         if isinstance(value, dict):

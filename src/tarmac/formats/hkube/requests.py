@@ -1,6 +1,6 @@
-"""What a run can be asked for by, as HKube's API takes it, made into a pipeline.
+"""Requests for a run, in the forms of HKube's API, converted to pipelines.
 
-A pipeline (exec/raw), a stored pipeline's name with what is to be different (exec/stored), or an
+A request is a pipeline (exec/raw), a stored pipeline's name with changes (exec/stored), or an
 algorithm's name with its input (exec/algorithm). Source: kube-HPC/hkube at 261d3d06,
 core/api-server/lib/service/execution.js.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tarmac.documents import Place
     from tarmac.formats.hkube.fields import Path
 
-# With it, the names of files beside the task's directory stay as short as file systems need them.
+# Keeps the names of files beside the task's directory short enough for file systems.
 MAX_TASK_ID_BYTES = 200
 
-# An algorithm's input as an object: of HKube's `initialize`, and of the body of its exec/algorithm.
+# Keys of an algorithm's input as an object, from HKube's `initialize` and exec/algorithm.
 _KEYS = {
     "input": "a list, what the algorithm gets",
     "taskId": "the task's name: another run with it goes on with the task",
@@ -33,12 +33,12 @@ _KEYS = {
 
 
 class InputError(RequestError):
-    """An input is wrong at a place.
+    """The error for an invalid input, with the path of the fault.
 
     Args:
         message: Description of the fault in the input, for the user.
-        path: Keys that lead to the place in the input.
-        hint: What the user can do about it. Default: none.
+        path: Keys that lead to the fault in the input.
+        hint: Text for the user with the next step. Default: none.
     """
 
     def __init__(self, message: str, path: Path, *, hint: str | None = None) -> None:
@@ -49,15 +49,16 @@ class InputError(RequestError):
 def run_of_algorithm(
     document: Document, path: Path, value: dict[str, Any]
 ) -> tuple[Document, dict[str, Any]]:
-    """Return the pipeline of one node that runs an algorithm.
+    """Return a pipeline with one node that runs an algorithm.
 
     Args:
         document: Document that holds the request.
         path: Keys that lead to the request in the document.
-        value: The algorithm's name, its input, the task's name, whether to debug it.
+        value: Request with the algorithm's ``name``, and optional ``input``, ``taskId`` and
+            ``debug``.
 
     Returns:
-        A document of the pipeline alone, which knows the lines, and its value.
+        A document with the pipeline alone and the places of its values, and the pipeline.
     """
     body = _of_one_node(value)
     places: dict[Path, Place] = {(): document.place_of(path)}
@@ -80,7 +81,7 @@ def _of_one_node(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def task_id_fault(value: Any) -> str | None:
-    """Return why a task cannot have a name, which names its directory; None where it can."""
+    """Return why a task's name cannot be its directory's name, or None if it can."""
     if not isinstance(value, str):
         return f"is {value!r:.80}, expected a text"
     if not value or value.startswith(".") or "/" in value or not value.isprintable():
@@ -91,7 +92,7 @@ def task_id_fault(value: Any) -> str | None:
 
 
 def merged_over(stored: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored pipeline with what a request says; its ``flowInput`` is replaced whole."""
+    """Return a stored pipeline with a request's changes; ``flowInput`` is replaced as a whole."""
     body: dict[str, Any] = merged(stored, value)
     if "flowInput" in value:
         body["flowInput"] = value["flowInput"]
@@ -99,7 +100,7 @@ def merged_over(stored: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]
 
 
 def merged(old: Any, new: Any) -> Any:
-    """Return one value over another, merged as lodash does: keys, and parts of lists by number.
+    """Return a value merged over another as in lodash: mappings by key, lists by index.
 
     Example:
         >>> merged({"a": {"b": 1}, "c": [1, 2]}, {"a": {"d": 2}, "c": [3]})
@@ -113,7 +114,7 @@ def merged(old: Any, new: Any) -> Any:
 
 
 def takes_flow_input(value: Any) -> bool:
-    """Whether what a document holds runs with a ``flowInput``, rather than with a list."""
+    """Return whether a document's input is a ``flowInput``, rather than a list."""
     if isinstance(value, dict) and isinstance(value.get("pipeline"), dict):
         return True
     parts = value if isinstance(value, list) else [value]
@@ -126,12 +127,12 @@ def with_input(document: Document, given: Any) -> Document:
     Args:
         document: Document with one pipeline, one algorithm run or one algorithm definition, or with
             a Tarmac job that has a pipeline.
-        given: The ``flowInput`` of the pipeline; what the algorithm is given, a list, or an object
-            with that as its ``input``, and perhaps ``taskId``, ``name`` and ``debug``.
+        given: The ``flowInput`` of the pipeline, or the algorithm's input: a list, or an object
+            with the list as its ``input``, and optional ``taskId``, ``name`` and ``debug``.
 
     Raises:
-        RequestError: It holds neither or several.
-        InputError: The input is not of its form.
+        RequestError: The document holds no pipeline or algorithm, or several of them.
+        InputError: The input does not have the expected form.
     """
     value = document.value
     if isinstance(value, dict) and isinstance(value.get("pipeline"), dict):
@@ -165,7 +166,7 @@ def _flow_input(given: Any) -> Any:
 
 
 def _run(given: Any, name: Any) -> dict[str, Any]:
-    """Return what runs an algorithm: a list alone, or as HKube's object has it.
+    """Return the request to run an algorithm with an input.
 
     Args:
         given: Input from the user: a list, or an object with ``input`` and optional ``taskId``.
@@ -202,7 +203,7 @@ def _with_list(document: Document, path: Path, part: Any, given: Any) -> Documen
 
 
 def _with_run(document: Document, path: Path, part: Any, given: Any) -> Document:
-    """Put what runs the algorithm beside its definition."""
+    """Add a run of the algorithm to the document with its definition."""
     run = _of_one_node(_run(given, part.get("name")))
     if path:
         return dataclasses.replace(document, value=[*document.value, run])
@@ -227,7 +228,7 @@ def _put(document: Document, path: Path, part: Any, key: str) -> Document:
 
 
 def _replaced(document: Document, value: Any, path: Path) -> Document:
-    """Return a document with another value, of whose part at a path no lines are known."""
+    """Return a document with another value, and without the places below a path."""
     size = len(path)
     return dataclasses.replace(
         document,

@@ -1,6 +1,6 @@
-"""The rules that HKube's API server has beyond the schema, for names, units, labels and the like.
+"""The rules of HKube's API server beyond the schema, for names, units, labels and more.
 
-Each returns the value as HKube reads it, or raises a ValueError that says what was expected.
+Each function returns the value as HKube reads it, or raises a ValueError with the expected form.
 Sources, of kube-HPC/hkube at 261d3d06: lib/validation/{algorithms,custom-formats}.js and
 lib/consts/regex.js of core/api-server; units from kube-HPC/units-converter.hkube 1.0.17,
 lib/converter.js.
@@ -29,7 +29,7 @@ _UNITS = {
 _MEMORY = re.compile(r"\+?(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)", re.ASCII)
 _LEAST_MEMORY = 4 * 2**20
 
-# As npm's cron 1.8 has them, which is what HKube asks.
+# Patterns of npm's cron 1.8, which HKube uses.
 _CRON_PART = re.compile(r"(\*|[a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?(?:/([0-9]{1,4}))?")
 _CRON_WORDS = {
     f"@{word}"
@@ -75,7 +75,7 @@ def _long_name(value: Any, kind: str) -> str:
 
 
 def short_text(value: Any, most: int | None = None) -> str:
-    """Return a text that is not empty, and perhaps not longer than so many characters."""
+    """Return a text that is not empty and has at most ``most`` characters."""
     text = text_of_scalar(value)
     if not text:
         raise ValueError("is empty")
@@ -85,7 +85,7 @@ def short_text(value: Any, most: int | None = None) -> str:
 
 
 def cron_pattern(value: Any) -> str:
-    """Return when a trigger is due: five or six fields, or a word such as ``@daily``."""
+    """Return a cron pattern: five or six fields, or a word such as ``@daily``."""
     text = text_of_scalar(value)
     fields = text.split()
     limits = _CRON_LIMITS[-len(fields) :]
@@ -119,7 +119,7 @@ def image(value: Any) -> str:
 
 
 def memory(value: Any) -> float | None:
-    """Return an amount of memory in bytes; None where nothing is said."""
+    """Return a memory size in bytes, or None for an empty text."""
     text = text_of_scalar(value)
     if not text:
         return None
@@ -132,7 +132,7 @@ def memory(value: Any) -> float | None:
 def own_memory(value: Any) -> float:
     """Return an algorithm's memory in bytes; a bare number is in Mi."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        # As HKube stored it in 2019: in Mi.
+        # HKube stored it in Mi in 2019.
         size: float | None = number(value) * 2**20
     else:
         size = memory(value)
@@ -166,7 +166,7 @@ def url(value: Any) -> str:
 
 
 def variable(value: Any) -> Any:
-    """Return an environment variable's value: a scalar, or a reference that is the first key."""
+    """Return a variable's value: a scalar, or a mapping with a reference as its first key."""
     if isinstance(value, list):
         raise ValueError("a list is no value of a variable")  # noqa: TRY004 - Pydantic wants it
     if isinstance(value, dict):
@@ -179,7 +179,7 @@ def variable(value: Any) -> Any:
 
 
 def labels(value: Any) -> dict[str, Any] | None:
-    """Return Kubernetes labels or annotations, or None where there are none."""
+    """Return Kubernetes labels or annotations, or None for an empty value."""
     labels = mapping_or_none(value)
     for key, text in (labels or {}).items():
         prefix, slash, rest = key.partition("/")

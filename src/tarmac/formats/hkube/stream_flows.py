@@ -1,4 +1,4 @@
-"""Flows of a streaming pipeline, ``A >> B&C | B >> D``, checked as HKube does before a run.
+"""Flows of a streaming pipeline, ``A >> B&C | B >> D``, checked as by HKube before a run.
 
 Source: kube-HPC/hkube at 261d3d06, core/api-server/lib/service/pipeline-creator.js,
 buildStreamingFlow.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def stream_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    """Yield what is wrong with a pipeline's flows, with its place in the pipeline."""
+    """Yield the faults of a pipeline's flows, each with its path in the pipeline."""
     streaming = pipeline.streaming
     flows = streaming.flows if streaming is not None else None
     path: Path = ("streaming", "flows")
@@ -54,7 +54,7 @@ def stream_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
 def _flow_faults(
     names: Set[str], name: str, flow: str, relations: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield what is wrong with one flow; note its relations, from a node to another."""
+    """Yield the faults of one flow, and add its pairs of source and target to ``relations``."""
     for expression in re.sub(r"\s", "", flow).split("|"):
         parts = [part.split("&") for part in expression.split(">>")]
         if len(parts) == 1:

@@ -1,10 +1,10 @@
-"""What a node of the kind hyperparamsTuner asks for.
+"""The ``spec`` of a node of the kind hyperparamsTuner.
 
 Sources, of kube-HPC/hkube at 261d3d06: the schemas of core/openapi-spec,
 swagger/components/schemas/hyperparamsTuner; core/api-server, lib/validation/hyperparams-tuners.js;
-and what draws at last, core/algorithm-hyperparams-tuner/hyperparamsAlgorithm.py. That fails at each
-``loguniform`` (it gives Optuna a list for a name), each ``discrete_uniform`` (no step) and each
-``PartialFixed`` (no sampler for the rest); here they do what their names say.
+and the tuner itself, core/algorithm-hyperparams-tuner/hyperparamsAlgorithm.py. HKube's tuner fails
+at each ``loguniform`` (it gives Optuna a list for a name), each ``discrete_uniform`` (no step) and
+each ``PartialFixed`` (no sampler for the rest). Tarmac supports all three.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Suggest = Literal["uniform", "loguniform", "int", "discrete_uniform", "categorical"]
 SamplerName = Literal["Grid", "PartialFixed", "Random", "TPE", "CmaEs"]
 
-# Optuna keeps a grid's combinations in memory, and looks at all trials before each.
+# Optuna keeps a grid's combinations in memory, and scans all trials before each new one.
 _MAX_COMBINATIONS = 100_000
 
 
@@ -38,7 +38,7 @@ class _Part(BaseModel):
 
 Text = Annotated[str, BeforeValidator(text_of_scalar)]
 Number = Annotated[float, BeforeValidator(number)]
-# Null is the number 0 where a key is there, as HKube's validator has it.
+# HKube's validator reads null as the number 0 if the key exists.
 NumberIfGiven = Annotated[float | None, BeforeValidator(number)]
 SuggestGiven = Annotated[Suggest, one_of(*get_args(Suggest))]
 SamplerGiven = Annotated[SamplerName, one_of(*get_args(SamplerName))]
@@ -46,11 +46,12 @@ MappingIfGiven = Annotated[dict[str, Any] | None, BeforeValidator(mapping)]
 
 
 class HyperParam(_Part):
-    """A parameter and the values that it may have.
+    """A parameter and its possible values.
 
     Attributes:
-        name: By which the objective pipeline finds it, at ``@flowInput.hyperParams.NAME``.
-        suggest: How values are drawn.
+        name: Name of the parameter. The objective pipeline has its value at
+            ``@flowInput.hyperParams.NAME``.
+        suggest: Distribution of the values, one of `Suggest`.
         low: Smallest number to draw. None if the file does not set it.
         high: Largest number to draw. None if the file does not set it.
         q: Step from ``low`` for ``discrete_uniform``. Only Tarmac has this field; HKube has no
@@ -67,7 +68,7 @@ class HyperParam(_Part):
 
 
 class Sampler(_Part):
-    """What chooses the parameters of a trial.
+    """The sampler of a trial's parameters.
 
     Attributes:
         name: Sampler: ``Grid``, ``PartialFixed``, ``Random``, ``TPE`` or ``CmaEs``.
@@ -85,13 +86,14 @@ class Sampler(_Part):
 
 
 class TunerSpec(_Part):
-    """What is tuned.
+    """The specification of a hyperparameter search.
 
     Attributes:
-        objective_pipeline: The pipeline that is run for each trial, by its name.
-        num_trials: At most so many; a grid ends before where it has fewer combinations.
-        hyper_params: What is drawn, in this order; of a grid, its parameters.
-        sampler: What draws; ``TPE`` where none is named, as in Optuna.
+        objective_pipeline: Name of the pipeline to run for each trial.
+        num_trials: Largest number of trials, at least 1. A grid with fewer combinations ends
+            earlier.
+        hyper_params: Parameters to draw, in this order. ``Grid`` uses its search space instead.
+        sampler: Sampler that draws the parameters. Default: ``TPE``, as in Optuna.
     """
 
     objective_pipeline: Annotated[str, BeforeValidator(pipeline_name)] = Field(
@@ -106,7 +108,7 @@ class TunerSpec(_Part):
 
     @property
     def parameters(self) -> tuple[HyperParam, ...]:
-        """What is drawn, in this order: of a grid its own, whatever ``hyperParams`` says."""
+        """Parameters to draw, in order: for a grid, its search space instead of ``hyperParams``."""
         if self.sampler.name != "Grid":
             return self.hyper_params or ()
         space = self.sampler.search_space or {}
@@ -117,7 +119,7 @@ class TunerSpec(_Part):
 
     @property
     def total(self) -> int:
-        """How many trials there will be: as many as were asked for, or combinations of a grid."""
+        """Number of trials: as requested, but at most the combinations of a grid."""
         num_trials = int(self.num_trials)
         if self.sampler.name != "Grid":
             return num_trials
@@ -125,15 +127,15 @@ class TunerSpec(_Part):
 
 
 def read_tuner_spec(spec: Mapping[str, Any] | None) -> TunerSpec:
-    """Read the ``spec`` of a node that tunes.
+    """Read the ``spec`` of a tuner node.
 
     Args:
-        spec: As the pipeline has it; None where the node has none. Keys that nobody knows, and
-            those for the pod of HKube's tuner (``mem``, ``cpu``), are left alone.
+        spec: Value of ``spec`` in the pipeline. None if the node has none. Unknown keys, and keys
+            for the pod of HKube's tuner (``mem``, ``cpu``), are ignored.
 
     Raises:
-        RequestError: HKube refuses it, or its tuner could never draw by it. All problems are said,
-            each with its path in ``spec``.
+        RequestError: HKube refuses the ``spec``, or no tuner could draw values from it. The error
+            lists all problems with their paths in ``spec``.
     """
     faults = list(schema_faults(spec))
     if not faults:
@@ -145,7 +147,7 @@ def read_tuner_spec(spec: Mapping[str, Any] | None) -> TunerSpec:
 
 
 def schema_faults(spec: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:
-    """Yield why HKube refuses a ``spec``, by the path in its node."""
+    """Yield the faults for which HKube refuses a ``spec``, each with its path in the node."""
     if spec is None:
         yield ("spec",), "Hyper params tuner node must have spec attribute"
         return
@@ -161,7 +163,7 @@ def schema_faults(spec: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:
 
 
 def draw_faults(spec: TunerSpec) -> Iterator[tuple[Path, str]]:
-    """Yield why nothing could ever be drawn by what HKube takes, by the path in the node."""
+    """Yield the faults of an accepted ``spec`` that prevent any draw, with their paths."""
     if spec.num_trials < 1 or not spec.num_trials.is_integer():
         reason = f"{spec.num_trials:g}: expected a whole number of at least 1"
         yield ("spec", "numberOfTrials"), reason

@@ -1,4 +1,4 @@
-"""Algorithm definitions written from jobs, and what such a definition cannot say."""
+"""Algorithm definitions written from jobs, with notes on fields that they cannot express."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job, Task
 
-# What options.tarmac of a definition say as a job does.
+# Keys of options.tarmac that are a job's keys too.
 _OWN = ("command", "environment", "inputs")
 
 
 def write_hkube(job: Job) -> dict[str, Any]:
     """Return the algorithm definition of a job.
 
-    A job that was read from a definition gives it back; where the job was changed since, the
-    definition with those changes.
+    A job that was read from a definition returns that definition, with the changes to the job
+    since then.
 
     Args:
         job: Job with exactly one task, which runs in a container.
 
     Raises:
-        RequestError: It has several tasks or no image, or HKube would refuse its definition.
+        RequestError: The job has several tasks or no image, or HKube would refuse the definition.
     """
     original = original_of(job, NAME)
     if original is not None and _is_as_read(job):
@@ -60,13 +60,13 @@ def write_hkube(job: Job) -> dict[str, Any]:
 
 
 def write_pipeline(job: Job) -> dict[str, Any]:
-    """Return the pipeline of a job, or what asked for it; without the definitions that it names.
+    """Return the pipeline of a job, or its original request, without the definitions it names.
 
     Args:
         job: Job with ``pipeline`` set; any other job is refused.
 
     Raises:
-        RequestError: HKube would refuse it.
+        RequestError: The job has no pipeline, or HKube would refuse the pipeline.
     """
     if job.pipeline is None:
         raise RequestError(f"{job.name} has no pipeline")
@@ -79,13 +79,13 @@ def write_pipeline(job: Job) -> dict[str, Any]:
 
 
 def notes_for_hkube(job: Job) -> list[str]:
-    """Return what somebody who converts a job to HKube's form should know, in sentences.
+    """Return notes for the user on the conversion of a job to HKube's form.
 
     Args:
         job: Job with a pipeline, or with exactly one task.
 
     Raises:
-        RequestError: It has several tasks.
+        RequestError: The job has several tasks.
     """
     notes = []
     if job.pipeline is not None:
@@ -111,10 +111,10 @@ def notes_for_hkube(job: Job) -> list[str]:
 
 
 def left_out_for_hkube(job: Job) -> list[str]:
-    """Return the names of what a job says and its definition cannot: a program, files, limits.
+    """Return the names of a job's fields that its definition cannot express, such as ``outputs``.
 
     Raises:
-        RequestError: It has several tasks.
+        RequestError: The job has several tasks.
     """
     if _is_as_read(job):
         return []
@@ -145,7 +145,7 @@ def left_out_for_hkube(job: Job) -> list[str]:
 
 
 def _is_as_read(job: Job) -> bool:
-    """Whether a job says what the definition does that it was read from."""
+    """Return whether a job was read from a definition and is unchanged since."""
     original = original_of(job, NAME)
     if original is None:
         return False
@@ -157,7 +157,7 @@ def _is_as_read(job: Job) -> bool:
 
 
 def _read_again(original: dict[str, Any] | None) -> Job | None:
-    """Return the job that a stored definition is read as; None where it is no definition."""
+    """Return the job of a stored definition, or None if it is no definition."""
     if original is None:
         return None
     try:
@@ -209,10 +209,10 @@ def _workload_of(job: Job) -> str | None:
 
 
 def _served(job: Job, task: Task) -> dict[str, str]:
-    """Return the variables by which ``tarmac hkube serve`` knows what a definition is to train."""
+    """Return the variables with a job's workload and settings for ``tarmac hkube serve``."""
     if _workload_of(job) is None:
         return {}
-    # As `tarmac train` would be told, with placeholders filled: WORKLOAD --set KEY=VALUE ...
+    # Arguments of `tarmac train`, with placeholders filled: WORKLOAD --set KEY=VALUE ...
     workload, *options = task.train_words
     settings = dict(option.split("=", 1) for option in options[1::2])
     variables = {"TARMAC_WORKLOAD": workload}
@@ -224,7 +224,7 @@ def _served(job: Job, task: Task) -> dict[str, str]:
 
 
 def _says_what_runs(job: Job) -> bool:
-    """Whether a job was read from a definition whose ``options.tarmac`` say what runs."""
+    """Return whether a job's original definition sets a program in ``options.tarmac``."""
     options = (original_of(job, NAME) or {}).get("options")
     own = options.get("tarmac") if isinstance(options, dict) else None
     return isinstance(own, dict) and bool({"command", "environment"} & own.keys())
@@ -233,7 +233,7 @@ def _says_what_runs(job: Job) -> bool:
 def _changed(
     original: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a stored definition with what differs between two written ones."""
+    """Return a stored definition, changed by the differences between two written ones."""
     definition = copy.deepcopy(original)
     fields = dict(flatten(definition))
     for key in MEANT:
@@ -241,7 +241,7 @@ def _changed(
             continue
         path = fields[key].path if key in fields else (key,)
         if key == "algorithmEnv" and isinstance(_at(definition, path), dict):
-            # What only a cluster knows is in neither, and stays.
+            # Variables that only a cluster can resolve are in neither, and stay.
             _put_differences(_at(definition, path), before.get(key, {}), after.get(key, {}))
         else:
             _put(_at(definition, path[:-1]), path[-1], after.get(key))

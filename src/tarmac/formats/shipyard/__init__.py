@@ -1,4 +1,4 @@
-"""Azure Batch Shipyard's configurations, of before 3.0 and since."""
+"""Azure Batch Shipyard's configurations, before and since 3.0."""
 
 from __future__ import annotations
 

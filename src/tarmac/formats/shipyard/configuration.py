@@ -1,4 +1,4 @@
-"""Several files of Batch Shipyard's as one, which knows where each value is."""
+"""Several Batch Shipyard files as one configuration, with the place of each value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 SECTIONS = ("job_specifications", "pool_specification", "batch_shipyard", "global_resources")
 
-# What may be at the top of the files; of credentials, nothing but this is shown.
+# The top-level key of credentials, and all that messages show of them.
 CREDENTIALS = "credentials"
 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """Several files as one.
+    """Several files merged into one configuration.
 
     Attributes:
         names: File names, in merge order: a later file overrides an earlier one.
@@ -33,7 +33,7 @@ class Configuration:
     with_credentials: frozenset[str] = frozenset()
 
     def show(self, path: Sequence[str | int]) -> str:
-        """Return a path for a message; of what may be a credential, no more than that it is one."""
+        """Return a path for a message, without the keys of possible credentials."""
         if path[:1] == (CREDENTIALS,):
             return CREDENTIALS
         name, _ = self.place_of(path)
@@ -41,7 +41,7 @@ class Configuration:
         return "" if is_hidden else show_path(path)
 
     def place_of(self, path: Sequence[str | int]) -> tuple[str, Place]:
-        """Return the file and the place of a value, or of what would hold it."""
+        """Return the file and the place of a value, or of the nearest value above it."""
         for length in range(len(path), 0, -1):
             location = self.places.get(tuple(path[:length]))
             if location is not None:

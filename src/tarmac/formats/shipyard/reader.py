@@ -1,7 +1,7 @@
-"""Jobs of Batch Shipyard's as jobs of ours.
+"""Conversion of Batch Shipyard's jobs to Tarmac jobs.
 
 Sources, all of Azure/batch-shipyard at bf190ec (3.9.1): the properties from schemas/, their rules
-from docs/12 to docs/14 and docs/35, convoy/settings.py and convoy/batch.py; the form of before 3.0
+from docs/12 to docs/14 and docs/35, convoy/settings.py and convoy/batch.py; the form before 3.0
 from recipes/Chainer-GPU at 3329150.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ShipyardReading:
-    """What a configuration holds.
+    """The content of a configuration.
 
     Attributes:
-        jobs: In the order of the file.
-        notes: What is read otherwise than Batch Shipyard would, or has no effect here.
-        refusals: What keeps the jobs from being run here; they can be shown and converted.
+        jobs: Jobs in the order of the file.
+        notes: Sentences on values that Tarmac reads differently or that have no effect here.
+        refusals: Reasons why the jobs cannot run here. Tarmac can still show and convert them.
     """
 
     jobs: Sequence[Job]
@@ -42,20 +42,21 @@ class ShipyardReading:
 def read_shipyard(
     documents: Sequence[Document], *, list_objects: Lister | None = None
 ) -> ShipyardReading:
-    """Read a configuration of Batch Shipyard's. Nothing that it names is run or imported.
+    """Read a Batch Shipyard configuration, without running or importing any code that it names.
 
     Args:
-        documents: Its files, later ones over earlier ones: config, credentials, pool, jobs.
-        list_objects: Returns the URIs of what is below one, for factories over files; without it
-            their tasks are not known, which is a refusal.
+        documents: Files of the configuration: config, credentials, pool, jobs. A later file
+            overrides an earlier one.
+        list_objects: Returns the URIs below a URI, for factories over files. Default: None, then
+            the tasks of such a factory are unknown, which is a refusal.
 
     Returns:
-        A job for each, with the configuration stored in it, but for credentials and what else is
-        secret.
+        A job for each of the configuration's jobs. Each job stores the configuration without
+        credentials and other secrets.
 
     Raises:
-        RequestError: Batch Shipyard would refuse it too, or does wrong by it; every problem is
-            said, with its file, line, column, and path.
+        RequestError: The configuration is invalid, or Batch Shipyard handles it wrongly. The error
+            lists the problems with file, line, column and path.
     """
     configuration = merge(documents)
     report = Report(configuration)

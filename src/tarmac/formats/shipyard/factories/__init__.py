@@ -1,1 +1,1 @@
-"""Task factories: the values of each task, and how they are put into its command."""
+"""Task factories: the values of each task, and the command that they fill."""

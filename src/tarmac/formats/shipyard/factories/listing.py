@@ -1,4 +1,4 @@
-"""Factories over files: the values that each file gives."""
+"""Factories over files: the values of each file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def files_of(
     """Return the named values and the input of a task for each file.
 
     Args:
-        uris: ``az://CONTAINER/PATH`` of all files.
-        storage: ``azure_storage`` of the factory, whose patterns are of paths in the container.
-        where: ``task_filepath``: under which of its names a task finds its file.
+        uris: URIs of all files, ``az://CONTAINER/PATH``.
+        storage: ``azure_storage`` of the factory. Its patterns match paths in the container.
+        where: ``task_filepath``: kind of path under which a task finds its file. Default:
+            ``file_path``.
 
     Raises:
-        ValueError: Its name there is no path below a task's directory.
+        ValueError: A file's path for its task is not below the task's directory.
     """
     rows = []
     for uri in uris:
@@ -39,7 +40,7 @@ def files_of(
             "file_path": path,
             "file_path_with_container": whole,
             "file_name": name.name,
-            # Of a.fastq.gz, a.
+            # "a" for a.fastq.gz.
             "file_name_no_extension": name.name.split(".")[0],
         }
         to = named[where or "file_path"]

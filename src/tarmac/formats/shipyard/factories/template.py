@@ -1,7 +1,7 @@
-"""A task factory's command with its values put in, by the rules of ``str.format``.
+"""A task factory's command, filled with values by the rules of ``str.format``.
 
-Only what they need: a value's number or name, with its conversion and format. Attributes and items
-of values are not reached.
+A field has a value's number or name, a conversion and a format. Fields cannot access attributes or
+items of values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-# Enough for any number; a width of nine digits would fill the memory.
+# Long enough for any number format. A width of nine digits would fill the memory.
 _FORMAT = re.compile(r"[^{}]{0,12}")
 _LONG_WIDTH = re.compile(r"\d{4,}")
 _CONVERSIONS: Mapping[str, Callable[[Any], str]] = {"r": repr, "s": str, "a": ascii}
@@ -21,13 +21,13 @@ _TWICE = "a brace that is meant as such is written twice, {{ or }}"
 
 
 class Template:
-    """A command to be filled many times.
+    """A command template.
 
     Args:
-        text: With ``{}``, ``{0}`` or ``{name}``; ``{{`` and ``}}`` are braces.
+        text: Command with fields ``{}``, ``{0}`` or ``{name}``. ``{{`` and ``}}`` are braces.
 
     Raises:
-        ValueError: Its braces do not match, or hold what is no value's number or name.
+        ValueError: The braces do not match, or a field is invalid.
     """
 
     def __init__(self, text: str) -> None:
@@ -57,18 +57,18 @@ class Template:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the values that it asks for by name."""
+        """Names of the named fields."""
         return [key for _, key, _, _ in self._parts if isinstance(key, str)]
 
     def fill(self, values: Sequence[Any], named: Mapping[str, Any]) -> str:
-        """Return the command with values.
+        """Return the command with the values in its fields.
 
         Args:
             values: Values of numbered fields, such as ``{0}``, by position.
             named: Values of named fields, by field name.
 
         Raises:
-            ValueError: It asks for one that is not there, or in a form that it does not have.
+            ValueError: A field's value is missing, or does not fit the field's format.
         """
         text = ""
         for literal, key, spec, conversion in self._parts:

@@ -1,4 +1,4 @@
-"""Task factories: the values that each of a factory's tasks gets.
+"""Task factories: the values of each task.
 
 Source of the kinds and their rules: convoy/task_factory.py and docs/35 of Azure/batch-shipyard at
 bf190ec (3.9.1).
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-# More than any pool ran; a mistake in a range makes more than memory holds.
+# More tasks than any pool ran. A mistake in a range can make more tasks than memory holds.
 MAX_TASKS = 100_000
 
 _LONGEST = 1000
 
-# In the order in which Batch Shipyard looks for them.
+# In Batch Shipyard's order of precedence.
 _KINDS = ("custom", "file", "repeat", "random", "parametric_sweep")
 _SWEEPS = ("product", "product_iterables", "combinations", "permutations", "zip")
 
@@ -39,7 +39,7 @@ _DRAWS: dict[str, tuple[tuple[str, ...], Callable[..., float]]] = {
 
 
 def kind_of(factory: Mapping[str, Any], path: Path, report: Report) -> str | None:
-    """Return which kind a factory is; None, and a problem, where it is none."""
+    """Return a factory's kind; report a problem and return None if it has none."""
     kinds = [kind for kind in _KINDS if factory.get(kind) is not None]
     if not kinds:
         report.wrong(path, f"expected one of {', '.join(_KINDS)}")
@@ -53,16 +53,16 @@ def kind_of(factory: Mapping[str, Any], path: Path, report: Report) -> str | Non
 def values_of(
     kind: str, factory: Mapping[str, Any], path: Path, report: Report
 ) -> list[tuple[Any, ...]] | None:
-    """Return the values of each task, for the kinds whose values are in the file.
+    """Return the values of each task, for a kind with its values in the file.
 
     Args:
         kind: ``repeat``, ``random`` or ``parametric_sweep``.
         factory: Settings of the task factory, as in the file.
         path: Keys that lead to the task factory in the configuration.
-        report: Takes what is wrong.
+        report: Receives the problems found.
 
     Returns:
-        None where something is.
+        A tuple of values for each task, or None if there is a problem.
     """
     where = (*path, kind)
     if kind == "repeat":
@@ -102,7 +102,7 @@ def _swept(sweep: Mapping[str, Any], path: Path, report: Report) -> list[tuple[A
     if kind in ("combinations", "permutations"):
         return _chosen(kind, value, where, report)
     if not value or any(part is None for part in value):
-        # Of no ranges, itertools would make one task without values.
+        # itertools.product without ranges would make one task without values.
         report.wrong(where, "makes no task: it is empty")
         return None
     if kind == "product":
@@ -130,7 +130,7 @@ def _ranges(
 
 
 def _length(part: range) -> int:
-    # len() refuses what a machine word does not hold.
+    # len() raises OverflowError for a length above a machine word.
     return max(0, -(-(part.stop - part.start) // part.step))
 
 
@@ -163,7 +163,7 @@ def _drawn(value: Mapping[str, Any], path: Path, report: Report) -> list[tuple[A
         return None
     if seed is None:
         report.note(path, "no seed: 0 is taken, so that what is run is what was shown")
-    # The same numbers as Batch Shipyard draws from the same seed.
+    # Batch Shipyard draws the same numbers from the same seed.
     rng = random.Random(seed or 0)  # noqa: S311 - a sweep, no secret
     integer, distribution = value.get("integer"), value.get("distribution")
     if integer is not None:

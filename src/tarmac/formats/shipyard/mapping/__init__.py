@@ -1,1 +1,1 @@
-"""What a configuration of Batch Shipyard's means for a job of ours."""
+"""Mapping of a Batch Shipyard configuration to Tarmac jobs."""

@@ -1,19 +1,19 @@
-"""Commands: words where they are plain, a line for ``sh`` where a shell has something to do."""
+"""Commands as lists of words, or as lines for ``sh`` if they need a shell."""
 
 from __future__ import annotations
 
 import re
 import shlex
 
-# What a shell acts on outside of quotes, and what it still does between double ones.
+# Characters that a shell interprets outside quotes, and variables, also inside double quotes.
 _ACTIVE = frozenset("<>|&;()*?[`\n")
 _VARIABLE = re.compile(r"\$[A-Za-z_{(0-9?#@*!$]")
 
 
 def as_command(text: str) -> list[str] | str:
-    """Return a command as words, or as it is where it needs a shell.
+    """Return a command as words, or unchanged if it needs a shell.
 
-    Batch Shipyard gives the line to a shell of the node, behind ``docker run IMAGE``.
+    Batch Shipyard passes the line to a shell on the node, after ``docker run IMAGE``.
 
     Raises:
         ValueError: A quotation has no end.
@@ -49,9 +49,9 @@ def _needs_shell(text: str) -> bool:
 def with_entrypoint(
     command: list[str] | str | None, entrypoint: str | None
 ) -> tuple[list[str] | str | None, list[str] | None]:
-    """Return a command and an entrypoint that go together.
+    """Return the command and the entrypoint for a container.
 
-    A line for a shell that follows an entrypoint is given to the shell whole.
+    A shell line after an entrypoint becomes one line for ``sh``, with the entrypoint in it.
 
     Raises:
         ValueError: A quotation has no end.

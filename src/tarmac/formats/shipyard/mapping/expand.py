@@ -1,4 +1,4 @@
-"""The tasks that each task of Batch Shipyard's stands for: itself, or a factory's."""
+"""Expansion of a Batch Shipyard task: a single task, or the tasks of its factory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Made:
-    """A task that is made, but for what depends on others.
+    """A converted task, without its dependencies on other tasks.
 
     Attributes:
         id: ID of the task in Batch Shipyard.
         fields: Values for the fields of a `TaskSpec`, by field name.
-        template: What it has in common with others of its factory.
+        template: Part that all tasks of the same factory share.
     """
 
     id: str
@@ -43,13 +43,12 @@ class Made:
 
 
 class Expander:
-    """Makes the tasks of a job.
+    """The converter of a job's tasks.
 
     Args:
-        reader: Reads what a factory's tasks have in common.
+        reader: Reads the part that all tasks of a factory share.
         names: Checks and generates the task IDs of the job.
-        list_objects: Returns the URIs of what is below one; without it, factories over files are
-            refusals.
+        list_objects: Returns the URIs below a URI. If None, factories over files are refused.
     """
 
     def __init__(self, reader: Reader, names: Names, list_objects: Lister | None) -> None:
@@ -60,7 +59,7 @@ class Expander:
         self._pool = reader.pool
 
     def tasks(self, task: Mapping[str, Any], path: Path, before: int) -> list[Made]:
-        """Return the tasks that one stands for.
+        """Return the tasks for a task of the configuration.
 
         Args:
             task: Task of the configuration, already checked.
@@ -109,7 +108,7 @@ class Expander:
             if rows is None:
                 return []
         if rows is None:
-            # It is known that there are tasks, not which: one stands for them.
+            # The number and values of the tasks are unknown, so one task represents them.
             task_id = self._names.take(None, path, ids)
             made = self._made(task_id, template, template.command, path, needs_bash=needs_bash)
             return [made] if made is not None else []
@@ -124,7 +123,7 @@ class Expander:
             if not template.command or "url" not in Format(template.command).names:
                 return False
         except ValueError:
-            # Said where the command is filled.
+            # Reported when the command is filled.
             return False
         self._report.refuse(
             (*path, "command"),
@@ -153,7 +152,7 @@ class Expander:
         alias, container, prefix = remote
         self._reader.accounts[alias] = None
         uri = f"az://{container}/{prefix}".rstrip("/")
-        # Batch Shipyard lists what begins with the path, which may end within a name.
+        # Batch Shipyard lists by prefix, and the path may end inside a name.
         above = uri.rpartition("/")[0] if prefix else uri
         if self._list_objects is None:
             self._report.refuse(
@@ -243,7 +242,7 @@ class Expander:
         return Made(task_id, fields, template)
 
     def merge(self, task: Mapping[str, Any], path: Path, made: Sequence[Made]) -> list[Made]:
-        """Return the task that needs all others."""
+        """Return the merge task, which needs all other tasks."""
         template = self._reader.read(task, path)
         task_id = self._names.take_merge(task.get("id"), path)
         merge_task = self._made(task_id, template, template.command, path)

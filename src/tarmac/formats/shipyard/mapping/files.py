@@ -1,4 +1,4 @@
-"""Resource files, and data from and to Azure's stores, as inputs and outputs."""
+"""Resource files and data in Azure storage, as inputs and outputs of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tarmac.formats.shipyard.report import Path, Report
 
-# Where below its directory a task finds what a node's tasks share in Azure Batch.
+# Replacement of the Azure Batch directory that a node's tasks share, below a task's directory.
 NODE_SHARED = "node-shared"
 
 _SCHEMES = ("http", "https", "az", "s3", "gs")
@@ -27,7 +27,7 @@ _TASK_DIRECTORY = re.compile(
 )
 _WHOLE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_TASK_DIR\}?/?")
 _NODE_DIRECTORY = re.compile(r"\$\{?AZ_BATCH_NODE_SHARED_DIR\}?(?P<rest>/.*)?")
-# Where a task's files are, from its directory in Azure Batch, and what else is there.
+# The task's files below its directory in Azure Batch, and the logs beside them.
 _WORKING = "wd/"
 _LOGS = ("stdout.txt", "stderr.txt")
 _STRIP = re.compile(r"--strip-components[= ]+(\d{1,4})")
@@ -36,7 +36,7 @@ _WHEN = {"taskcompletion": "always", "taskfailure": "failure", "tasksuccess": "s
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """Files that a task takes from another one's directory.
+    """The files that a task takes from another task's directory.
 
     Attributes:
         job: ID of the job that the files come from.
@@ -56,7 +56,7 @@ class Transfer:
 
 
 def inside(text: str) -> str | None:
-    """Return a path below a task's directory, ``.`` for that itself; None for what is elsewhere."""
+    """Return a path relative to a task's directory, or None for a path outside it."""
     match = _TASK_DIRECTORY.fullmatch(text)
     if match is not None:
         text = (match["rest"] or ".").lstrip("/") or "."
@@ -71,7 +71,7 @@ def inside(text: str) -> str | None:
 def read_resource_files(
     files: Sequence[Mapping[str, Any] | None] | None, path: Path, report: Report
 ) -> Iterator[dict[str, Any]]:
-    """Yield the inputs that ``resource_files`` are."""
+    """Yield the inputs for ``resource_files``."""
     for number, file in enumerate(files or ()):
         source, to = (file or {}).get("blob_source"), (file or {}).get("file_path")
         if file is None or source is None or to is None:
@@ -110,7 +110,7 @@ def _is_url(text: str) -> bool:
 def split_remote(
     part: Mapping[str, Any], path: Path, report: Report
 ) -> tuple[str, str, str] | None:
-    """Return the account's alias, the container and the path in it; None where it cannot be had."""
+    """Return the account's alias, the container and the path in it, or None if one is invalid."""
     alias = part.get("storage_account_settings")
     remote = part.get("remote_path") or part.get("container") or part.get("file_share")
     if alias is None or remote is None:
@@ -127,13 +127,13 @@ def split_remote(
 def read_inputs(
     data: Mapping[str, Any] | None, path: Path, report: Report, accounts: dict[str, None]
 ) -> tuple[list[dict[str, Any]], list[Transfer]]:
-    """Return the inputs that ``input_data`` is, and what comes from other tasks.
+    """Return the inputs for ``input_data``, and the transfers from other tasks.
 
     Args:
-        data: As in the file.
+        data: Value of ``input_data`` in the file.
         path: Keys that lead to ``input_data`` in the configuration.
-        report: Takes what is wrong or otherwise.
-        accounts: Takes the aliases of the storage accounts.
+        report: Receives problems and differences from Batch Shipyard.
+        accounts: Receives the aliases of the storage accounts.
     """
     inputs: list[dict[str, Any]] = []
     transfers: list[Transfer] = []
@@ -150,7 +150,7 @@ def read_inputs(
             patterns = [p for p in part.get(name) or () if p is not None]
             if patterns:
                 above = f"{stored.prefix}/" if stored.prefix else ""
-                # What matches nothing above matches nothing below.
+                # A pattern that matches nothing above the prefix matches nothing below it.
                 entry[name] = [part for p in patterns for part in after(p, above) or [p]]
         inputs.append(entry)
     for number, part in enumerate((data or {}).get("azure_batch") or ()):
@@ -188,9 +188,9 @@ def _transfer(part: Mapping[str, Any], path: Path, report: Report) -> Transfer |
 
 
 def _in_working_directory(patterns: Sequence[str]) -> list[str]:
-    """Return patterns of names below a task's directory as ones of names where its files are.
+    """Return patterns for a task's directory as patterns for its working directory.
 
-    One that would match none is taken for one of the files: it can mean nothing else.
+    A pattern that matches nothing below ``wd/`` stays unchanged: it can only mean files there.
     """
     return [rest for p in patterns for rest in after(p, _WORKING) or [p]]
 
@@ -202,13 +202,13 @@ def _is_inside_pattern(pattern: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Stored:
-    """A directory in a storage account, and where it is below a task's.
+    """A directory in a storage account, with its path below a task's directory.
 
     Attributes:
         part: Element of ``azure_storage``, as in the file.
         where: Keys that lead to the element in the configuration.
-        is_whole: Whether it is a task's directory of Azure Batch, which has the logs too.
-        base: Below the task's directory.
+        is_whole: Whether it is the whole task directory of Azure Batch, including the logs.
+        base: Path relative to the task's directory, ``.`` for the directory itself.
         container: Name of the container in the storage account.
         prefix: Path below the container, without slashes around it; empty for the whole container.
     """
@@ -232,7 +232,7 @@ def _stored(
     report: Report,
     accounts: dict[str, None],
 ) -> Iterator[_Stored]:
-    """Yield what ``azure_storage`` names; ``older_name`` is what ``local_path`` was before 3.0."""
+    """Yield the elements of ``azure_storage``; ``older_name`` is ``local_path`` before 3.0."""
     for number, part in enumerate((data or {}).get("azure_storage") or ()):
         where = (*path, "azure_storage", number)
         remote = split_remote(part or {}, where, report)
@@ -252,7 +252,7 @@ def _stored(
 def read_outputs(
     data: Mapping[str, Any] | None, path: Path, report: Report, accounts: dict[str, None]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the outputs that ``output_data`` is; see `read_inputs`."""
+    """Yield the outputs for ``output_data``; see `read_inputs`."""
     for stored in _stored(data, "source", path, report, accounts):
         part, where = stored.part, stored.where
         if stored.is_whole:
@@ -282,7 +282,7 @@ def _output(stored: _Stored, report: Report) -> Iterator[dict[str, Any]]:
                 return
         files = [pattern for pattern in patterns if pattern not in _LOGS or not stored.is_whole]
         if name == "include" and patterns and not files:
-            # Of the logs alone, which are in the run.
+            # Only logs are included, which the run keeps anyway.
             return
         if stored.is_whole and name == "exclude":
             files = [rest for pattern in files for rest in after(pattern, _WORKING)]

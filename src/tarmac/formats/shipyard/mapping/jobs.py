@@ -1,4 +1,4 @@
-"""A job of Batch Shipyard's as one of ours."""
+"""Conversion of one Batch Shipyard job to a Tarmac job."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from tarmac.formats.shipyard.mapping.expand import Lister, Made
     from tarmac.formats.shipyard.report import Path, Report
 
-# By which a task may need others.
+# Keys by which a task may need other tasks.
 _NEEDS = ("depends_on", "depends_on_range", "input_data")
 
 _PREPARATION, _RELEASE = "job-preparation", "job-release"
 
 
 class JobMaker:
-    """Makes one job."""
+    """The converter of one job."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class JobMaker:
         self._expander = Expander(reader, self._names, list_objects)
 
     def make(self, original: dict[str, Any]) -> Job | None:
-        """Return the job; None where something is wrong, which is reported.
+        """Return the job, or None if the job is invalid; the report has the problems.
 
         Args:
-            original: The configuration of this job alone, without secrets.
+            original: Configuration with this job only, without secrets.
         """
         tasks = self._job.get("tasks")
         if not tasks:
@@ -111,7 +111,7 @@ class JobMaker:
                 self._report.wrong((*path, key), f"tasks need each other: {shown}")
 
     def _prepare(self, fields: dict[str, Any]) -> None:
-        """Add what comes before and after all tasks."""
+        """Add the tasks that run before and after all others."""
         preparation = (self._job.get("job_preparation") or {}).get("command")
         if preparation:
             where = (*self._path, "job_preparation", "command")
@@ -151,7 +151,7 @@ class JobMaker:
 
 
 def _on_host(name: str, command: str) -> dict[str, Any]:
-    # As the node runs it.
+    # Same shell options as on an Azure Batch node.
     line = f"set -e; set -o pipefail; {command}"
     return {
         "name": name,

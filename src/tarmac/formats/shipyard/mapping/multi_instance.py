@@ -1,4 +1,4 @@
-"""Tasks of several machines at once, of which one machine can run those of one instance."""
+"""Multi-instance tasks, which run on several machines. Tarmac runs those of one instance."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 def command_of(
     task: Mapping[str, Any], path: Path, pool: Pool, report: Report
 ) -> tuple[str | None, bool]:
-    """Return the command of a multi-instance task for one machine.
+    """Return the command of a multi-instance task on one machine.
 
-    A program of several machines computes something else on one, or waits for the others; so one
-    of more than one instance is refused, and one of one instance is run as it is.
+    A task of several instances is refused: on one machine, its program would compute a different
+    result or wait for the others. A task of one instance runs unchanged.
 
     Args:
         task: Task of the configuration with ``multi_instance``, already checked.
         path: Keys that lead to the task in the configuration.
-        pool: What is known of the pool.
-        report: Takes what is wrong or otherwise, and what keeps it from being run.
+        pool: Pool that the task runs on.
+        report: Receives problems, differences from Batch Shipyard, and refusals.
 
     Returns:
-        The command, and whether it needs Bash, in which Batch Shipyard runs it.
+        The command, and whether it needs Bash, as in Batch Shipyard.
     """
     settings = task["multi_instance"]
     where = (*path, "multi_instance")
@@ -66,7 +66,7 @@ def command_of(
 
 def _mpi_line(mpi: Mapping[str, Any], path: Path, report: Report) -> str:
     runtime = mpi.get("runtime")
-    # As it is written: it may be a variable, and names of files have capitals.
+    # Unchanged: the path may be a variable, and file names may have capitals.
     program = mpi.get("executable_path") or "mpirun"
     options = [part for part in mpi.get("options") or () if part is not None]
     processes = mpi.get("processes_per_node")
@@ -77,7 +77,7 @@ def _mpi_line(mpi: Mapping[str, Any], path: Path, report: Report) -> str:
             number = f"$({number.strip('`').removeprefix('$(').removesuffix(')')})"
         options = [f"-np {number}", *options]
     if runtime == "openmpi":
-        # Containers run as root, which Open MPI refuses without this.
+        # Containers run as root, which Open MPI refuses without this option.
         options = ["--allow-run-as-root", *options]
     report.note(path, f"{runtime}'s processes are all on this machine")
     return " ".join([program, *options])

@@ -1,4 +1,4 @@
-"""What tasks of a job need of one another: by name, by range, and for their files."""
+"""Dependencies between the tasks of a job: by name, by range, and by files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Needs:
     """The tasks that others may depend on.
 
     Args:
-        made: All of a job, but for its merge task.
-        report: Takes what is not there.
+        made: All tasks of a job except its merge task.
+        report: Receives dependencies on missing tasks.
     """
 
     def __init__(self, made: Sequence[Made], report: Report) -> None:
@@ -31,7 +31,7 @@ class Needs:
         }
 
     def of(self, task: Mapping[str, Any], path: Path) -> list[str]:
-        """Return the names of what a task depends on, each once."""
+        """Return the names of the tasks that a task depends on, each once."""
         return [*dict.fromkeys([*self._named(task, path), *self._range(task, path)])]
 
     def _named(self, task: Mapping[str, Any], path: Path) -> list[str]:
@@ -57,7 +57,7 @@ class Needs:
             self._report.wrong(where, f"{bounds}: expected two numbers, the first and the last")
             return []
         needs = []
-        # No longer than there are tasks, for the first that is missing ends it.
+        # At most as many steps as tasks: the first missing number ends the loop.
         for number in range(bounds[0], bounds[1] + 1):
             if number not in numbers:
                 self._report.wrong(where, f"{bounds}: there is no task '{number}'")
@@ -67,12 +67,12 @@ class Needs:
 
 
 def transfer_files(made: Sequence[Made], job_id: str, report: Report) -> None:
-    """Give tasks the files that they take from others, which they then need.
+    """Add inputs from other tasks to the tasks of a job, and needs for those tasks.
 
     Args:
-        made: All tasks of a job, which are changed.
+        made: All tasks of a job, changed in place.
         job_id: ID of the job. Files of any other job are refused.
-        report: Takes what is not there.
+        report: Receives problems with missing tasks, notes and refusals.
     """
     known = {task.id: task for task in made}
     for task in made:

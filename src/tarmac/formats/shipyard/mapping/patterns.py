@@ -1,4 +1,4 @@
-"""Batch Shipyard's patterns of names: those of ``fnmatch``, where ``*`` matches ``/`` too."""
+"""Batch Shipyard's name patterns, which are ``fnmatch`` patterns: ``*`` also matches ``/``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(r"\[!?\]?[^]]*\]|.", re.DOTALL)
 
 
 def after(pattern: str, start: str) -> list[str]:
-    """Return patterns of what follows ``start`` in the names that a pattern matches.
+    """Return patterns for the rest of a pattern's names after ``start``.
 
     Example:
         >>> after("wd/*.pt", "wd/"), after("*/x", "wd/"), after("logs/*", "wd/")
@@ -26,7 +26,7 @@ def after(pattern: str, start: str) -> list[str]:
 
 
 def _step(pattern: str, character: str) -> Iterator[str]:
-    """Yield what is left of a pattern when a name's first character has been matched."""
+    """Yield the rests of a pattern after a match of a name's first character."""
     token = _TOKEN.match(pattern)
     if token is None:
         return

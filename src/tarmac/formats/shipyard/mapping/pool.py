@@ -1,4 +1,4 @@
-"""What a pool's machines say of GPUs."""
+"""The GPUs of a pool's machines and of its tasks."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"standard_n[cdv](6|12|24)[a-z]*(_v\d+)?(_promo)?")
 _COUNTS = {"6": 1, "12": 2, "24": 4}
 _EIGHT = re.compile(r"standard_nd40r?s_v2")
-# Sizes that came later, which it does not know or takes for others.
+# Later sizes, which Batch Shipyard does not know or mistakes for others.
 # Source: "NVv3-series", learn.microsoft.com/azure/virtual-machines/nvv3-series.
 _LATER = {"standard_nv12s_v3": 1, "standard_nv24s_v3": 2, "standard_nv48s_v3": 4}
-# FPGAs.
+# Sizes with FPGAs instead of GPUs.
 _WITHOUT = re.compile(r"standard_np\d+s?(_v\d+)?")
 _DEVICES = re.compile(r"\"?'?device=([^,\s]+(?:,[^,\s]+)*)'?\"?")
 
 
 class Pool:
-    """A pool.
+    """A pool of machines of the same size.
 
     Args:
         specification: ``pool_specification`` of the configuration, already checked. None if no file
             has it.
-        report: Takes what is wrong or otherwise.
+        report: Receives problems and differences from Batch Shipyard.
 
     Attributes:
-        count: GPUs of one of its machines; None where it is not known.
+        count: Number of GPUs per machine. None if unknown.
     """
 
     def __init__(self, specification: Mapping[str, Any] | None, report: Report) -> None:
@@ -70,13 +70,13 @@ class Pool:
         )
 
     def instances(self, wanted: Any) -> int | None:
-        """Return how many machines ``num_instances`` are; None where that is not known."""
+        """Return the number of machines for ``num_instances``, or None if unknown."""
         count = self.specification.get("vm_count")
         counts = count if isinstance(count, dict) else {"dedicated": count}
         for kind in ("dedicated", "low_priority"):
             names = [f"pool_current_{kind}", f"pool_specification_vm_count_{kind}"]
             if kind == "dedicated":
-                # Of before 2.7, and still taken.
+                # Name before 2.7, still valid.
                 names += ["pool_specification_vm_count"]
             if wanted in names:
                 number = counts.get(kind)
@@ -92,7 +92,7 @@ class Pool:
         path: Path,
         option: str | None,
     ) -> int:
-        """Return how many GPUs a task gets.
+        """Return the number of GPUs for a task.
 
         Args:
             job: Job of the configuration, already checked.
@@ -109,7 +109,7 @@ class Pool:
             if owner.get("gpu") is not None:
                 return self._asked("all" if owner["gpu"] else "disable", (*where, "gpu"))
         if task.get("image") is not None and self._report.is_json(path):
-            # Before 3.0, whose files were all JSON, a task that does not ask gets none.
+            # Before 3.0, with JSON files only, a task without a GPU setting got no GPU.
             return 0
         return self._all(path, is_asked=False)
 

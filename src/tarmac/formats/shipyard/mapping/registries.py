@@ -1,4 +1,4 @@
-"""Logins of registries, of which nothing but the registry's name is read."""
+"""Logins of registries. Only names and Key Vault secret IDs are read, never a password."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HUB = "hub"
 
 
 class Registries:
-    """The registries that credentials name.
+    """The registries in the credentials.
 
     Args:
-        configuration: The whole of it, checked.
-        report: Takes what is to be done for a login.
+        configuration: Complete configuration, already checked.
+        report: Receives notes on how to give a login.
     """
 
     def __init__(self, configuration: Mapping[str, Any], report: Report) -> None:
@@ -28,7 +28,7 @@ class Registries:
         self._report = report
 
     def login(self, image: str) -> dict[str, str] | None:
-        """Return where the login for an image is, as fields of a `Secret`; None for no login."""
+        """Return the fields of the `Secret` with an image's login, or None for no login."""
         server = next((name for name in self._known if _is_from(image, name)), None)
         if server is None:
             return None

@@ -1,4 +1,4 @@
-"""Docker's own options: those that have a counterpart here, and the others, which are said."""
+"""Docker run options: those with a counterpart in Tarmac, and a note on each other one."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _ULIMIT = re.compile(r"[a-z]+=-?\d+(:-?\d+)?")
 
 @dataclasses.dataclass
 class RunOptions:
-    """What options ask for.
+    """The values of Docker run options. An absent option has None or an empty collection.
 
     Attributes:
-        cpus: CPU cores from ``--cpus``, above 0. None if the option is absent.
+        cpus: CPU cores from ``--cpus``, above 0.
         memory: Memory limit in bytes, from ``--memory``.
         shm: Size of shared memory in bytes, from ``--shm-size``.
-        gpus: As ``gpus`` of a task.
-        user: Whom the container runs as.
+        gpus: GPUs from ``--gpus``, in the form of a task's ``gpus``.
+        user: User of the container's process, from ``--user``.
         network: Name of the container's Docker network, from ``--network``.
         workdir: Working directory in the container, from ``--workdir``.
-        ipc: ``host`` for the machine's own shared memory.
-        ulimits: Limits of a process, ``memlock=-1``.
-        entrypoint: Instead of the image's own.
-        mounts: Directories that it sees.
+        ipc: ``host`` for the machine's own shared memory, from ``--ipc``.
+        ulimits: Process limits from ``--ulimit``, such as ``memlock=-1``.
+        entrypoint: Entrypoint that replaces the image's, from ``--entrypoint``.
+        mounts: Mounted directories from ``--volume``, as plain values.
         env: Values of environment variables from ``--env``, by name.
     """
 
@@ -71,10 +71,10 @@ class RunOptions:
 
 
 def parse_size(text: str) -> int:
-    """Read an amount of memory as Docker does, in powers of 1024: ``64m``.
+    """Return the bytes of a memory size in Docker's form, with powers of 1024: ``64m``.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no memory size.
     """
     match = _SIZE.fullmatch(text.strip())
     amount = float(match[1]) * _UNITS[(match[2] or "b").lower()] if match is not None else 0
@@ -89,7 +89,7 @@ def read_options(options: Sequence[str], path: Path, report: Report) -> RunOptio
     Args:
         options: Options as in the file. An element may hold several words.
         path: Keys that lead to the options in the configuration.
-        report: Takes what is wrong, and what has no counterpart.
+        report: Receives problems, and notes on options without a counterpart.
     """
     run_options = RunOptions()
     try:
@@ -115,7 +115,7 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in rest:
         name, separator, value = word.partition("=")
         if re.fullmatch(r"-[mveuwlp].+", word):
-            # A short option may have its value at once: -v/a:/b.
+            # A short option may have its value attached: -v/a:/b.
             name, separator, value = word[:2], "=", word[2:].removeprefix("=")
         if not separator and name not in _WITHOUT_VALUE:
             value = next(rest, "")
@@ -185,7 +185,7 @@ def _mount(value: str) -> dict[str, Any]:
     return mount
 
 
-# Options of one value, by the field that they set.
+# Options with one value: the field, and the parser of the value.
 _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "--cpus": ("cpus", _cpus),
     "--memory": ("memory", parse_size),

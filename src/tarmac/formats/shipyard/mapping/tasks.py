@@ -1,4 +1,4 @@
-"""A task of Batch Shipyard's as a task of a job, but for its name and what a factory puts in."""
+"""Conversion of a Batch Shipyard task, except for its name and its factory's values."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CLOCK = re.compile(r"(?:(\d{1,5})\.)?(\d{1,6}):(\d{1,6}):(\d{1,6})")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AZURE_VARIABLE = re.compile(r"\$\{?(AZ_BATCH_[A-Z_]+)")
 
-# Azure Batch tries again at once. Its -1, for ever, is as good as this, and ends.
+# Azure Batch retries without a backoff. This number replaces its -1, no limit, so that tasks end.
 MAX_RETRIES = 1000
 
-# The directory of a task has no logs in it here, so both names stand for the same.
+# A task's directory has no logs here, so both variables have the same value.
 _SET_HERE = ("AZ_BATCH_TASK_DIR", "AZ_BATCH_TASK_WORKING_DIR")
 _KNOWN_HERE = (
     *_SET_HERE,
@@ -45,13 +45,13 @@ _KNOWN_HERE = (
 
 @dataclasses.dataclass
 class Template:
-    """What all tasks that a task stands for have in common.
+    """The part that all tasks of the same factory share.
 
     Attributes:
         fields: Values for the fields of a `TaskSpec` that all the tasks share, by field name.
         command: Command as in the file; a task factory fills in its fields.
-        entrypoint: As in the file.
-        transfers: What comes from other tasks' directories.
+        entrypoint: Entrypoint of the container. None for the image's own.
+        transfers: Files to take from other tasks' directories.
     """
 
     fields: dict[str, Any]
@@ -62,16 +62,16 @@ class Template:
 
 @dataclasses.dataclass
 class Reader:
-    """Reads the tasks of a job.
+    """The reader of a job's tasks.
 
     Attributes:
         job: Job of the configuration, already checked.
         path: Keys that lead to the job in the configuration.
-        report: Takes what is wrong or otherwise.
-        pool: What is known of the pool.
-        volumes: That tasks may name.
-        registries: That images may come from.
-        accounts: Takes the aliases of storage accounts.
+        report: Receives problems and differences from Batch Shipyard.
+        pool: Pool that the tasks run on.
+        volumes: Volumes that tasks may name.
+        registries: Registries that images may come from.
+        accounts: Receives the aliases of storage accounts.
     """
 
     job: Mapping[str, Any]
@@ -83,7 +83,7 @@ class Reader:
     accounts: dict[str, None]
 
     def read(self, task: Mapping[str, Any], path: Path) -> Template:
-        """Read a task."""
+        """Read a task, without its name and its factory's values."""
         options = RunOptions()
         where = (*path, "additional_docker_run_options")
         if task.get("additional_docker_run_options"):
@@ -120,7 +120,7 @@ class Reader:
         return Template(fields, task.get("command"), entrypoint, transfers)
 
     def _either(self, task: Mapping[str, Any], path: Path, name: str) -> tuple[Any, Path]:
-        """Return what a task says, or its job, and where."""
+        """Return a setting of the task, or else of its job, with its path."""
         if task.get(name) is not None:
             return task[name], (*path, name)
         return self.job.get(name), (*self.path, name)
@@ -293,7 +293,7 @@ class Reader:
     def _uses_node_directory(
         self, task: Mapping[str, Any], path: Path, fields: Mapping[str, Any]
     ) -> bool:
-        """Whether a task has to do with what a node's tasks share, which is its own here."""
+        """Return whether a task uses the directory that a node's tasks share in Azure Batch."""
         texts = [str(task.get("command")), str(task.get("entrypoint")), *fields["env"].values()]
         if any("AZ_BATCH_NODE_SHARED_DIR" in text for text in texts):
             self.report.note(
@@ -337,7 +337,7 @@ class Reader:
 
 
 def parse_timedelta(text: str) -> float | None:
-    """Return the seconds of ``[d.]HH:mm:ss``; None where it is not of that form.
+    """Return the seconds of ``[d.]HH:mm:ss``, or None for another form.
 
     Source: convert_string_to_timedelta in convoy/util.py.
     """

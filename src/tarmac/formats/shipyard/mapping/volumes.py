@@ -1,4 +1,4 @@
-"""Volumes of a configuration as directories that containers see."""
+"""A configuration's volumes as mounts of containers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Volumes:
     """The volumes that tasks may name.
 
     Args:
-        configuration: The whole of it, checked.
-        report: Takes what is wrong or otherwise.
+        configuration: Complete configuration, already checked.
+        report: Receives problems and differences from Batch Shipyard.
     """
 
     def __init__(self, configuration: Mapping[str, Any], report: Report) -> None:
         resources = configuration.get("global_resources") or {}
-        # Before 3.0, they were Docker's.
+        # The key is docker_volumes before 3.0.
         self._name = "volumes" if resources.get("volumes") else "docker_volumes"
         volumes = resources.get(self._name) or {}
         self._known = {
@@ -36,7 +36,7 @@ class Volumes:
     def mounts(
         self, job: Mapping[str, Any], job_path: Path, task: Mapping[str, Any], task_path: Path
     ) -> list[dict[str, Any]]:
-        """Return what a job's and a task's lists name, each volume once."""
+        """Return the mounts of a job's and a task's volumes, each volume once."""
         mounts: dict[tuple[str, str], dict[str, Any]] = {}
         for kind in self._known:
             for owner, path in ((job, job_path), (task, task_path)):

@@ -1,1 +1,1 @@
-"""Batch Shipyard's files as one configuration, with its factories expanded."""
+"""Reading and checking of Batch Shipyard's files as one configuration."""
