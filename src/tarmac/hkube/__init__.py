@@ -1,6 +1,6 @@
-"""HKube: workloads as its algorithms, and its algorithms and pipelines run here.
+"""HKube: workloads served as HKube algorithms, and HKube algorithms and pipelines run here.
 
-What its documentation does not say is as in kube-HPC/hkube at 261d3d06.
+Behavior that HKube's documentation leaves open follows kube-HPC/hkube at 261d3d06.
 """
 
 from __future__ import annotations

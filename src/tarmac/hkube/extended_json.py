@@ -1,4 +1,4 @@
-"""Plain values as JSON; what JSON has no form for in MongoDB's Extended JSON, version 2.
+"""Plain values as JSON, with MongoDB's Extended JSON, version 2, for values that JSON lacks.
 
 Source: https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON; what JSON has no form for in MongoDB's Extended JSON, version 2.
+    """Return a value as JSON; bytes and non-finite numbers are in Extended JSON, version 2.
 
     Example:
         >>> to_json([b"ab", float("nan")])
@@ -30,16 +30,16 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value into a whole file or none, indented; see `to_json`.
+    """Write a value to a file atomically, as indented JSON; see `to_json`.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The file cannot be written.
     """
     with atomic_writer(path) as file:
         text = io.TextIOWrapper(file, encoding="ascii", newline="\n")
         _write(value, text, 2)
         text.write("\n")
-        # The file is closed by whoever has opened it.
+        # Without detach, the wrapper would close the file of `atomic_writer`.
         text.detach()
 
 
@@ -54,7 +54,7 @@ def _write(value: Any, file: IO[str], indent: int | None) -> None:
 
 
 def _write_parts(value: Any, file: IO[str], indent: int | None) -> None:
-    """Write part after part: in one list, the parts take many times what the text does."""
+    """Write a value part by part: a list of all parts takes many times the text's memory."""
     file.writelines(
         json.JSONEncoder(indent=indent, default=_binary, allow_nan=False).iterencode(value)
     )
@@ -68,11 +68,11 @@ def _binary(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value in which numbers that JSON cannot say are said otherwise."""
+    """Return a value with Extended JSON in place of non-finite numbers."""
     if isinstance(value, float) and not math.isfinite(value):
         name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return {"$numberDouble": name}
-    # Without comprehensions, which would double the depth that Python's recursion has to take.
+    # No comprehensions: each would double the depth of Python's recursion.
     if isinstance(value, list | tuple):
         parts: list[Any] = []
         for part in value:

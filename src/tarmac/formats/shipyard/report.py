@@ -1,4 +1,4 @@
-"""What is to be said of a configuration: what is wrong, what is otherwise, what cannot be run."""
+"""The report on a configuration: problems, differences from Batch Shipyard, and refusals."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class _Problem:
 
 
 class Report:
-    """Gathers what is to be said.
+    """The problems, notes and refusals of a configuration.
 
     Args:
-        configuration: What it is said of.
+        configuration: Configuration to report on.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        # By what is said, where first and how often.
+        # By message: the places, in order.
         self._notes: dict[str, dict[str, None]] = {}
         self._refusals: dict[str, dict[str, None]] = {}
         self._of_job: dict[str, None] = {}
@@ -45,14 +45,14 @@ class Report:
     def wrong(
         self, path: Path, message: str, hint: str = "", *, rests_on: Sequence[str] | None = None
     ) -> None:
-        """Say that something is a mistake.
+        """Report a problem.
 
         Args:
-            path: Keys that lead to the mistake in the configuration.
+            path: Keys that lead to the problem in the configuration.
             message: Value, then the rule that it breaks.
-            hint: The nearest valid name, or what to write instead.
-            rests_on: Parts of what is there; where one is known to be wrong, this is not said. By
-                default any part.
+            hint: The nearest valid name, or the correct form. Default: none.
+            rests_on: Keys below ``path`` that the check depends on. If one of them has a problem
+                already, this problem is not reported. Default: any key.
         """
         if self.is_full or self._is_known(path, rests_on):
             return
@@ -73,33 +73,33 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further problem is going to be said."""
+        """Whether the report takes no further problem."""
         return len(self._problems) >= _MAX_PROBLEMS
 
     def note(self, path: Path, message: str) -> None:
-        """Say what is otherwise than in Batch Shipyard."""
+        """Report a difference from Batch Shipyard."""
         self._add(self._notes, path, message)
 
     def refuse(self, path: Path, message: str) -> None:
-        """Say what keeps the jobs from being run here."""
+        """Report why the jobs cannot run here."""
         self._add(self._refusals, path, message)
         self._of_job[f"{self._where(path)}: {self._configuration.show(path)}: {message}"] = None
 
     def take_refusals(self) -> list[str]:
-        """Return what has been refused since this was last asked."""
+        """Return the refusals since the last call."""
         refusals, self._of_job = [*self._of_job], {}
         return refusals
 
     def idle(self, path: Path, reason: str) -> None:
-        """Say that a property has no effect here."""
-        # Of many tasks, the same property is said once.
+        """Report that a property has no effect here."""
+        # Without indices, so that a property of many tasks is reported once.
         plain = re.sub(r"\[\d+\]", "[]", self._configuration.show(path))
         top, _, rest = plain.partition(".")
         top = top.removesuffix("[]")
         self._idle.setdefault((top, reason), {})[rest] = None
 
     def is_json(self, path: Path) -> bool:
-        """Whether what is at a path is in a file of JSON."""
+        """Return whether the value at a path is in a JSON file."""
         name, _ = self._configuration.place_of(path)
         return name.endswith(".json")
 
@@ -109,14 +109,15 @@ class Report:
         )
 
     def finish(self) -> tuple[list[str], list[str]]:
-        """Return what there is to know, and what keeps the jobs from being run here.
+        """Return the notes and the refusals.
 
         Returns:
-            Notes on what is read otherwise and what has no effect, and refusals: jobs with any can
-            be shown and converted all the same.
+            Notes on values that are read differently or have no effect, and refusals. Tarmac can
+            still show and convert jobs with refusals.
 
         Raises:
-            RequestError: Something is wrong; all of it is said, in the order of the files.
+            RequestError: The configuration has problems. The error lists the first 20, in the
+                order of the files, and the number of the rest.
         """
         if self._problems:
             raise self._error()
@@ -124,7 +125,7 @@ class Report:
         for (top, reason), names in self._idle.items():
             named = [name for name in names if name]
             listed = f"{top}: {', '.join(named)}" if named else top
-            # What is secret is in no job.
+            # A job stores no credentials.
             kept = "not kept" if top == "credentials" else "kept"
             notes.append(f"{listed}: without effect here, and {kept}: {reason}")
         return notes, _lines(self._refusals)

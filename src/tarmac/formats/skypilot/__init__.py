@@ -1,4 +1,4 @@
-"""SkyPilot's tasks: written, so that SkyPilot opens a machine for a job; none is read."""
+"""SkyPilot tasks, which open a machine for a job. Tarmac writes them and reads none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SKYPILOT", "write_skypilot"]
 
-# Beside `run`: what no other format that is known here has.
+# Keys beside `run` that no other built-in format has.
 _OWN = frozenset(("setup", "num_nodes", "workdir", "file_mounts"))
 
 

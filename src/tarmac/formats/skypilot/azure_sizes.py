@@ -1,4 +1,4 @@
-"""Azure's sizes with GPUs: what each has, which are not to be had any more, and what comes after.
+"""Azure machine sizes with GPUs: their GPUs, the unavailable sizes, and their successors.
 
 Sources, all read in November 2026:
 
@@ -6,7 +6,7 @@ Sources, all read in November 2026:
   gpu-accelerated, and for sizes before those ``_VM_GPU_COUNT`` of Batch Shipyard 3.9.1.
 - Names of GPUs: ``FAMILY_NAME_TO_SKYPILOT_GPU_NAME`` and
   ``AZURE_FRACTIONAL_A10_INS_TYPE_TO_NUM_GPUS`` in SkyPilot 0.14.1, catalog/data_fetchers/
-  fetch_azure.py. Of a family that is not there SkyPilot opens a size by its name alone.
+  fetch_azure.py. SkyPilot opens a size of any other family by its name alone.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """A size of machine.
+    """A machine size.
 
     Attributes:
-        name: As Azure and SkyPilot spell it.
-        gpus: How many GPUs, also parts of one.
-        gpu: What SkyPilot calls them; empty where it has no name for those of the family.
+        name: Name of the size, as Azure and SkyPilot spell it.
+        gpus: Number of GPUs, may be a fraction.
+        gpu: SkyPilot's name of the GPU. Empty if SkyPilot has none for the family.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Size(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """What comes after a size that cannot be opened any more.
+    """The replacement of a size that is no longer available.
 
     Attributes:
-        had: What the size had: ``1 K80``.
-        why: Why it cannot be opened, as a sentence's beginning: ``Azure retired {} on 2023-08-31``.
-        size: What to open in its place; it has as many GPUs or more.
+        had: GPUs of the old size, such as ``1 K80``.
+        why: Reason as the start of a sentence, such as ``Azure retired {} on 2023-08-31``.
+        size: Size to open instead, with as many GPUs or more.
     """
 
     had: str
@@ -67,24 +67,24 @@ _SIZES = (
 _BY_NAME = {size.name.lower(): size for size in _SIZES}
 
 # "Migration Guide for GPU Compute Workloads in Azure" (MicrosoftDocs/azure-docs,
-# articles/virtual-machines/n-series-migration.md): NC, NCv2 and ND. Where the guide names a size
-# with fewer GPUs, which the job would not fit on, the smallest of the same series that has enough.
+# articles/virtual-machines/n-series-migration.md): NC, NCv2 and ND. Some sizes in the guide have
+# too few GPUs for the job. They are replaced by the smallest of the same series with enough GPUs.
 _GUIDE = "Azure retired {} on 2023-08-31"
-# "NV series retirement" (sizes/migration-guides/nv-series-retirement.md there), which leaves the
-# choice of another size to the reader: the one that NVv3's guide names.
+# "NV series retirement" (sizes/migration-guides/nv-series-retirement.md there) names no other size,
+# so this is the size in NVv3's guide.
 _NV = "Azure retired {} on 2023-09-06"
 # "Retired Azure VM size series" and its migration guides: NCv3.
 _NCV3 = "Azure retired {} on 2025-09-30"
 # "Migrate your NVv3-series virtual machines": NVadsA10_v5, or NCasT4_v3.
 _NVV3 = "Azure retired {} on 2026-09-30"
 
-# In SkyPilot's words (`DEPRECATED_FAMILIES` in the file above) Azure lists NVv2 and gives it to
-# nobody; when it went is not said. They are NVv3's GPUs.
+# SkyPilot says (`DEPRECATED_FAMILIES` in the file above) that Azure lists NVv2 but does not provide
+# it. The date of its end is unknown. NVv2 has NVv3's GPUs.
 _NVV2 = "SkyPilot opens no {}, which Azure lists and does not give"
-# "NVv4-series" (articles/virtual-machines/nvv4-series.md in azure-docs), with its parts of GPUs.
+# "NVv4-series" (articles/virtual-machines/nvv4-series.md in azure-docs), with fractions of GPUs.
 _NVV4 = "{} is for Windows alone"
 
-# By the old name: what it had, why it is not to be had, and what is opened in its place.
+# By old name: the GPUs, the reason for the end, and the size to open instead.
 _GONE = {
     **{
         f"nc{cpus}{promo}": (f"{count} K80", _GUIDE, new)
@@ -130,16 +130,16 @@ _PARTS = re.compile(r"standard_([a-z]+)(\d+)([a-z]*)((?:_[a-z0-9]+)*)")
 
 
 def find_size(name: str) -> Size | None:
-    """Return a size with GPUs that can be opened; None where the table has none of that name.
+    """Return an available size with GPUs, or None if the table has none of that name.
 
     Args:
-        name: In any case, as Azure takes it.
+        name: Name of an Azure size, in any case.
     """
     return _BY_NAME.get(name.lower())
 
 
 def successor_of(name: str) -> Successor | None:
-    """Return what comes after a size that is not to be had any more; None where it is.
+    """Return the successor of an unavailable size, or None for any other size.
 
     Args:
         name: Name of an Azure size, in any case, with or without ``Standard_``.
@@ -149,10 +149,10 @@ def successor_of(name: str) -> Successor | None:
 
 
 def spelled(name: str) -> str:
-    """Return a size as Azure's own list spells it, which SkyPilot compares with.
+    """Return a size as spelled in Azure's list, which SkyPilot compares with.
 
-    The family is in capitals, what follows the number is not, nor a version: ``Standard_D4s_v3``.
-    A name of another form is left as it is.
+    The family is in capitals. The letters after the number and the version are in lower case:
+    ``Standard_D4s_v3``. A name of another form stays unchanged.
     """
     match = _PARTS.fullmatch(name.lower())
     if match is None:

@@ -1,4 +1,4 @@
-"""The job that a SkyPilot task carries: what it needs is said so that the opened machine has it."""
+"""The job inside a SkyPilot task, changed so that it runs on the opened machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job
 
-# Of a converted job: what its file was, and what kept it from being run at another place.
+# Fields of a converted job on its source and on other systems' refusals.
 _APART = {"original", "refusals"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Embedded:
-    """A job as it is run on the machine that is opened.
+    """A job as it runs on the opened machine.
 
     Attributes:
-        value: Its file, as plain values.
-        secrets: Variables that hold its secrets there, each with what is to be given for it, in
-            words.
+        value: Content of the job file, as plain values.
+        secrets: Names of the variables that hold the job's secrets on the machine, each with the
+            description of its secret.
     """
 
     value: dict[str, Any]
@@ -31,9 +31,10 @@ class Embedded:
 
 
 def embed(job: Job) -> Embedded:
-    """Return a job as a file for the one machine that each of its tasks runs on.
+    """Return a job as a file for a single machine.
 
-    Secrets come from variables, as SkyPilot gives them; a task of several nodes is a part on each.
+    Secrets become environment variables, which SkyPilot sets. ``resources.nodes`` is removed:
+    SkyPilot starts the job on each node of a task with several nodes.
     """
     value = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_APART)
     secrets: dict[str, str] = {}
@@ -59,7 +60,7 @@ def _parts(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _references(part: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each mapping that holds a reference to a secret, with its key there."""
+    """Yield each mapping that holds a reference to a secret, with the reference's key."""
     secrets = part.get("secrets")
     if isinstance(secrets, dict):
         for key in secrets:

@@ -1,4 +1,4 @@
-"""Which machine a job asks SkyPilot for: its pool's, or one with what its tasks need."""
+"""The machine that a job requests from SkyPilot, by its pool or by its tasks' resources."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Job, Task
 
-# What SkyPilot may choose from where a job says how many GPUs and not which, and the memory of each
-# in 10^9 bytes, by its maker's datasheet. The names are SkyPilot's.
+# GPUs that SkyPilot may choose from if a job has no GPU type, by SkyPilot's names, with the memory
+# in 10^9 bytes from the maker's datasheet.
 _CHOICE = {
     "T4": 16,
     "L4": 24,
@@ -29,23 +29,23 @@ _CHOICE = {
     "H100": 80,
     "H200": 141,
 }
-# As many as clouds put into one machine.
+# Numbers of GPUs in one machine that clouds offer.
 _NUMBERS = (1, 2, 4, 8)
 
-# A machine that has nothing to do is stopped after so long; its disk stays, with all outputs.
+# SkyPilot stops an idle machine after this time. Its disk stays, with all outputs.
 _IDLE_MINUTES = 10
 
 
 def resources_of(job: Job, tasks: Sequence[Task]) -> tuple[dict[str, Any], list[str]]:
-    """Return the ``resources`` of a job's task, and notes on them.
+    """Return the ``resources`` of a job's SkyPilot task, and notes on them.
 
     Args:
-        job: Where it was read from Batch Shipyard's files, the size and the kind of machines are
-            its pool's.
-        tasks: Its tasks; the machine has what each of them needs, and they share it.
+        job: Job to write. If read from Batch Shipyard's files, its pool gives the size and kind
+            of machine.
+        tasks: Tasks of the job, which share the machine. The machine fits the largest of them.
 
     Raises:
-        RequestError: No machine has so many GPUs, or the pool's has fewer.
+        RequestError: No machine has enough GPUs, or the pool's machine has too few.
     """
     gpus = max((math.ceil(task.resources.gpus) for task in tasks), default=0)
     cpus = max((math.ceil(task.resources.cpus) for task in tasks), default=1)
@@ -55,7 +55,7 @@ def resources_of(job: Job, tasks: Sequence[Task]) -> tuple[dict[str, Any], list[
     original = original_of(job, "shipyard") or {}
     pool = original.get("pool_specification")
     if isinstance(pool, dict) and isinstance(pool.get("vm_size"), str):
-        # Both are said, if only of one: SkyPilot then needs no list of Azure's to read the task.
+        # With both, even if minimal, SkyPilot reads the task without Azure's list of sizes.
         needs["memory"] = f"{max(1, gib)}+"
         return _of_pool(job, pool, gpus, needs)
     if gib:
@@ -67,7 +67,7 @@ def resources_of(job: Job, tasks: Sequence[Task]) -> tuple[dict[str, Any], list[
 
 
 def place_in_job(job: Job, task: Task, *value: str) -> tuple[str | int, ...]:
-    """Return where a task's value stands in its job's file, or would."""
+    """Return the path that a task's value has, or would have, in the job file."""
     specs = [spec.name for spec in job.tasks]
     if task.is_last:
         return ("after_all", *value)
@@ -79,7 +79,7 @@ def _any_of(job: Job, tasks: Sequence[Task], gpus: int, gpu_memory: int) -> dict
     fitting = [name for name, size in _CHOICE.items() if size * 10**9 >= gpu_memory]
     gpu_type = _gpu_type(job, tasks)
     if gpu_type and number is not None:
-        # SkyPilot knows more kinds than it is offered here, and refuses by itself what it does not.
+        # SkyPilot knows more types than this table, and refuses an unknown type itself.
         known = [name for name in _CHOICE if is_of_type(name, gpu_type)]
         fitting = [name for name in fitting if name in known] if known else [gpu_type]
     if number is None or not fitting:
@@ -157,10 +157,10 @@ def _of_pool(
 
 
 def _counts(pool: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many machines a pool has: dedicated ones, and ones of low priority."""
+    """Return the numbers of dedicated and of low-priority machines in a pool."""
     count = pool.get("vm_count")
     counts = count if isinstance(count, dict) else {"dedicated": count}
     numbers = [counts.get(kind) for kind in ("dedicated", "low_priority")]
-    # Before 2.7 a number was a text, or nothing.
+    # Before Batch Shipyard 2.7, a count was text or missing.
     first, second = (n if isinstance(n, int) and n > 0 else 0 for n in numbers)
     return first, second

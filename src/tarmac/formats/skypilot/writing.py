@@ -1,4 +1,4 @@
-"""Jobs as SkyPilot's tasks: a machine is opened, looked at, and runs the job as this one would."""
+"""Jobs as SkyPilot tasks: SkyPilot opens a machine, which checks its GPUs and runs the job."""
 
 from __future__ import annotations
 
@@ -25,40 +25,39 @@ if TYPE_CHECKING:
     from tarmac.formats.skypilot.embedded import Embedded
     from tarmac.jobs import Job, Task
 
-# What SkyPilot takes for a name of a task and, of these, of a cluster: `_VALID_NAME_REGEX` in its
-# task.py, and `CLUSTER_NAME_VALID_REGEX` in skylet/constants.py (0.14.1).
+# Characters to replace, so that a name is valid for a task and a cluster: `_VALID_NAME_REGEX` in
+# SkyPilot's task.py, and `CLUSTER_NAME_VALID_REGEX` in skylet/constants.py (0.14.1).
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
-# Where the job's file lies, beside what `workdir` brings, and where its runs go.
+# The job file, in the directory that `workdir` copies to, and the directory of its runs.
 _FILE = "tarmac-job.yaml"
 _RUNS = "tarmac-runs"
 _END = "TARMAC_JOB"
 
-# The keys of an account of Azure's, which its blobs cannot be had without. Machines of Amazon's and
-# Google's have a role of their own.
+# Azure blobs need the keys of an account. Machines of Amazon and Google have their own role.
 _AZURE_KEYS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY")
 _OTHER_KEYS = {
     "s3": "sky launch --secret AWS_ACCESS_KEY_ID --secret AWS_SECRET_ACCESS_KEY",
     "gs": "sky launch --secret GOOGLE_SERVICE_ACCOUNT_KEY",
 }
 
-# A port for several machines to meet at, as torchrun's own.
+# Rendezvous port for several machines: torchrun's default.
 _PORT = 29500
 
 
 def write_skypilot(job: Job, directory: Path) -> tuple[str, list[str]]:
     """Return a job as the text of a SkyPilot task, and notes.
 
-    The task opens one machine, or as many as its only task's ``nodes``; installs Tarmac there,
-    looks whether its GPUs compute, and has ``tarmac run`` run the job. Secrets are named and left
-    empty: whoever launches it gives them.
+    The SkyPilot task opens one machine, or as many as ``nodes`` of the job's only task. It
+    installs Tarmac there, checks the GPUs, and starts ``tarmac run``. Secrets are named and left
+    empty: the user gives them at launch.
 
     Args:
         job: Job without a pipeline. A job with a pipeline is refused.
         directory: Directory that the job's relative paths start from.
 
     Raises:
-        RequestError: It cannot be run so; with what and where.
+        RequestError: SkyPilot cannot run the job; the message names the reason and its place.
     """
     if job.pipeline is not None:
         raise Unwritable(
@@ -145,7 +144,7 @@ def _nodes(job: Job, tasks: Sequence[Task]) -> int:
 
 
 def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
-    """Return the absolute paths that the job reads here, and whether it reads relative ones."""
+    """Return the absolute local paths that the job reads, and whether it reads relative paths."""
     paths: dict[str, None] = {}
     is_relative = any(spec.sweep is not None and spec.sweep.files for spec in (job, *job.tasks))
     for task in tasks:
@@ -159,18 +158,18 @@ def _places(job: Job, tasks: Sequence[Task]) -> tuple[list[str], bool]:
         if isinstance(task.environment, Venv):
             is_relative |= any("-r" in line for line in task.environment.requirements)
         is_relative |= isinstance(task.environment, (Conda, Project))
-        # A workload of one's own is a file.
+        # A workload of the user's own is a file.
         is_relative |= any(".py" in word for word in task.train_words[:1])
     return [*paths], is_relative
 
 
 def _stores(tasks: Sequence[Task]) -> dict[str, str]:
-    """Return the schemes of object stores that tasks ask, each with the first place there."""
+    """Return the schemes of the object stores that tasks use, each with the first location."""
     stores: dict[str, str] = {}
     for task in tasks:
         sources = [task_input.source for task_input in task.inputs]
         for text in [*sources, *(output.to for output in task.outputs)]:
-            # A run's own files are no place elsewhere.
+            # The scheme "run:" is for files inside a run, not for a store.
             location = None if text.startswith("run:") else Location.parse(text)
             if location is not None and location.is_object:
                 stores.setdefault(location.scheme, f"{location.scheme}://{location.host}")
@@ -267,7 +266,7 @@ def _header(name: str, job: Job, tasks: Sequence[Task], secrets: Iterable[str]) 
 
 
 def _brought(name: str, place: str) -> str:
-    # Relative ones start from the job's file, which lies in SkyPilot's working directory.
+    # A relative path starts from the job file, which is in SkyPilot's working directory.
     there = place if place.startswith(("/", "~")) else f"sky_workdir/{place}"
     paths = shlex.quote(f"{name}:{there}/"), shlex.quote(f"{place}/")
     return ascii(f"                     rsync -a {paths[0]} {paths[1]}")[1:-1]

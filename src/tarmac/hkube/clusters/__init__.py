@@ -1,9 +1,9 @@
-"""Pipelines' tasks on clusters: handed to an engine one by one, and hosted on its nodes.
+"""Pipeline tasks on clusters: submitted to an engine one by one, and hosted on its nodes.
 
-The runner's half (`ClusterHost`) makes of each task one of an executor of `tarmac.jobs`, so that
-queues, lost nodes, limits and secrets are as with any job. The node's half (`run_errand`) is a
-`tarmac.hkube.hosting.Pool` for one task: protocols, environments and containers are as everywhere.
-Between them are two files in the task's directory, which the nodes see.
+The runner's half (`ClusterHost`) submits each task to an executor of `tarmac.jobs`, so queues, lost
+nodes, limits and secrets work as for any job. The node's half (`run_errand`) is a
+`tarmac.hkube.hosting.Pool` for one task, so protocols, environments and containers work as on any
+machine. The halves exchange two files in the task's directory, which the nodes see.
 """
 
 from tarmac.hkube.clusters.host import ClusterHost

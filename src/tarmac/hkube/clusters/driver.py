@@ -1,6 +1,6 @@
-"""An executor of jobs as a loop sees it: attempts begin and end beside it, in one thread.
+"""A job executor for an asyncio loop: a thread starts, polls and ends attempts.
 
-An executor waits where a loop may not, and is one thread's alone.
+An executor blocks, which a loop must not do, and only one thread may use it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Attempt, Event, Executor
 
-# How the executor is let go of: what it has is ended, or left to its engine.
+# How the executor is released: its attempts are ended, or left to its engine.
 Leaving = Literal["stop", "detach"]
 
-# How often it is looked whether something is wanted.
+# Longest wait for executor events before new requests are handled.
 _PATIENCE_S = 0.2
 
-# An executor without room is asked again so often.
+# Pause before an executor without room is asked again.
 _FULL_FOR_S = 2.0
 
-# As jobs have it: from SIGTERM to SIGKILL.
+# From SIGTERM to SIGKILL, as for jobs.
 _GRACE_S = 10.0
 
 
@@ -40,14 +40,14 @@ class _End:
 
 
 class Driver:
-    """Takes attempts through an executor, in a thread of its own.
+    """A thread that runs attempts with an executor.
 
     Args:
-        executor: Is used by the thread alone, and closed by it.
-        active: Attempts that it has already: those of an earlier session.
-        heard: Is told what happens, in the loop's thread. The executor goes on once it returns, so
-            what it writes down is on record by then.
-        failed: Is told, in the loop's thread, of what keeps the executor from going on.
+        executor: Executor that only the thread uses and closes.
+        active: Attempts of an earlier session that the executor already has.
+        heard: Function that gets each event, in the loop's thread. The executor continues after the
+            function returns, so the journal has the event by then.
+        failed: Function that gets an error that stops the executor, in the loop's thread.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class Driver:
         self._thread.start()
 
     def begin(self, attempt: Attempt) -> None:
-        """Have an attempt begin as soon as there is room; its end comes in any case."""
+        """Start an attempt as soon as there is room; a `Finished` event follows in any case."""
         self._wanted.put(attempt)
 
     def end(self, attempt: Attempt, reason: str) -> None:
-        """Have an attempt end; its `Finished` comes as of any other."""
+        """End an attempt; its `Finished` event follows as usual."""
         self._wanted.put(_End(attempt, reason))
 
     async def close(self, leaving: Leaving) -> None:
-        """Let go of the executor, once what it has is ended or left."""
+        """Release the executor after its attempts are ended or left to the engine."""
         self._wanted.put(leaving)
         await asyncio.shield(self._over)
         self._thread.join()
@@ -95,7 +95,7 @@ class Driver:
         self._loop.call_soon_threadsafe(self._over.set_result, None)
 
     def _step(self) -> bool:
-        """Do what is wanted and hear what has happened; return whether to go on."""
+        """Handle requests and executor events; return whether to continue."""
         events: list[Event] = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -139,7 +139,7 @@ class Driver:
         return [Finished(attempt, "interrupted", reason, cause="stop") for attempt in waiting]
 
     def _start(self) -> Sequence[Event]:
-        """Hand over what waits, as long as there is room for it."""
+        """Start waiting attempts while the executor has room."""
         now = time.monotonic()
         if not self._waiting or now < self._full_until:
             return ()

@@ -1,4 +1,4 @@
-"""What a node is handed to do one task, and how that ended: two files in the task's directory."""
+"""The task file that a runner writes for a node, and the ending file that the node writes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tarmac.masking import without_known_in
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Of an algorithm, what a host of it needs beside its job.
+# Fields of an algorithm that its host needs besides the job.
 _OF_ALGORITHMS = ("name", "protocol", "env", "options", "worker_env", "definition")
 
-# Of a task, what is nobody's business on its node: there it is the only one, and tried once.
+# Fields of a task that its node does not need: the task is alone there, and has one attempt.
 _NOT_OF_WORK = ("caller",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Errand:
-    """One task that is taken to a node.
+    """A task for a node.
 
     Attributes:
-        work: The task. Its attempts are the runner's, so there is one.
-        algorithm: What does it there; its job as it is to be run on the node.
-        base: What relative paths of that job start from.
-        fake_gpus: GPUs to pretend there.
+        work: Task to run, with one attempt: the runner handles retries.
+        algorithm: Algorithm that runs the task, with its job as the node runs it.
+        base: Directory that relative paths of that job start from.
+        fake_gpus: Number of GPUs to pretend on the node. Default 0: use the real ones.
     """
 
     work: Work
@@ -43,10 +43,10 @@ class Errand:
     fake_gpus: int = 0
 
     def write(self, path: Path) -> None:
-        """Write it, whole.
+        """Write the file atomically.
 
         Raises:
-            StorageError: It cannot be written.
+            StorageError: The file cannot be written.
             TarmacError: The task's input is no plain value.
         """
         work = {field: getattr(self.work, field) for field in _WORK}
@@ -61,11 +61,11 @@ class Errand:
 
     @classmethod
     def read(cls, path: Path) -> Errand:
-        """Read what was written.
+        """Read the file.
 
         Raises:
-            StorageError: It cannot be read.
-            TarmacError: It is damaged, or of another version of Tarmac.
+            StorageError: The file cannot be read.
+            TarmacError: The file is damaged, or of another version of Tarmac.
         """
         values = _read(path)
         try:
@@ -83,7 +83,7 @@ _WORK = tuple(field.name for field in dataclasses.fields(Work) if field.name not
 
 
 def errand_file(directory: Path, number: int) -> Path:
-    """Return where an attempt's errand is.
+    """Return the path of an attempt's task file.
 
     Args:
         directory: Directory of the task, which holds the files of all its attempts.
@@ -93,15 +93,15 @@ def errand_file(directory: Path, number: int) -> Path:
 
 
 def ending_file(errand: Path) -> Path:
-    """Return where a node says how an errand ended."""
+    """Return the path of the ending file for a task file."""
     return errand.with_name(errand.name.replace("errand", "ending", 1))
 
 
 def write_ending(path: Path, ending: Ending) -> None:
-    """Write how a task ended, whole. A result that cannot be stored is its failure.
+    """Write the ending of a task atomically; a result that cannot be stored fails the task.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The file cannot be written.
     """
     ending = without_known_in(ending, "message", "details")
     values = {
@@ -119,17 +119,17 @@ def write_ending(path: Path, ending: Ending) -> None:
 
 
 def read_ending(path: Path, work: Work) -> Ending | None:
-    """Read how a task ended; None where its node has not said it.
+    """Read the ending of a task; None if its node has not written one.
 
     Args:
         path: File that the node writes, from `ending_file`.
         work: Task that the file is about, which the returned ending carries.
 
     Raises:
-        StorageError: It cannot be read.
-        TarmacError: It is damaged.
+        StorageError: The file cannot be read.
+        TarmacError: The file is damaged.
     """
-    # A network file system asks its server for what is in a directory that is opened anew.
+    # A fresh directory listing makes a network file system ask its server for new files.
     with read_errors(path):
         if path.name not in {each.name for each in path.parent.iterdir()}:
             return None

@@ -1,4 +1,4 @@
-"""Has an engine run a pipeline's tasks, each on a node where Tarmac hosts its algorithm."""
+"""A host that runs a pipeline's tasks with an engine, each on a node that hosts its algorithm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting import Calls, Work
     from tarmac.jobs import Event, Executor, Secret, Task
 
-# On a network file system a result may be seen later than that its attempt has succeeded.
+# On a network file system, the ending file may appear after the attempt's success.
 _LOOK_AGAIN_S = 0.5
 _MAX_LOOKS = 40
 
@@ -62,27 +62,28 @@ class _Flight:
 
     @property
     def errand(self) -> Path:
-        """The file that its node reads."""
+        """The path of the task file that the node reads."""
         return errand_file(self.attempt.directory, self.attempt.number)
 
 
 class ClusterHost:
-    """Runs tasks by algorithms on a cluster; a `Host`.
+    """A `Host` that runs tasks on a cluster.
 
-    Leaving the block ends what is at work, or leaves it to the engine.
+    Leaving the block ends running tasks, or leaves them to the engine.
 
     Args:
         algorithms: Algorithms, by the name that tasks use.
-        run: The run's directory, which the nodes see; its journal says what was there before.
-        base: What relative paths of their jobs start from.
+        run: Directory of the run, which the nodes see. Its journal has the earlier attempts.
+        base: Directory that relative paths in the jobs start from.
         watcher: Receives each event of a task.
-        calls: Never asked: what an algorithm starts is refused on its node.
+        calls: Not used: the node refuses algorithms and pipelines that an algorithm starts.
         concurrency: Most tasks at once. Default: as many as the engine takes.
         fake_gpus: Number of GPUs to pretend on each node. Default 0: use the real ones.
-        secrets: What names of secrets stand for here.
-        on: Where, one of `tarmac.jobs.executor_names`.
-        options: By executor, what only that one understands.
-        leaves: Whether what is at work is left to the engine; asked as the block is left.
+        secrets: Sources of the secrets on this machine, by secret name.
+        on: Name of the executor, one of `tarmac.jobs.executor_names`.
+        options: Executor-specific options, by executor name.
+        leaves: Function that returns whether to leave running tasks to the engine. Called when the
+            block is left. Default: end them.
 
     Raises:
         RequestError: An algorithm's job cannot be planned.
@@ -95,7 +96,7 @@ class ClusterHost:
         *,
         base: Path,
         watcher: EngineWatcher,
-        calls: Calls,  # noqa: ARG002 - of a host; see above
+        calls: Calls,  # noqa: ARG002 - part of the interface
         concurrency: int | None = None,
         fake_gpus: int = 0,
         secrets: Mapping[str, Secret] | None = None,
@@ -113,7 +114,7 @@ class ClusterHost:
         self._wrapped = {
             name: wrap(algorithm, base, on, options) for name, algorithm in algorithms.items()
         }
-        # The executor learns of tasks as they come; before that, of what they will be like.
+        # The executor gets the tasks later; these templates tell it what to expect.
         self._tasks: list[Task] = [
             dataclasses.replace(wrapped.template, index=-number)
             for number, wrapped in enumerate(self._wrapped.values(), start=1)
@@ -126,7 +127,7 @@ class ClusterHost:
             secrets=secrets or {},
             fake_gpus=fake_gpus,
             concurrency=concurrency,
-            # A pipeline bears as many failures as it says itself.
+            # The pipeline itself decides how many failures it tolerates.
             keep_going=True,
         )
         self._rooms = {
@@ -140,7 +141,7 @@ class ClusterHost:
         self._failure: Exception | None = None
 
     async def __aenter__(self) -> Self:
-        """Take up what an earlier session has left, and begin to take tasks."""
+        """Attach to the attempts of an earlier session, and start to accept tasks."""
         self._loop = asyncio.get_running_loop()
         executor = await asyncio.to_thread(self._open)
         self._driver = Driver(
@@ -157,7 +158,7 @@ class ClusterHost:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End what is at work and wait for its end, or leave it to the engine."""
+        """End running tasks and wait for their end, or leave them to the engine."""
         await self._driver.close("detach" if self._leaves() else "stop")
         for task in self._doing:
             task.cancel()
@@ -165,7 +166,7 @@ class ClusterHost:
             await asyncio.wait(self._doing)
 
     def submit(self, work: Work) -> asyncio.Future[Ending]:
-        """Have a task done; see `Host`."""
+        """Run a task; see `Host`."""
         future: asyncio.Future[Ending] = self._loop.create_future()
         task = self._loop.create_task(self._settle(work, future))
         self._doing.add(task)
@@ -173,7 +174,7 @@ class ClusterHost:
         return future
 
     def _open(self) -> Executor:
-        """Open the executor with what it has of an earlier session."""
+        """Open the executor and attach to the attempts of an earlier session."""
         self._past = Past(self._run)
         executor = self._kind.open(self._site)
         try:
@@ -185,7 +186,7 @@ class ClusterHost:
         return executor
 
     def _attached(self, index: int, number: int) -> Attempt | None:
-        """Return an attempt of an earlier session; None where nobody waits for it."""
+        """Return an attempt of an earlier session; None if its result is no longer needed."""
         for directory in sorted(self._run.glob(f"tasks/{index:06d}-*")):
             path = errand_file(directory, number)
             if not path.exists():
@@ -212,7 +213,7 @@ class ClusterHost:
         return flight
 
     async def _settle(self, work: Work, future: asyncio.Future[Ending]) -> None:
-        """Do a task, and say how it ended; what breaks the run, too."""
+        """Run a task; resolve its future with the ending or with an error that breaks the run."""
         try:
             wrapped = self._wrapped.get(work.algorithm)
             if wrapped is None:
@@ -229,7 +230,7 @@ class ClusterHost:
             future.set_result(ending)
 
     async def _do(self, work: Work, wrapped: Wrapped, future: asyncio.Future[Ending]) -> Ending:
-        """Take a task through its attempts."""
+        """Run the attempts of a task until it ends."""
         flight = await self._left_behind(work)
         number, ending = self._found(work) if flight is None else (0, None)
         spent, disturbances = self._past.spent(work.name), 0
@@ -257,7 +258,7 @@ class ClusterHost:
         return Ending(work=work, why="stopped", message="it was stopped")
 
     async def _left_behind(self, work: Work) -> _Flight | None:
-        """Return the attempt at a task that an earlier session has left with the engine."""
+        """Return the attempt of a task that an earlier session left to the engine, or None."""
         flight = self._left.pop(work.name, None)
         if flight is None:
             return None
@@ -269,7 +270,7 @@ class ClusterHost:
         return None
 
     def _found(self, work: Work) -> tuple[int, Ending | None]:
-        """Return how an attempt has ended that no session has written down, and its number."""
+        """Return the number and ending of an attempt whose end is not in the journal."""
         unsettled = self._past.unsettled(work.name)
         if unsettled is not None:
             directory, number = unsettled
@@ -280,7 +281,7 @@ class ClusterHost:
         return 0, None
 
     def _begin(self, work: Work, wrapped: Wrapped) -> _Flight:
-        """Have another attempt at a task begin."""
+        """Start another attempt of a task."""
         if self._failure is not None:
             raise self._failure
         number = self._past.number(work.index)
@@ -288,7 +289,7 @@ class ClusterHost:
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
         errand = Errand(
-            # How often it is tried is seen to here.
+            # This host handles the retries, so the node makes one attempt.
             work=dataclasses.replace(work, retry="Never", limit=1, caller=None),
             algorithm=wrapped.algorithm,
             base=self._base,
@@ -301,14 +302,14 @@ class ClusterHost:
         return flight
 
     async def _finished(self, flight: _Flight, future: asyncio.Future[Ending]) -> Finished:
-        """Wait for the end of an attempt; end it where its task is wanted no more."""
+        """Wait for the end of an attempt; end it if its task was cancelled."""
         await first_of(flight.finished, future)
         if not flight.finished.done() and not self._leaves():
             self._driver.end(flight.attempt, "it was stopped")
         return await flight.finished
 
     async def _word(self, flight: _Flight, finished: Finished) -> Ending | None:
-        """Return what the node has said of an attempt's end; None where it has said nothing."""
+        """Return the ending that the node wrote for an attempt; None if there is none."""
         path = ending_file(flight.errand)
         ending = read_ending(path, flight.work)
         for _ in range(_MAX_LOOKS):
@@ -319,7 +320,7 @@ class ClusterHost:
         return ending
 
     def _hear(self, event: Event) -> None:
-        """Pass on what the executor says of an attempt."""
+        """Pass an executor event on to the watcher."""
         attempt = event.attempt
         flight = self._flights[attempt.task.index, attempt.number]
         work, number = flight.work, attempt.number
@@ -337,7 +338,7 @@ class ClusterHost:
                 flight.finished.set_result(event)
 
     def _fail(self, error: Exception) -> None:
-        """Have all who wait hear of what keeps the executor from going on."""
+        """Fail all pending attempts with an error that stops the executor."""
         self._failure = error
         for flight in self._flights.values():
             if not flight.finished.done():
@@ -345,7 +346,7 @@ class ClusterHost:
 
 
 def _is_same(one: Work, other: Work) -> bool:
-    """Whether two tasks of a name are the same task, with the same input."""
+    """Whether two tasks of the same name have the same algorithm and input."""
     digest = digest_of(one.input)
     return digest != "" and digest == digest_of(other.input) and one.algorithm == other.algorithm
 

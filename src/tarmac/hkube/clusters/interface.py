@@ -1,4 +1,4 @@
-"""Who is told what an engine does with the attempts at tasks."""
+"""The interface for watchers of attempts that an engine runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 class EngineWatcher(Watcher, Protocol):
-    """Is told what happens to tasks that an engine has, in the loop's thread."""
+    """A watcher of tasks that an engine runs, called in the loop's thread."""
 
     def queued(self, work: Work, attempt: int, directory: Path, place: str) -> None:
-        """An attempt is in the engine's queue, whose name for it is its place."""
+        """Handle an attempt that is queued; `place` is the engine's name for it."""
 
     def began(
         self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str
     ) -> None:
-        """An attempt is at work on a host."""
+        """Handle an attempt that runs on a host."""
 
     def kept(self, work: Work, attempt: int, reason: str, *, is_at_work: bool) -> None:
-        """What keeps an attempt waiting, in the queue or at its work."""
+        """Handle the reason why an attempt waits, in the queue or while running."""
 
     def requeued(self, work: Work, attempt: int, cause: Cause, reason: str) -> None:
-        """An attempt was at work, and is in the queue again."""
+        """Handle an attempt that ran and is queued again."""
 
     def disturbed(
         self, work: Work, attempt: int, cause: Cause | None, reason: str, delay_s: float
     ) -> None:
-        """Something befell an attempt, and another one follows that spends no retry."""
+        """Handle a disturbed attempt; another attempt follows without using up a retry."""

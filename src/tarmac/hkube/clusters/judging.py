@@ -1,7 +1,7 @@
-"""What the end of an attempt on a cluster means for its task.
+"""The meaning of an attempt's end on a cluster for its task.
 
-The node's own word goes first: it hosts the algorithm as a host here does. Where it has said
-nothing, something befell it, and the engine's word says what.
+The ending that the node wrote has priority, because the node hosts the algorithm as a local host
+does. Without it, something disturbed the node, and the engine's report gives the cause.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting import Why, Work
     from tarmac.jobs import Cause, Finished
 
-# What the end of a host means for the task that it had. What nobody can begin, and what somebody
-# has ended in the engine, is not tried again, as with jobs.
+# The meaning of the host's end for its task. As for jobs, there is no retry if the host cannot
+# start or if a user cancelled it in the engine.
 _WHY: dict[Cause | None, Why] = {
     "exit": "crash",
     "signal": "crash",
@@ -31,17 +31,17 @@ _WHY: dict[Cause | None, Why] = {
 
 
 def is_disturbed(finished: Finished, said: Ending | None) -> bool:
-    """Whether an attempt is made again that has spent nothing.
+    """Whether another attempt follows without using up a retry.
 
     Args:
-        finished: How the engine says that it ended.
-        said: What its node has said; None where it has said nothing.
+        finished: Report of the engine on the attempt's end.
+        said: Ending that the node wrote. None: the node wrote none.
     """
     return said is None and (finished.goes_on or finished.cause in DISTURBANCES)
 
 
 def ending_without_word(finished: Finished, work: Work, directory: Path) -> Ending:
-    """Return how a task ended whose node has said nothing.
+    """Return the ending of a task whose node wrote none.
 
     Args:
         finished: Report of the engine on the attempt's end.

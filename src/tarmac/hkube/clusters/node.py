@@ -1,4 +1,4 @@
-"""What runs on a cluster's node: one task, hosted there as on any machine."""
+"""The program on a cluster's node: it hosts one task as on any machine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting import Work
 
-# The engine leaves ten seconds from SIGTERM to SIGKILL, and the word of the end takes some too.
+# The engine leaves ten seconds from SIGTERM to SIGKILL, and writing the ending needs time too.
 _TIMERS = Timers(stop_s=5.0, exit_s=1.0, kill_s=2.0)
 
-# How often what an instance has printed is passed on.
+# Interval at which an instance's output is passed on.
 _LOOK_EVERY_S = 0.1
 
 _PIECE = 2**16
 
-# As a shell says it of what SIGTERM has ended.
+# The exit code of a shell for a program that SIGTERM ended.
 _TERMINATED = 128 + signal.SIGTERM
 
 _NO_OTHERS = (
@@ -38,21 +38,21 @@ _NO_OTHERS = (
 
 
 def run_errand(path: Path) -> int:
-    """Do what a runner has handed to this node, and write down how it ended.
+    """Run the task of a task file, and write its ending.
 
-    What its instance prints is printed here. What was done before, as its node was lost right
-    after, is not done again.
+    The output of the instance is printed here. A task that has already succeeded is not repeated,
+    for example when its node was lost right after it.
 
     Args:
         path: File from `errand_file` in which the runner describes the task.
 
     Returns:
-        The exit status: 0 where it has succeeded; 143 where it was told to end, of which nothing is
-        written down.
+        The exit code: 0 for success, 1 for a failure, 143 after SIGTERM or SIGINT. No ending is
+        written with 143.
 
     Raises:
-        StorageError: The errand cannot be read, or the end not be written.
-        TarmacError: The errand is damaged.
+        StorageError: The task file cannot be read, or the ending cannot be written.
+        TarmacError: The task file is damaged.
     """
     errand = Errand.read(path)
     before = read_ending(ending_file(path), errand.work)
@@ -69,8 +69,8 @@ def run_errand(path: Path) -> int:
 
 
 async def _host(errand: Errand) -> Ending | None:
-    """Host the one task; None where this process was told to end."""
-    directory = Path(tempfile.mkdtemp(prefix="host-", dir=Path.cwd()))  # noqa: TID251 - is kept
+    """Host the task and return its ending; None after SIGTERM or SIGINT."""
+    directory = Path(tempfile.mkdtemp(prefix="host-", dir=Path.cwd()))  # noqa: TID251 - kept
     loop = asyncio.get_running_loop()
     watcher, calls = _Printer(), _NoCalls()
     pool = Pool(
@@ -90,7 +90,7 @@ async def _host(errand: Errand) -> Ending | None:
                 loop.add_signal_handler(number, future.cancel)
             await first_of(future, calls.asked)
             if not future.done():
-                # Wrappers may take a refusal for a result.
+                # No answer to the call: wrappers may take a refusal for a result.
                 future.cancel()
     finally:
         printing.cancel()
@@ -103,36 +103,36 @@ async def _host(errand: Errand) -> Ending | None:
 
 
 class _Printer:
-    """Prints what an instance prints; the host's `Watcher`."""
+    """A `Watcher` that prints the output of an instance."""
 
     def __init__(self) -> None:
         self._logs: dict[Path, tuple[IO[bytes], int]] = {}
 
     def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
-        """Follow what the instance prints from now on."""
+        """Follow the output of the instance from now on."""
         del work, attempt, gpus
         for name, to in (("stdout", sys.stdout), ("stderr", sys.stderr)):
             self._logs.setdefault(directory / name, (to.buffer, 0))
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
-        """Say nothing: it is the runner's run."""
+        """Print nothing: only the runner reports progress."""
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
-        """Say nothing: it is tried once here."""
+        """Print nothing: the task has one attempt here."""
 
     def waiting(self, work: Work, reason: str) -> None:
-        """Print why it cannot begin."""
+        """Print why the task cannot start."""
         sys.stderr.write(in_one_line(f"{work.name} waits: {reason}") + "\n")
         sys.stderr.flush()
 
     async def print_now_and_then(self) -> None:
-        """Print what is new, again and again."""
+        """Print new output periodically."""
         while True:
             self.print_new()
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def print_new(self) -> None:
-        """Print what is new."""
+        """Print new output."""
         for path, (to, offset) in self._logs.items():
             with contextlib.suppress(FileNotFoundError), path.open("rb") as log:
                 log.seek(offset)
@@ -143,18 +143,18 @@ class _Printer:
 
 
 class _NoCalls:
-    """Notes that an algorithm asks for others, and answers nothing; the host's `Calls`."""
+    """A `Calls` that notes a call of another algorithm or pipeline and never answers it."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run_algorithm(self, caller: Work, algorithm: str, inputs: Sequence[Any]) -> Ending:
-        """Run no other algorithm."""
+        """Note the call, and never answer."""
         del caller, algorithm, inputs
         return await self._never()
 
     async def run_pipeline(self, caller: Work, body: Mapping[str, Any]) -> Any:
-        """Run no pipeline."""
+        """Note the call, and never answer."""
         del caller, body
         return await self._never()
 

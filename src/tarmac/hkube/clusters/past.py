@@ -1,4 +1,4 @@
-"""What earlier sessions of a run have had a cluster do: which attempts, and which have no end."""
+"""The attempts of earlier sessions on a cluster, from the run's journal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """What is known of a task.
+    """The attempts of a task.
 
     Attributes:
-        index: Its number in the run.
-        last: The number of its last attempt.
-        settled: The number of the last one whose end is on record.
-        spent: How many attempts have failed by themselves, since the task last ended.
+        index: Index of the task in the run, from 0.
+        last: Number of the task's last attempt.
+        settled: Number of the last attempt whose end is in the journal.
+        spent: Number of failed attempts, without disturbed ones, since the task last ended.
     """
 
     index: int
@@ -29,7 +29,7 @@ class _Known:
 
 
 class Past:
-    """The attempts of earlier sessions, from the run's journal.
+    """The attempts of earlier sessions.
 
     Args:
         run: Directory of the run, whose journal is read if it exists.
@@ -44,7 +44,7 @@ class Past:
             self._note(event)
 
     def number(self, index: int) -> int:
-        """Return a number for another attempt of a task, which none in the run has had.
+        """Return an unused number for another attempt of a task.
 
         Args:
             index: Index of the task in the run, from 0.
@@ -53,23 +53,23 @@ class Past:
         return self._last[index]
 
     def has_had(self, index: int, number: int) -> None:
-        """Note an attempt that an engine still has, and the journal may not know of."""
+        """Note an attempt that the engine still has and that the journal may lack."""
         self._last[index] = max(self._last.get(index, 0), number)
 
     def is_settled(self, name: str, index: int, number: int) -> bool:
-        """Whether the end of an attempt is on record."""
+        """Whether the end of an attempt is in the journal."""
         known = self._known.get(name)
         return known is not None and known.index == index and number <= known.settled
 
     def spent(self, name: str) -> int:
-        """Return how many attempts of a task have failed by themselves before the one at work."""
+        """Return the number of a task's failed attempts, without disturbed ones."""
         known = self._known.get(name)
         return 0 if known is None else known.spent
 
     def unsettled(self, name: str) -> tuple[Path, int] | None:
-        """Return the directory of a task and the number of its attempt that has no end on record.
+        """Return the directory of a task and the number of its attempt without an end.
 
-        None where there is no such attempt.
+        None if the journal has the end of every attempt.
         """
         known = self._known.get(name)
         if known is None or known.last <= known.settled:
@@ -90,5 +90,5 @@ class Past:
             known.settled = max(known.settled, number)
             known.spent += "cause" not in event
         elif event["event"] == "ended" and ("why" in event or event["outcome"] != "succeeded"):
-            # What ends attempts that nobody looks after does not take their results.
+            # An orphaned attempt that a cleanup ends may still have a result to use.
             known.settled, known.spent = known.last, 0

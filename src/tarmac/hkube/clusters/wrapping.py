@@ -1,4 +1,4 @@
-"""What a cluster is asked for to run an algorithm: a task in which Tarmac hosts it on the node."""
+"""An algorithm wrapped for a cluster: a job task in which Tarmac hosts it on the node."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from tarmac.jobs import Job, Task
     from tarmac.jobs import Secret as AnySecret
 
-# Of HKube's pipelines.
+# The highest priority of HKube's pipelines.
 HIGHEST_PRIORITY = 5
 
-# What hosts an algorithm takes memory of the same task.
+# Memory of the host on the node, which shares the task's memory limit.
 _HOST_BYTES = 256 * 2**20
 
-# Without it what trains would look for data in another place.
+# Without this variable, training would look for data in another directory.
 _PASSED_ON = ("TARMAC_DATA",)
 
 _RESULTS = "tasks of a pipeline get their inputs and leave their results in its run's directory"
@@ -47,8 +47,8 @@ class Wrapped:
     """An algorithm as a cluster runs it.
 
     Attributes:
-        algorithm: As the node hosts it.
-        template: What the cluster is asked for, but for its number, name and command.
+        algorithm: Algorithm as the node hosts it.
+        template: Task for the cluster, without its final index, name and command.
     """
 
     algorithm: Algorithm
@@ -81,18 +81,18 @@ def wrap(
     """Return an algorithm as a cluster runs it.
 
     Args:
-        algorithm: As it is defined.
-        base: What relative paths of its job start from.
-        on: Where, one of `tarmac.jobs.executor_names`.
-        options: By executor, what only that one understands.
+        algorithm: Algorithm as its definition has it.
+        base: Directory that relative paths in its job start from.
+        on: Name of the executor, one of `tarmac.jobs.executor_names`.
+        options: Executor-specific options, by executor name.
 
     Raises:
-        RequestError: Its job cannot be planned.
+        RequestError: The algorithm's job cannot be planned.
     """
     (template,) = plan_tasks(_asked(algorithm, on, options), base)
-    # The host on the node brings the inputs, as it does here.
+    # The host on the node stages in the inputs, as a local host does.
     template = dataclasses.replace(template, inputs=(), priority=HIGHEST_PRIORITY)
-    # It is handed one task, and its secrets are the node's variables by then.
+    # On the node, secrets are already environment variables, and there is one task.
     secrets = {name: Secret(env=name) for name in algorithm.job.secrets}
     hosted = algorithm.job.model_copy(update={"secrets": secrets})
     if find_executor(on).runs_containers:
@@ -112,20 +112,20 @@ def refuse_on(
     fake_gpus: int = 0,
     by_job: bool = False,
 ) -> None:
-    """Refuse what no cluster of a kind can ever do of some algorithms, before anything starts.
+    """Refuse algorithms that the cluster can never run, before anything starts.
 
     Args:
-        algorithms: Those that a run will need.
+        algorithms: Algorithms that the run will need, by name.
         base: Directory that relative paths in the jobs start from.
-        secrets: What names of secrets stand for here.
-        on: Where, one of `tarmac.jobs.executor_names`.
-        options: By executor, what only that one understands.
+        secrets: Sources of the secrets on this machine, by secret name.
+        on: Name of the executor, one of `tarmac.jobs.executor_names`.
+        options: Executor-specific options, by executor name.
         fake_gpus: Number of GPUs to pretend on each node. Default 0: use the real ones.
-        by_job: Whether the run's runner is to be a job there.
+        by_job: Whether the runner itself will be a job of the cluster.
 
     Raises:
-        RequestError: The cluster does not answer, has no node that is large enough or sees no
-            directory of this machine; a secret or an input is not there.
+        RequestError: The cluster does not answer, has no node that is large enough, or does not see
+            this machine's directories; or a secret or an input is missing.
     """
     kind = find_executor(on)
     if kind.refuse_apart is not None:
@@ -136,11 +136,11 @@ def refuse_on(
 
 
 def _asked(algorithm: Algorithm, on: str, options: Mapping[str, Mapping[str, Any]]) -> Job:
-    """Return the job that the cluster is asked to run of an algorithm."""
+    """Return the job that the cluster runs for an algorithm."""
     job, needs = algorithm.job, algorithm.job.resources
     environment = job.environment
     if not find_executor(on).runs_containers:
-        # The host on the node makes it, as it does here.
+        # The host on the node creates the environment, as a local host does.
         environment = SystemEnvironment()
     elif isinstance(environment, Container):
         _within(algorithm)
@@ -160,10 +160,10 @@ def _asked(algorithm: Algorithm, on: str, options: Mapping[str, Mapping[str, Any
 
 
 def _within(algorithm: Algorithm) -> dict[str, Any]:
-    """Return what differs in an algorithm's job where the task is its container already.
+    """Return the changes to an algorithm's job if the task already runs in its container.
 
     Raises:
-        RequestError: It is not known what to start in it.
+        RequestError: The container has no command to start.
     """
     environment, command = algorithm.job.environment, algorithm.job.command
     if not isinstance(environment, Container):

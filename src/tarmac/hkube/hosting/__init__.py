@@ -1,4 +1,4 @@
-"""Hosts algorithms as HKube's worker does: a websocket for each, started, fed and ended.
+"""Hosting of algorithms as in HKube's worker: instances with a websocket that run tasks.
 
 Example:
     >>> from tarmac.hkube.hosting import Timers

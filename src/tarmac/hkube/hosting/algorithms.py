@@ -1,4 +1,4 @@
-"""What a host knows of one algorithm: what waits for it, and who works for it."""
+"""The state of one algorithm in a host: its waiting tasks and its instances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Why
     from tarmac.jobs import Task
 
-# The worker's own settings that a definition may set by `workerEnv`.
+# Settings of the worker that a definition may set in `workerEnv`.
 _START = "ALGORITHM_DISCONNECTED_TIMEOUT_MS"
 _ALIVE = "WRAPPER_TIMEOUT_DURATION"
 _MAX_BYTES = "WORKER_SOCKET_MAX_PAYLOAD_BYTES"
@@ -28,19 +28,19 @@ class Hosted:
     """An algorithm in a host.
 
     Attributes:
-        algorithm: As it is defined.
-        template: What its job was planned to.
-        waiting: Tasks without an instance.
-        instances: Those that have not ended.
-        state: Whether its image is here and it is known where to listen.
-        host: That its instances reach their workers at.
-        is_checked: Whether it was seen that it can be done here at all.
-        problem: Why none of its tasks can be done, and in words.
+        algorithm: Algorithm as its definition has it.
+        template: Task planned from the algorithm's job.
+        waiting: Queue of tasks without an instance.
+        instances: Instances that have not ended.
+        state: Preparation of the image and the listening address; ``ready`` when both are known.
+        host: Address at which instances reach their workers.
+        is_checked: Whether the algorithm is known to fit this machine.
+        problem: Reason why no task of the algorithm can run, as code and words. None: tasks can.
         place: Directories and session of the next instance. None until they are open.
         is_opening: Whether ``place`` is being opened.
-        told: What was said last of why its first task waits.
-        is_warming: Whether instances up to ``minHotWorkers`` are started before there is work for
-            them: not after one has ended by itself.
+        told: Last reported reason why the first task waits.
+        is_warming: Whether to start up to ``minHotWorkers`` instances before there are tasks. False
+            after an instance has ended by itself.
     """
 
     algorithm: Algorithm
@@ -58,23 +58,23 @@ class Hosted:
 
     @property
     def name(self) -> str:
-        """Its job's name, which a directory can have."""
+        """The job's name, which is valid as a directory name."""
         return self.algorithm.job.name
 
     @property
     def is_plain(self) -> bool:
-        """Whether an instance is a program that does one task."""
+        """Whether an instance is a program that runs one task."""
         return self.algorithm.protocol == "plain"
 
     @property
     def start_s(self) -> float | None:
-        """How long an instance may take to connect, in seconds, where its definition says it."""
+        """The seconds that an instance may take to connect; None if not in the definition."""
         return self._seconds(_START)
 
     @property
     def session_options(self) -> dict[str, Any]:
-        """What its definition says of its socket, and whose processes may connect to that."""
-        # A container's users are its own, and what root starts may become another.
+        """The socket options of the definition, and the users whose processes may connect."""
+        # Containers have their own users, and a program of root may switch to another user.
         is_any = isinstance(self.template.environment, Container) or os.geteuid() == 0
         options: dict[str, Any] = {"users": None if is_any else {os.geteuid()}}
         most = _number(self.algorithm.worker_env.get(_MAX_BYTES))
@@ -86,17 +86,17 @@ class Hosted:
         return options | {name: number for name, number in limits.items() if number is not None}
 
     def _seconds(self, name: str) -> float | None:
-        """Return what its definition says in milliseconds."""
+        """Return a setting of the definition in seconds; None if missing or invalid."""
         number = _number(self.algorithm.worker_env.get(name))
         return None if number is None else number / 1000
 
     def count(self, *states: str) -> int:
-        """Return how many instances are in some states."""
+        """Return the number of instances in some states."""
         return sum(instance.state in states for instance in self.instances)
 
     @property
     def num_wanted(self) -> int:
-        """How many more instances it could use, whatever it may have."""
+        """The number of further instances that the algorithm could use, ignoring limits."""
         num_coming = 0 if self.is_plain else self.count("starting", "idle")
         num_wanted = len(self.waiting) - num_coming
         if self.is_warming and self.state == "ready" and not self.is_plain:
@@ -105,7 +105,7 @@ class Hosted:
 
     @property
     def num_idle_to_spare(self) -> int:
-        """How many idle instances it has above those that are kept while nothing is to be done."""
+        """The number of idle instances beyond ``minHotWorkers``."""
         num_idle = self.count("idle")
         num_others = self.count("starting", "busy")
         return min(num_idle, num_idle + num_others - self.algorithm.min_hot_workers)

@@ -1,4 +1,4 @@
-"""What an instance finds in its environment, as HKube's task executor injects it.
+"""The environment of an instance, with the variables that HKube's task executor injects.
 
 Source: kube-HPC/hkube at 261d3d06, core/task-executor/lib/{templates/worker.js,jobs/jobCreator.js}.
 """
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _MI = 2**20
 
-# Where a container sees the folders of its instance: those of HKube's pods, and one of ours.
+# Mount points of an instance's folders in a container: those of HKube's pods, and Tarmac's own.
 _METRICS = "/var/metrics"
 _STORAGE = "/var/tmp/fs/storage"  # noqa: S108 - the Python wrapper's own default, in a container
 _EXCHANGE = "/var/tarmac"
 
-# Of the Python wrapper, in MB, where a definition has no memory to reserve a part of.
+# Default cache of the Python wrapper in MB, for a definition without a memory limit.
 _CACHE_MB = 400
-# HKube reserves this part of an algorithm's memory for the wrapper's cache.
+# HKube reserves this share of an algorithm's memory for the wrapper's cache.
 _RESERVED = 0.2
-# And leaves this part of it to Java's heap.
+# HKube's share of an algorithm's memory for the Java heap.
 _JAVA_HEAP = 0.8
 
 
@@ -39,33 +39,33 @@ class Folders:
     """The folders of an instance.
 
     Attributes:
-        path: The instance's own: ``stdout``, ``stderr``, ``work/`` and the rest.
+        path: Directory of the instance, with ``stdout``, ``stderr``, ``work/`` and the rest.
     """
 
     path: Path
 
     @property
     def metrics(self) -> Path:
-        """Where the algorithm leaves what TensorBoard reads."""
+        """The directory for the algorithm's TensorBoard files."""
         return self.path / "metrics"
 
     @property
     def storage(self) -> Path:
-        """Where the wrapper of an algorithm stores results."""
+        """The directory in which the algorithm's wrapper stores results."""
         return self.path / "storage"
 
     @property
     def input(self) -> Path:
-        """What a plain algorithm reads."""
+        """The input file of a plain algorithm."""
         return self.path / "exchange" / "input.json"
 
     @property
     def result(self) -> Path:
-        """What a plain algorithm writes."""
+        """The result file of a plain algorithm."""
         return self.path / "exchange" / "result.json"
 
     def make(self) -> None:
-        """Make them."""
+        """Create the folders."""
         for folder in (self.metrics, self.storage, self.input.parent):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -91,7 +91,7 @@ def hosted_task(
         "STORAGE_ENCODING": "msgpack",
         "BASE_FS_ADAPTER_DIRECTORY": storage,
         "STORAGE_MAX_CACHE_SIZE": str(_CACHE_MB),
-        # Instances would look for each other's results, on one port; here the host has all of them.
+        # Off: instances would fetch results from each other; here the host has all results.
         "DISCOVERY_ENABLE": "false",
         "DISCOVERY_ENCODING": "msgpack",
         "DISCOVERY_PORT": "9020",
@@ -102,7 +102,7 @@ def hosted_task(
         **_variables_of_definition(algorithm, template),
         **_metrics(template, folders),
     }
-    # No URL: given one, the Node.js wrapper stores nothing and starts no other algorithm.
+    # No URL: with a URL, the Node.js wrapper stores nothing and starts no other algorithm.
     socket = {
         "WORKER_SOCKET_PROTOCOL": "ws",
         "WORKER_SOCKET_HOST": host,

@@ -1,4 +1,4 @@
-"""What worker and algorithm say to each other on one task, from ``initialize`` to its end."""
+"""The messages between worker and algorithm about one task, from ``initialize`` to its end."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
     from tarmac.hkube.protocol import Storage
 
-# What is told of progress more often is told as its latest.
+# Least interval of progress reports; in between, only the latest value is kept.
 _PROGRESS_EVERY_S = 0.1
-# Of an error's text, which goes into a journal's line.
+# Bounds in characters on error texts, which go into a journal line.
 _MAX_MESSAGE = 10_000
 _MAX_DETAILS = 100_000
 
 
 class Stage(enum.IntEnum):
-    """How far a task is."""
+    """The stage of a task in the protocol."""
 
     NEW = 0
     INITIALIZING = 1
@@ -37,28 +37,28 @@ class Stage(enum.IntEnum):
 
 
 class Exchange:
-    """One task of an algorithm.
+    """The exchange of messages about one task.
 
     Args:
-        work: Task that the algorithm is to do.
+        work: Task that the algorithm runs.
         watcher: Receives the task's progress.
         calls: Runs the algorithms and pipelines that the algorithm starts.
-        send: Sends a message, or raises `Gone`.
-        answer: Sends a message once there is a connection.
+        send: Function that sends a message, or raises `Gone`.
+        answer: Function that sends a message as soon as there is a connection.
         storage: Directory of the storage, for results by ``v2`` and ``v3``.
         max_bytes: Largest value in the storage, in bytes.
-        follows: Whether the same connection did a task before.
+        follows: Whether the same session ran a task before.
 
     Attributes:
         work: Task passed as the argument ``work``.
-        ended: How it ended, or what kept it from ending.
-        stage: How far it is.
-        storage: As the connection has it.
-        started_at: When ``start`` was sent, in the loop's time; None before.
-        must_speak: Whether something has to come, as it says that it lives or as what it said may
-            be lost.
-        says_alive: Whether it says that it lives.
-        is_stopping: Whether it was told to stop, and is not started any more.
+        ended: Future of the ending, or of the error that prevents one.
+        stage: Stage of the task in the protocol.
+        storage: Storage version of the current connection.
+        started_at: Loop time at which ``start`` was sent. None before.
+        must_speak: Whether the algorithm must send a message: it has sent ``alive`` before, or its
+            last message may be lost.
+        says_alive: Whether the algorithm has sent ``alive``.
+        is_stopping: Whether the algorithm was told to stop, so that ``start`` is not sent.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class Exchange:
         self._follows = follows
         self._calls = calls
         self._answer = answer
-        # Few ask for anything; and it refers to this one, which would keep large values longer.
+        # Created on demand: few algorithms make calls, and its reference back to this object would
+        # keep large values in memory longer.
         self._executions: Executions | None = None
         self._stored: Mapping[str, Any] | None = None
         self._untold: tuple[float | None, str] | None = None
@@ -97,7 +98,7 @@ class Exchange:
         self.is_stopping = False
 
     async def go_on(self) -> None:
-        """Say what the algorithm was not told yet: at first, and on a new connection."""
+        """Send the next message of the task, at its start and on a new connection."""
         stage = self.stage
         try:
             if stage is Stage.NEW:
@@ -108,23 +109,23 @@ class Exchange:
                 self.started_at = self._loop.time()
                 await self._send(Message("start", {}))
         except Gone:
-            # What was not sent as a whole was not read.
+            # The algorithm reads complete messages only, so the message can be sent again.
             self.stage, self.started_at = stage, None
         except ProtocolError as error:
             self.end("error", error.message)
 
     async def heard(self, message: Message) -> None:
-        """Do what the algorithm says.
+        """Handle a message of the algorithm.
 
         Raises:
-            ProtocolError: It has no place now.
+            ProtocolError: The message is not allowed at this stage.
         """
         command = message.command
         if self.ended.done():
-            # Late words on a task that has its end.
+            # A late message about a task that has ended.
             return
         if self._follows and self.stage < Stage.INITIALIZED and command in _ON_A_TASK:
-            # Late too: they were on their way when the task before had its end.
+            # A late message about the previous task.
             return
         if command == "initialized":
             self._expect(command, Stage.INITIALIZING)
@@ -152,12 +153,12 @@ class Exchange:
         elif command in COMMANDS:
             self._expect(command, Stage.STARTING)
             await self._execute(message)
-        # All else, such as spans and statistics, is for a cluster.
+        # Other messages, such as spans and statistics, matter only in a cluster.
 
     def end(
         self, why: Why, message: str = "", *, value: Any = None, code: str = "", details: str = ""
     ) -> None:
-        """End the task, if it has no end."""
+        """End the task, unless it has already ended."""
         self._close()
         if not self.ended.done():
             began = self.started_at
@@ -173,13 +174,13 @@ class Exchange:
             self.ended.set_result(ending)
 
     def fail(self, error: Exception) -> None:
-        """End the wait for it, as for a reason that is not the task's own."""
+        """Fail the wait for the task's end with an error that is not the task's own."""
         self._close()
         if not self.ended.done():
             self.ended.set_exception(error)
 
     def close(self) -> None:
-        """Stop all that was begun for it."""
+        """Stop all calls and timers of the task."""
         if self._executions is not None:
             self._executions.close()
             self._executions = None
@@ -224,7 +225,7 @@ class Exchange:
 
     def _has_failed(self, message: Message) -> None:
         if self.is_stopping:
-            # Whether it has stopped, `stopped` says.
+            # While stopping, only `stopped` ends the task.
             return
         error = message.error or {}
         self.end(
@@ -238,7 +239,7 @@ class Exchange:
         fields = data if isinstance(data, dict) else {"progress": data}
         value, details = fields.get("progress"), _text(fields.get("details"), _MAX_MESSAGE)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            # No share of the whole: told as it was said.
+            # Not a fraction from 0 to 1: reported as text.
             details = details or _text(value, _MAX_MESSAGE)
             value = None
         self._untold = value, details
@@ -261,7 +262,7 @@ class Exchange:
             self._watcher.progress(self.work, value, details)
 
 
-# Words that have no place before `initialized`.
+# Commands that are not allowed before `initialized`.
 _ON_A_TASK = frozenset(("done", "storing", "progress", *COMMANDS))
 _TOLD = {
     Stage.NEW: "of which it was told nothing",
@@ -287,7 +288,7 @@ def _initialize(work: Work) -> dict[str, Any]:
             "lastRunResult": None,
             "rootJobId": work.root_job_id or work.job_id,
         },
-        # Inputs are in the message, whatever the storage.
+        # Inputs are always in the message, for every storage version.
         "flatInput": {},
         "storage": {},
     }

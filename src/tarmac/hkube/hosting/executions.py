@@ -1,4 +1,4 @@
-"""What an algorithm asks for while it works: other algorithms, and pipelines.
+"""The calls of an algorithm during a task: other algorithms and pipelines.
 
 Source: kube-HPC/hkube at 261d3d06, core/worker/lib/code-api.
 """
@@ -27,19 +27,20 @@ COMMANDS = frozenset(
     }
 )
 
-# More at once are refused: each one is memory of the host's.
+# Bound on concurrent calls, because each takes memory of the host.
 _MAX_UNDER_WAY = 10_000
 
 
 class Executions:
-    """Calls of one task.
+    """The calls of one task.
 
     Args:
         work: Task whose algorithm makes the calls.
         calls: Runs the algorithms and pipelines that the algorithm starts.
-        send: Sends a message with an answer to the algorithm.
-        on_error: Is told of what is nobody's answer: a defect, or a full disk.
-        storage: Where the algorithm puts inputs, by ``v3``.
+        send: Function that sends an answer to the algorithm.
+        on_error: Function that gets an error that is no answer to a call, such as a defect or a
+            full disk.
+        storage: Directory of the storage, for inputs by ``v3``.
         max_bytes: Largest input in the storage, in bytes.
     """
 
@@ -62,7 +63,7 @@ class Executions:
         self._under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def heard(self, message: Message) -> None:
-        """Obey one of `COMMANDS`. Whatever is wrong with it is answered, as HKube's worker does."""
+        """Handle a message of `COMMANDS`; answer its errors as HKube's worker does."""
         data = message.data if isinstance(message.data, dict) else {}
         is_pipeline = message.command.endswith("SubPipeline")
         kind = "subPipelineId" if is_pipeline else "execId"
@@ -81,7 +82,7 @@ class Executions:
             self._under_way[kind, identity] = task
 
     def close(self) -> None:
-        """Stop what is under way: its caller has ended."""
+        """Cancel all running calls, because their caller has ended."""
         for task in self._under_way.values():
             task.cancel()
         self._under_way.clear()
@@ -96,7 +97,7 @@ class Executions:
         try:
             response = await run(identity, data)
             command = "algorithmExecutionDone" if kind == "execId" else "subPipelineDone"
-            # Its answer is on its way: it can be named again.
+            # The answer is being sent, so the algorithm may reuse the ID.
             self._under_way.pop((kind, identity), None)
             if data.get("includeResult") is False:
                 response = None

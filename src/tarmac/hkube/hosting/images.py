@@ -1,6 +1,6 @@
-"""What a container needs before it is started: its image, and a way to its worker.
+"""Preparation of a container: its image, and an address to reach its worker.
 
-An image is fetched before, so that an instance's time to start is not the registry's.
+The image is fetched first, so that a slow registry does not count toward an instance's start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOPBACK = "127.0.0.1"
 _UNLESS_THERE = '"$0" image inspect "$1" >/dev/null 2>&1 || exec "$0" pull "$1"'
 _GATEWAY = "{{range .IPAM.Config}}{{.Gateway}} {{end}}"
 
-# It waits for a registry and must not wait for a core; no number of cores may be 0.
+# Fetching waits for a registry and must not wait for a core; 0 cores are not allowed.
 _NOTHING = Resources(cpus=1e-9, shares_cpus=True)
 
 
@@ -30,12 +30,12 @@ def fetching_task(template: Task, numbers: Iterator[int]) -> Task | None:
     """Return the task that fetches an algorithm's image.
 
     Args:
-        template: What the algorithm's job was planned to.
-        numbers: The next one is the task's in the run.
+        template: Task planned from the algorithm's job.
+        numbers: Iterator of unused task numbers in the run.
 
     Returns:
-        The task; None where there is no image, or whoever stages the instance fetches it, as it
-        does where a registry asks for a login.
+        The task. None if there is no image, or if the registry needs a login: the stage in of the
+        instance then fetches the image.
     """
     container = template.environment
     if not isinstance(container, Container) or container.login is not None:
@@ -62,11 +62,11 @@ def fetching_task(template: Task, numbers: Iterator[int]) -> Task | None:
 
 
 def ready_to_start(template: Task, *, has_worker: bool) -> Task:
-    """Return an algorithm's task as it is once its image is here.
+    """Return an algorithm's task for the time after its image is fetched.
 
-    One that has a worker shares the machine's network where its definition names none: as in
-    HKube's pods, the worker is at 127.0.0.1. A network of the engine's own may keep a container
-    from its host.
+    A container with a worker shares the machine's network, unless the definition names a network:
+    as in HKube's pods, the worker is at 127.0.0.1. A container in a network of the engine may be
+    unable to reach its host.
     """
     container = template.environment
     if not isinstance(container, Container):
@@ -83,7 +83,7 @@ async def listening_host(template: Task) -> str:
     """Return the address of this machine that an algorithm's instances can reach.
 
     Raises:
-        TarmacError: There is none.
+        TarmacError: The container's network does not reach this machine.
     """
     container = template.environment
     if not isinstance(container, Container) or container.network in (None, "host"):

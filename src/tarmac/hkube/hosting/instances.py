@@ -1,4 +1,4 @@
-"""One instance of an algorithm: its process, its socket, and what it has of the machine."""
+"""One instance of an algorithm: its process, its socket and its resources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Place:
-    """Where an instance will be.
+    """The number, directories and session of an instance before its start.
 
     Attributes:
         number: Number of the instance in the run, from 0.
         folders: Directories of this instance; deleted by `discard`.
-        session: Listens for it, where it speaks HKube's protocol.
+        session: Listening session for HKube's protocol. None: a plain program.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Place:
     session: Session | None = None
 
     def discard(self) -> None:
-        """Take it away: nothing was started there."""
+        """Close the session and delete the directories, if no instance was started."""
         if self.session is not None:
             self.session.close()
         shutil.rmtree(self.folders.path, ignore_errors=True)
@@ -46,8 +46,8 @@ class Instance:
         place: Number, directories and session of the instance.
         attempt: Attempt as the executor identifies it.
         grant: Cores, memory and GPUs that the instance holds.
-        ended: Resolves when its process and what it has are no more.
-        call: Resolves with its next task while it starts or is idle; with None to have it end.
+        ended: Resolves when the process has ended and its resources are free.
+        call: Resolves with the next task while the instance starts or is idle; with None to end.
         state: Stage of the instance; ``busy`` while it works on ``entry``.
         entry: Task that the instance works on. None if it has no task.
         idle_since: Time at which the instance became idle, by the loop's clock in seconds.
@@ -64,33 +64,33 @@ class Instance:
 
     @property
     def session(self) -> Session:
-        """Its session; it has one."""
+        """The session of an instance that has one."""
         assert self.place.session is not None
         return self.place.session
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes another task: it runs, and has kept to the protocol until now."""
+        """Whether the instance takes another task: it runs, and has not broken the protocol."""
         return self.session.is_usable and not self.ended.done()
 
     def let_go(self) -> None:
-        """Have it end, when it starts or is idle."""
+        """Ask a starting or idle instance to end."""
         if not self.call.done():
             self.call.set_result(None)
 
 
 def explain_end(instance: Instance) -> tuple[Why, str, int | None]:
-    """Return what the end of an instance's process is to the task that it had.
+    """Return why a task failed whose instance ended by itself.
 
-    The process has ended by itself: whatever its exit code, there is no result.
+    Even with exit code 0 there is no result.
 
     Returns:
-        Why, a message, the exit code.
+        The reason, a message and the exit code.
     """
     finished = instance.ended.result()
     log = instance.place.folders.path / "stderr"
     if finished.cause == "memory":
-        # HKube's words first.
+        # The message starts with HKube's own words.
         return (
             "memory",
             "the algorithm killed due to out of memory, please specify higher memory value: "
@@ -107,5 +107,5 @@ def explain_end(instance: Instance) -> tuple[Why, str, int | None]:
 
 
 async def first_of(*futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
-    """Wait until one of some futures is done, for some seconds at most."""
+    """Wait until a future is done or the timeout in seconds is over."""
     await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

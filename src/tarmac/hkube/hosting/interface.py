@@ -1,4 +1,4 @@
-"""What a host of algorithms takes and gives: work, its ending, and who is told."""
+"""The interface of a host of algorithms: tasks, endings, watchers and calls."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Work:
     """One task for an algorithm.
 
     Attributes:
-        index: Its number in the run, from 0; its directory is named by it.
-        name: Name of the task in the run, for people: ``train``, ``train[3]``.
-        task_id: As the algorithm is told it: letters, digits, ``-`` and ``_``, or the user's own.
+        index: Number of the task in the run, from 0; part of its directory's name.
+        name: Name of the task in the run, for users: ``train``, ``train[3]``.
+        task_id: Task ID that the algorithm receives: letters, digits, ``-`` and ``_``, or an ID
+            that the user chose.
         algorithm: Name of the algorithm that does the task.
         input: Input list that ``initialize`` carries.
         job_id: ID of the pipeline's run that the task belongs to.
@@ -33,10 +34,11 @@ class Work:
         parents: Names of nodes whose results it takes.
         children: Names of nodes that take its result.
         ttl_s: Time limit in seconds; the task then stops as failed. Default: none.
-        retry: After which endings it is tried again.
+        retry: Policy that says which endings are retried. Default ``OnCrash``.
         limit: Most attempts in all. Default 3.
-        priority: 1 to 5; 5 goes first. Default 3.
-        caller: The task whose algorithm has asked for it, which keeps its resources meanwhile.
+        priority: Priority from 1 to 5; 5 goes first. Default 3.
+        caller: Task whose algorithm called this one; it keeps its resources meanwhile. None: no
+            caller.
     """
 
     index: int
@@ -60,15 +62,14 @@ class Work:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """How a task ended.
+    """The ending of a task.
 
     Attributes:
         work: Task that has ended.
-        value: Its result, where it succeeded: plain values, ``bytes`` among them.
-        why: Empty where it succeeded. ``error`` is the algorithm's own, ``crash`` its process's end
-            or a socket that stayed away, ``memory`` a crash by its memory limit, ``image`` an image
-            that cannot be had, ``ttl`` its time limit, ``stopped`` what was asked, ``refused`` what
-            can never be started here.
+        value: Result of a task that succeeded: plain values, including ``bytes``.
+        why: Reason code. Empty: success. ``error``: the algorithm reported an error. ``crash``: its
+            process ended or its socket stayed away. ``memory``: memory limit. ``image``: no image.
+            ``ttl``: time limit. ``stopped``: stopped on request. ``refused``: can never start here.
         message: Reason in words. Empty if the task succeeded.
         code: Error code that the algorithm sent. Default: empty.
         details: Error details that the algorithm sent. Default: empty.
@@ -89,51 +90,51 @@ class Ending:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it did."""
+        """Whether the task succeeded."""
         return not self.why
 
 
 class Watcher(Protocol):
-    """Is told what happens to tasks, in the loop's thread."""
+    """A watcher of tasks, called in the loop's thread."""
 
     def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
-        """An attempt begins in an instance whose directory has its ``stdout`` and ``stderr``."""
+        """Handle the start of an attempt; its directory has ``stdout`` and ``stderr``."""
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
-        """The algorithm says how far it is: 0 to 1, None where it says no number."""
+        """Handle a progress report: a fraction from 0 to 1, or None without a number."""
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
-        """An attempt failed, and another one follows."""
+        """Handle a failed attempt that is retried."""
 
     def waiting(self, work: Work, reason: str) -> None:
-        """It cannot begin now, and why: ``2 of 2 GPUs are in use``. Told once for each reason."""
+        """Handle why a task waits, such as ``2 of 2 GPUs are in use``; called once per reason."""
 
 
 class Calls(Protocol):
-    """What an algorithm can ask for while it works. Each returns when that has ended."""
+    """The calls that an algorithm can make during a task. A call returns at its callee's end."""
 
     async def run_algorithm(self, caller: Work, algorithm: str, inputs: Sequence[Any]) -> Ending:
         """Run another algorithm."""
         ...
 
     async def run_pipeline(self, caller: Work, body: Mapping[str, Any]) -> Any:
-        """Run a pipeline: a raw one with nodes, or a stored one by its name, with flowInput.
+        """Run a raw pipeline with nodes, or a stored pipeline by its name, with flowInput.
 
         Returns:
-            The pipeline's results, as HKube gives them.
+            The pipeline's results, in HKube's form.
 
         Raises:
-            TarmacError: It has failed, or is refused.
+            TarmacError: The pipeline failed or was refused.
         """
         ...
 
 
 class Host(Protocol):
-    """Runs tasks by algorithms. An asynchronous context manager; one loop, one thread."""
+    """A host that runs tasks: an asynchronous context manager for one loop and one thread."""
 
     def submit(self, work: Work) -> asyncio.Future[Ending]:
-        """Queue a task. Its future never raises: what goes wrong is its `Ending`.
+        """Queue a task; its future never raises, because failures are in its `Ending`.
 
-        Cancelling the future stops the task: ``stop``, a grace, SIGKILL.
+        Cancelling the future stops the task: ``stop``, a grace period, SIGKILL.
         """
         ...

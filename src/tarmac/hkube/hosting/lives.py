@@ -1,4 +1,4 @@
-"""How instances live: started, taken through their tasks, and ended."""
+"""The lifecycle of instances: start, tasks and end."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _THE_END = "the run has ended"
 
 
 class Lives:
-    """The lives of a run's instances.
+    """The lifecycle of a run's instances.
 
     Args:
-        folder: Where instances have their directories. A run that is gone on with has some.
-        roster: Who waits, and who works.
+        folder: Parent of the instances' directories. A resumed run already has some.
+        roster: Waiting tasks and instances of the run's algorithms.
         processes: Starts the instances' processes and reports their ends.
         watcher: Receives each event of a task.
         calls: Runs the algorithms and pipelines that algorithms start.
-        timers: How long to wait for what.
-        changed: Is called when something may begin that could not before.
+        timers: Timeouts of the host.
+        changed: Function that is called when a waiting task may be able to start.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Lives:
         self._is_closing = False
 
     def prepare(self, hosted: Hosted) -> None:
-        """Make ready to start an algorithm's instances, behind this call."""
+        """Prepare an algorithm for its instances, in the background."""
         hosted.state = "preparing"
         self._spawn(self._prepare(hosted))
 
     def open_place(self, hosted: Hosted) -> None:
-        """Open the place of an algorithm's next instance, behind this call."""
+        """Open the place of an algorithm's next instance, in the background."""
         if not hosted.is_opening:
             hosted.is_opening = True
             self._spawn(self._open_place(hosted))
@@ -100,9 +100,9 @@ class Lives:
         return instance is not None
 
     def conclude(self, hosted: Hosted, entry: Entry, ending: Ending) -> bool:
-        """End a task, or have it tried again; return whether it was ended.
+        """End a task, or retry it; return whether it was ended.
 
-        What is tried again is so in a fresh instance, as in HKube.
+        A retry uses a fresh instance, as in HKube.
         """
         if entry.future.done():
             return True
@@ -117,7 +117,7 @@ class Lives:
         return True
 
     def fail(self, error: Exception) -> None:
-        """Have all who wait for a task hear of an error that is not its algorithm's."""
+        """Fail all pending tasks with an infrastructure error."""
         entries = [entry for each in self._roster.hosted.values() for entry in each.waiting]
         entries += [each.entry for each in self._roster.instances("busy") if each.entry]
         for entry in entries:
@@ -125,7 +125,7 @@ class Lives:
                 entry.future.set_exception(error)
 
     async def close(self) -> None:
-        """Stop what is at work, and end all instances."""
+        """Stop all running tasks, and end all instances."""
         self._is_closing = True
         for hosted in self._roster.hosted.values():
             self._give_up(hosted, "stopped", _THE_END)
@@ -151,7 +151,7 @@ class Lives:
             self.fail(error)
 
     async def _prepare(self, hosted: Hosted) -> None:
-        """See where instances reach this host, and fetch their image."""
+        """Find the address at which instances reach this host, and fetch their image."""
         template = hosted.template
         why: Why = "refused"
         try:
@@ -178,7 +178,7 @@ class Lives:
         while not ended.done() and not self._is_closing:
             await first_of(ended, timeout_s=_LOOK_EVERY_S)
             first = hosted.waiting.first()
-            # One that is here is found at once.
+            # Reported only after a poll: an image that is already here takes less time.
             if not ended.done() and not is_told and first is not None:
                 is_told = True
                 self._watcher.waiting(first.work, f"its image {image} is fetched")
@@ -190,7 +190,7 @@ class Lives:
             raise TarmacError(f"image {image} cannot be had: {reason}")
 
     async def _open_place(self, hosted: Hosted) -> None:
-        """Make the folders of the next instance, and listen for it."""
+        """Create the folders of the next instance, and listen for its connection."""
         number = next(self._numbers)
         folders = Folders(self._folder / f"{number:06d}-{hosted.name}")
         try:
@@ -210,13 +210,13 @@ class Lives:
             self._changed()
 
     def _give_up(self, hosted: Hosted, why: Why, message: str) -> None:
-        """End all tasks of an algorithm, those to come as well."""
+        """End all waiting and future tasks of an algorithm."""
         hosted.problem = why, message
         for entry in [*hosted.waiting]:
             self.conclude(hosted, entry, Ending(work=entry.work, why=why, message=message))
 
     def _begin(self, hosted: Hosted, place: Place, attempt: Attempt) -> Instance | None:
-        """Start the process of an instance; None where there is no room."""
+        """Start the process of an instance; return None if there is no room."""
         started = self._processes.start(attempt)
         if started is None:
             return None
@@ -229,7 +229,7 @@ class Lives:
         try:
             write_input(place.folders.input, entry.work)
         except StorageError:
-            # The run's, not the task's: it goes on once there is room.
+            # A storage error fails the run, not the task: a resumed run tries the task again.
             raise
         except TarmacError as error:
             ending = Ending(work=entry.work, why="refused", message=error.message)
@@ -246,7 +246,7 @@ class Lives:
         return True
 
     async def _live_by_session(self, hosted: Hosted, instance: Instance) -> None:
-        """Take an instance through its tasks."""
+        """Run the tasks of an instance that speaks HKube's protocol, and end it."""
         try:
             failure = await connect(instance, hosted.start_s or self._timers.start_s)
             if failure is not None:
@@ -258,12 +258,12 @@ class Lives:
             await self._end(hosted, instance)
 
     async def _go_on(self, hosted: Hosted, instance: Instance) -> bool:
-        """Have an instance do its next task; return whether it takes another."""
+        """Run the next task of an instance; return whether it takes another."""
         entry = await self._next(hosted, instance)
         return entry is not None and await self._do(hosted, instance, entry)
 
     async def _next(self, hosted: Hosted, instance: Instance) -> Entry | None:
-        """Return an instance's next task, once there is one; None where it is to end."""
+        """Wait for an instance's next task and return it; None if the instance must end."""
         is_let_go = instance.call.done() and instance.call.result() is None
         if is_let_go or not instance.is_usable or self._is_closing:
             return None
@@ -277,7 +277,7 @@ class Lives:
             if not instance.is_usable:
                 hosted.is_warming = False
                 if entry is not None:
-                    # It became useless before it was given something to do.
+                    # The instance became unusable before it started its task.
                     self._roster.num_busy -= 1
                     hosted.waiting.push(entry)
                 return None
@@ -285,7 +285,7 @@ class Lives:
         return entry
 
     async def _do(self, hosted: Hosted, instance: Instance, entry: Entry) -> bool:
-        """Have an instance do a task; return whether it goes on."""
+        """Run a task in an instance; return whether the instance takes another."""
         instance.entry = entry
         try:
             if self._is_closing:
@@ -310,7 +310,7 @@ class Lives:
             self._roster.num_busy -= 1
 
     async def _live_by_program(self, hosted: Hosted, instance: Instance, entry: Entry) -> None:
-        """Take an instance through its one task."""
+        """Run the only task of a plain program's instance, and end the instance."""
         try:
             self._begun(instance, entry)
             ending = await do_by_program(
@@ -338,7 +338,7 @@ class Lives:
     def _charge(
         self, hosted: Hosted, instance: Instance, why: Why, message: str, code: int | None
     ) -> None:
-        """Let an instance that never worked be an attempt of the task that goes first."""
+        """Count an instance that never ran a task as an attempt of the first waiting task."""
         hosted.is_warming = False
         entry = hosted.waiting.pop()
         if entry is None:
@@ -358,7 +358,7 @@ class Lives:
 
 
 def _fail(entry: Entry, error: Exception) -> None:
-    """Have whoever waits for a task hear of an error that is not its algorithm's."""
+    """Fail a pending task with an infrastructure error."""
     if not entry.future.done():
         entry.future.set_exception(error)
 

@@ -1,4 +1,4 @@
-"""What a task needs together with those that wait for it."""
+"""The resources of a task together with the tasks that wait for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def callers_of(work: Work) -> Iterator[Work]:
-    """Yield the tasks whose algorithms wait for one, the nearest first."""
+    """Yield the tasks whose algorithms wait for a task, nearest first."""
     caller = work.caller
     while caller is not None:
         yield caller
@@ -22,11 +22,11 @@ def callers_of(work: Work) -> Iterator[Work]:
 
 
 def beside_callers(work: Work, templates: Mapping[str, Task]) -> Task:
-    """Return a task that needs what one and its callers need: they keep theirs meanwhile.
+    """Return a task with the resources of a task and its callers, which all hold theirs at once.
 
     Args:
-        work: It has a caller.
-        templates: What algorithms' jobs were planned to.
+        work: Task that has a caller.
+        templates: Tasks planned from the algorithms' jobs, by algorithm name.
     """
     callers = [*callers_of(work)]
     task = templates[work.algorithm]
@@ -37,7 +37,7 @@ def beside_callers(work: Work, templates: Mapping[str, Task]) -> Task:
         update={
             "cpus": sum(needs.cpus for needs in every),
             "memory": sum(needs.memory or 0 for needs in every) or None,
-            # Parts of one may share it.
+            # Fractions of a GPU may share one GPU.
             "gpus": gpus if gpus <= 1 else float(math.ceil(gpus)),
         }
     )

@@ -1,8 +1,8 @@
-"""Hosts the algorithms of a run: who gets an instance, when one is started, kept, and ended.
+"""A pool of instances on this machine: which task gets an instance, and when instances end.
 
-All of it is in one loop and one thread. A task goes to an idle instance of its algorithm, else to
-one that is started where there is room; where there is none, idle instances of other algorithms
-give way to what goes first. Nothing overtakes what lacks cores or memory: it might wait for ever.
+All code runs in one loop and one thread. A task goes to an idle instance of its algorithm, or to a
+new instance if there is room. Without room, idle instances of other algorithms end for the first
+task in line. No task overtakes a task that lacks cores or memory, or that task might wait forever.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
     from tarmac.jobs import Secret
 
-# GPUs that other programs have leased, and what stands still, are looked at so often.
+# Interval of the checks for GPUs that other programs lease and for deadlocks.
 _DISPATCH_EVERY_S = 0.5
 
 _FOLDER = "instances"
@@ -45,16 +45,16 @@ def refuse(
     secrets: Mapping[str, Secret],
     fake_gpus: int = 0,
 ) -> None:
-    """Refuse what no instance of some algorithms can ever do here, before anything starts.
+    """Refuse algorithms that this machine can never run, before anything starts.
 
     Args:
-        algorithms: Those that a run will need.
+        algorithms: Algorithms that the run will need, by name.
         base: Directory that relative paths in the jobs start from.
-        secrets: What names of secrets stand for here.
+        secrets: Sources of the secrets on this machine, by secret name.
         fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
 
     Raises:
-        RequestError: One needs more than this machine has, a secret that is not there, or a
+        RequestError: An algorithm needs more than this machine has, a missing secret, or a
             container engine that does not answer.
     """
     for algorithm in algorithms.values():
@@ -62,25 +62,25 @@ def refuse(
 
 
 class Pool:
-    """Runs tasks by algorithms on this machine; a `Host`.
+    """A `Host` that runs tasks on this machine.
 
     Example::
 
         async with Pool(algorithms, run, base=base, watcher=watcher, calls=calls) as pool:
             ending = await pool.submit(work)
 
-    Leaving the block stops what is at work, and ends all instances.
+    Leaving the block stops running tasks, and ends all instances.
 
     Args:
         algorithms: Algorithms, by the name that tasks use.
-        run: The run's directory; instances have theirs in its ``instances``.
-        base: What relative paths of their jobs start from.
+        run: Directory of the run; its ``instances`` has the instances' directories.
+        base: Directory that relative paths in the jobs start from.
         watcher: Receives each event of a task.
         calls: Runs the algorithms and pipelines that algorithms start.
         concurrency: Most tasks at once. Default: as many as fit.
         fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
-        secrets: What names of secrets stand for here.
-        timers: How long to wait for what.
+        secrets: Sources of the secrets on this machine, by secret name.
+        timers: Timeouts of the host. Default: those of `Timers`.
 
     Raises:
         RequestError: An algorithm's job cannot be planned.
@@ -120,7 +120,7 @@ class Pool:
         self._opened = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Begin to take tasks."""
+        """Start to accept tasks."""
         self._loop = asyncio.get_running_loop()
         processes = await self._opened.enter_async_context(
             Processes(
@@ -152,7 +152,7 @@ class Pool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop what is at work, and end all instances."""
+        """Stop running tasks, and end all instances."""
         self._is_closing = True
         await self._opened.aclose()
 
@@ -171,7 +171,7 @@ class Pool:
         return entry.future
 
     def _problem(self, hosted: Hosted | None, work: Work) -> tuple[Why, str] | None:
-        """Return why a task can never be done here; None where it can."""
+        """Return why a task can never run here; None if it can."""
         if hosted is None:
             return (
                 "refused",
@@ -199,7 +199,7 @@ class Pool:
             self._dispatch_soon()
 
     def _dispatch(self) -> None:
-        """Give tasks to idle instances, and start what there is room for."""
+        """Give tasks to idle instances, and start instances while there is room."""
         self._is_due = False
         self._dispatched_at = self._loop.time()
         if self._is_closing:
@@ -235,7 +235,7 @@ class Pool:
                 continue
             answer = self._start_wanted(hosted)
             if answer == "later":
-                # Its place is about to be there, and nothing overtakes it meanwhile.
+                # Its place opens soon, and no other algorithm may overtake it meanwhile.
                 return
             if answer == "full":
                 self._roster.kept = self._roster.kept or hosted
@@ -249,7 +249,7 @@ class Pool:
                 without_gpus = True
 
     def _start_wanted(self, hosted: Hosted) -> Literal["waits", "later", "full"]:
-        """Start as many instances as it can use and there is room for; say why no more."""
+        """Start the instances that an algorithm can use and that fit; return why no more start."""
         if hosted.state == "new":
             self._lives.prepare(hosted)
         while hosted.state == "ready" and hosted.num_wanted:
@@ -270,15 +270,15 @@ class Pool:
         return "waits"
 
     def _tell(self, hosted: Hosted, reason: str) -> None:
-        """Say why its first task waits, once for each reason."""
+        """Report why an algorithm's first task waits, once for each reason."""
         first = hosted.waiting.first()
-        # The first one has an instance soon where one starts.
+        # A starting instance will soon take the first task.
         if first is not None and reason != hosted.told and not hosted.count("starting"):
             hosted.told = reason
             self._watcher.waiting(first.work, reason)
 
     def _look_for_standstill(self) -> None:
-        """Refuse a task whose callers, with others, hold all there is and wait for each other."""
+        """Resolve a deadlock of tasks that wait for each other: refuse a waiting task."""
         deadlock = self._roster.waiting_for_each_other()
         if deadlock is None:
             self._stands_still_since = None
@@ -300,6 +300,6 @@ class Pool:
 
 
 def _forget(hosted: Hosted, entry: Entry) -> None:
-    """Take what was cancelled out of its queue."""
+    """Remove a cancelled task from its queue."""
     if entry.is_queued:
         hosted.waiting.remove(entry)

@@ -1,4 +1,4 @@
-"""The local executor as a loop sees it: attempts are started, and their ends are futures."""
+"""The local executor for an asyncio loop: the end of each attempt is a future."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Processes:
     """The processes of a run's instances; an asynchronous context manager.
 
     Args:
-        machine: What they take from.
-        templates: What will be started, but for its number and what differs between instances.
+        machine: Machine whose cores, memory and GPUs the processes use.
+        templates: Tasks planned from the algorithms' jobs, without their instances' numbers.
         run: Directory of the run; its ``shared`` folder is the executor's.
         base: Directory that relative paths start from.
-        secrets: What names of secrets stand for here.
-        grace_s: From SIGTERM to SIGKILL, in seconds, where a task is out of time.
-        looked: Is called after each look at them.
-        failed: Is told of a look that failed.
+        secrets: Sources of the secrets on this machine, by secret name.
+        grace_s: Seconds from SIGTERM to SIGKILL for a task out of time.
+        looked: Function that is called after each poll of the processes.
+        failed: Function that gets the error of a failed poll.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Processes:
         self._ends: dict[int, asyncio.Future[Finished]] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to look at them."""
+        """Start to poll the processes."""
         self._watch = asyncio.get_running_loop().create_task(self._look())
         return self
 
@@ -70,7 +70,7 @@ class Processes:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let go of the executor; end what is left, which nobody waits for."""
+        """End the remaining processes, and close the executor."""
         self._watch.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._watch
@@ -81,10 +81,10 @@ class Processes:
         self._executor.close()
 
     def start(self, attempt: Attempt) -> tuple[Grant, asyncio.Future[Finished]] | None:
-        """Start an attempt; None where there is no room for it now.
+        """Start an attempt; return None if there is no room for it now.
 
         Returns:
-            What it has, and a future of its end.
+            The attempt's resources and a future of its end.
         """
         (answer,) = self._executor.start([attempt])
         if isinstance(answer, Busy):
@@ -94,7 +94,7 @@ class Processes:
         return answer.grant, ended
 
     def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:
-        """End an attempt: SIGTERM, a grace, SIGKILL."""
+        """End an attempt: SIGTERM, a grace period, SIGKILL."""
         self._executor.end(attempt, reason, grace_s)
 
     async def _look(self) -> None:
@@ -104,7 +104,7 @@ class Processes:
                 self._hear(0.0)
                 self._looked()
             except Exception as error:
-                # Nobody else sees how instances end, so this goes on.
+                # Continue after an error, because only this poll notices the end of instances.
                 self._failed(error)
 
     def _hear(self, patience_s: float) -> None:
@@ -116,7 +116,7 @@ class Processes:
 
 
 def _with_engines(templates: Sequence[Task]) -> Iterator[Container]:
-    """Yield the containers whose engines are installed; the others' tasks are refused."""
+    """Yield the containers whose engines are installed; tasks of other containers are refused."""
     for template in templates:
         container = template.environment
         if isinstance(container, Container):

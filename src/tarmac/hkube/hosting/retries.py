@@ -1,7 +1,7 @@
-"""Which endings another attempt follows.
+"""The endings that are retried.
 
-As in kube-HPC/hkube at 261d3d06, core/worker/lib/worker.js: an error is the algorithm's own word, a
-crash is the end of its container or its socket. What ran out of time is not tried again.
+As in kube-HPC/hkube at 261d3d06, core/worker/lib/worker.js: the algorithm itself reports an error;
+a crash is the end of its container or its socket. A task out of time is not retried.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ _TRIED_AGAIN: Mapping[RetryPolicy, frozenset[Why]] = {
 
 
 def is_tried_again(ending: Ending) -> bool:
-    """Whether another attempt follows."""
+    """Whether a task is retried after an ending."""
     work = ending.work
     return ending.why in _TRIED_AGAIN[work.retry] and ending.attempts < work.limit

@@ -1,4 +1,4 @@
-"""Dates without quotes, which Batch Shipyard takes for no text."""
+"""Dates without quotes, which Batch Shipyard does not accept as text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class Date(str):
-    """A date as it is written."""
+    """A date as written in the file."""
 
     __slots__ = ()
 
 
 def mark_dates(document: Document) -> Any:
-    """Return a document's value with its dates marked as such."""
+    """Return a document's value with its unquoted dates as `Date`."""
     return _marked(document, document.value, ()) if document.dates else document.value
 
 

@@ -1,4 +1,4 @@
-"""Batch Shipyard's files: which there are, and what is in each."""
+"""Batch Shipyard's files: how to recognize, find and load them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-# What is beside a jobs file, and what is at the top of each.
+# Names of the files beside a jobs file, with the top-level key of each.
 _SIBLINGS = {
     "config": "batch_shipyard",
     "credentials": "credentials",
@@ -26,7 +26,7 @@ _SIBLINGS = {
 
 
 def looks_like_shipyard(value: Any) -> bool:
-    """Whether a document is one of Batch Shipyard's files."""
+    """Return whether a document is one of Batch Shipyard's files."""
     if not isinstance(value, dict):
         return False
     holds_credentials = isinstance(value.get("credentials"), dict) and "name" not in value
@@ -37,7 +37,7 @@ def find_jobs_files(folder: Path) -> list[Path]:
     """Return the jobs file of a folder, or of its ``config`` folder.
 
     Raises:
-        RequestError: It has none, or several of which none is called ``jobs``.
+        RequestError: The folder has no jobs file, or several and none is called ``jobs``.
     """
     for place in (folder, folder / "config"):
         named = next((p for s in _SUFFIXES if (p := place / f"jobs{s}").is_file()), None)
@@ -47,7 +47,7 @@ def find_jobs_files(folder: Path) -> list[Path]:
             path for path in place.glob("jobs[-_.]*") if path.suffix in _SUFFIXES and path.is_file()
         )
         if len(paths) > 1:
-            # One that lists what another makes can only be read when that has ended.
+            # A jobs file that lists another one's outputs can be read only after that has ended.
             names = "\n".join(map(quoted, paths))
             raise RequestError(
                 f"{place} has {len(paths)} jobs files, and their order is not said",
@@ -62,7 +62,7 @@ def find_jobs_files(folder: Path) -> list[Path]:
 
 
 def is_part(value: Any) -> bool:
-    """Whether a document is of a configuration, and not its jobs file."""
+    """Return whether a document is part of a configuration but not its jobs file."""
     return looks_like_shipyard(value) and "job_specifications" not in value
 
 
@@ -74,7 +74,7 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
         documents: Documents that are already read. Their sections are skipped.
 
     Raises:
-        RequestError: One cannot be read, or holds no mapping.
+        RequestError: A file cannot be read, or holds no mapping.
     """
     known = {section for document in documents for section in document.value}
     siblings = []
@@ -86,7 +86,7 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
         text = read_text(path)
         document = load(path, text) or parse_document(text, str(path))
         if not isinstance(document.value, dict):
-            # Nothing of it: it may be a credential.
+            # Show no part of the value: it may be a credential.
             raise RequestError(f"{path}:1:1: expected names and their values, such as {section}:")
         if not known & document.value.keys():
             siblings.append(document)
@@ -94,21 +94,21 @@ def read_siblings(jobs_file: Path, documents: Iterable[Document]) -> list[Docume
 
 
 def load(path: Path, text: str) -> Document | None:
-    """Read a file that may hold secrets, so that no error has part of one; None for any other.
+    """Read a file that may hold secrets, without quoting it in errors; None for other files.
 
     Args:
         path: Path of the file, which decides with ``text`` whether it may hold secrets.
         text: Content of the file, in YAML or JSON.
 
     Raises:
-        RequestError: It cannot be read, or is called credentials and holds none.
+        RequestError: The file cannot be read, or is called credentials and holds none.
     """
     if not _may_hold_secrets(path, text):
         return None
     try:
         document = parse_document(text, str(path))
     except RequestError as error:
-        # The words on a syntax error may hold what is on the line.
+        # The message of a syntax error may quote the line.
         place = re.match(re.escape(str(path)) + r"(:\d+:\d+)?", error.message)
         where = place[0] if place is not None else str(path)
         raise RequestError(

@@ -1,4 +1,4 @@
-"""Batch Shipyard's files as one configuration."""
+"""Merging of Batch Shipyard's files into one configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def merge(documents: Sequence[Document]) -> Configuration:
-    """Merge files: mappings one into the other, anything else by what comes last.
+    """Merge files: mappings are combined, any other value is replaced by the last one.
 
     Args:
         documents: Documents to merge. A later document overrides an earlier one.
@@ -27,7 +27,7 @@ def merge(documents: Sequence[Document]) -> Configuration:
             _merge(value, mark_dates(document))
             if CREDENTIALS in document.value:
                 with_credentials.add(document.name)
-        # What an earlier file has here and this one has not is still where it was.
+        # A value that only an earlier file has keeps its place there.
         places |= {path: (document.name, place) for path, place in document.places.items()}
     names = [document.name for document in documents]
     return Configuration(names, value, places, frozenset(with_credentials))

@@ -1,4 +1,4 @@
-"""Every property of Batch Shipyard's files, from ``properties.yaml``, and files checked by it."""
+"""Every property of Batch Shipyard's files, from ``properties.yaml``, and the check of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = {
     "float": "a number",
     "bool": "true or false",
 }
-# What to write where another kind of value is there.
+# Hints for a value of the wrong kind, by key.
 _TIME = "write it as [d.]HH:mm:ss, such as 01:00:00"
 _HINTS = {
     "gpus": "write all, disable, a number, or device=0,1",
@@ -39,7 +39,7 @@ _HINTS = {
     "retention_time": _TIME,
 }
 _HONOURED = "honoured"
-# Names of before 3.0 that stand for ones that are required now.
+# Required names, each with the names before 3.0 that replace it.
 _STAND_INS = {
     "remote_path": ("container", "file_share"),
     "local_path": ("destination",),
@@ -52,14 +52,14 @@ _NOT_MERGED = ("depends_on", "depends_on_range", "multi_instance", "task_factory
 
 @dataclasses.dataclass(frozen=True)
 class Property:
-    """A property, and what becomes of it.
+    """A property of Batch Shipyard's files.
 
     Attributes:
         kind: ``map``, ``list``, or a kind of scalar.
-        required: Whether what holds it must have it.
-        is_old: Whether 3.9.1 no longer takes it.
-        reason: Why it has no effect here; none where it is honoured.
-        choices: The texts that it may be.
+        required: Whether the mapping above must have the property.
+        is_old: Whether Batch Shipyard 3.9.1 no longer accepts it.
+        reason: Why it has no effect here. Empty if Tarmac honours it.
+        choices: Valid texts. Empty if any text is valid.
         low: Smallest number allowed. Default: no bound.
         high: Largest number allowed. Default: no bound.
         children: Properties of a mapping's known keys, by key.
@@ -84,7 +84,7 @@ class Property:
 
 @functools.cache
 def all_properties() -> Mapping[str, Property]:
-    """Return what may be at the top of each file, by file: jobs, pool, config, credentials."""
+    """Return the top-level properties of each file: jobs, pool, config, credentials."""
     text = importlib.resources.files(__package__).joinpath("properties.yaml").read_text("utf-8")
     data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     reasons = data.pop("reasons")
@@ -95,7 +95,7 @@ def all_properties() -> Mapping[str, Property]:
 def _property(data: Any, reasons: Mapping[str, str], inherited: str) -> Property:
     if isinstance(data, list):
         items = tuple(_property(part, reasons, inherited) for part in data)
-        # The reason of a list is that of what is in it.
+        # A list has the reason of its items.
         return Property("list", reason=items[0].reason, items=items, is_old=items[0].is_old)
     if isinstance(data, dict):
         return _mapping(data, reasons, inherited)
@@ -139,7 +139,7 @@ def _reason(name: str | None, reasons: Mapping[str, str], inherited: str) -> str
 
 @functools.cache
 def secret_names() -> Sequence[str]:
-    """Return the names of all properties that are secret."""
+    """Return the names of all secret properties."""
     return sorted({name for part in all_properties().values() for name in _secrets_in(part)})
 
 
@@ -153,7 +153,7 @@ def _secrets_in(part: Property) -> Iterator[str]:
 
 
 def _is_old_dialect(value: Mapping[str, Any], report: Report) -> bool:
-    """Whether a configuration is of before 3.0, all JSON with unchecked names: by ``image``."""
+    """Return whether a configuration predates 3.0: JSON, unchecked names, tasks with ``image``."""
     jobs = value.get("job_specifications")
     tasks = [
         task
@@ -166,14 +166,14 @@ def _is_old_dialect(value: Mapping[str, Any], report: Report) -> bool:
 
 
 def check(value: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Check a configuration by the properties.
+    """Check a configuration against the properties.
 
     Args:
         value: Merged configuration of all files, as plain values.
-        report: Takes what is wrong, and what has no effect here.
+        report: Receives the problems, and the properties without effect here.
 
     Returns:
-        Only what is right: a part that is not is None, or left out of a list.
+        Only the valid parts: an invalid value is None, an empty element is left out of its list.
     """
     tops = {
         name: part for file in all_properties().values() for name, part in file.children.items()
@@ -191,13 +191,13 @@ class _Checker:
         self._num_unknown = 0
 
     def value(self, value: Any, wanted: Property, path: Path, said: str = "") -> Any:
-        """Return a value that is right, or None.
+        """Return a valid value, or None for an invalid one.
 
         Args:
-            value: As it is in the file.
-            wanted: What it should be.
+            value: Plain value from the file.
+            wanted: Property that the value must match.
             path: Keys that lead to the value in the configuration.
-            said: The reason that has been said of what it is in.
+            said: Reason already reported for a value above. Default: none.
         """
         if value is None:
             return None
@@ -213,7 +213,7 @@ class _Checker:
         return self._scalar(value, wanted, path)
 
     def mapping(self, value: Any, wanted: Property, path: Path, said: str = "") -> Any:
-        """Return the parts of a mapping that are right."""
+        """Return the valid parts of a mapping."""
         if not isinstance(value, dict):
             self._report.wrong(path, f"{_show(value, path)}expected names and their values")
             return None
@@ -237,7 +237,7 @@ class _Checker:
     def _unknown(self, key: str, wanted: Property, path: Path) -> None:
         self._num_unknown += 1
         if self._num_unknown > _MAX_GUESSES:
-            # To look for the nearest of many names takes longer than all else.
+            # The search for the nearest name would take longer than the rest of the check.
             self._say_unknown(key, path, "", "")
             return
         valid = [name for name, child in wanted.children.items() if not child.is_old]
@@ -255,7 +255,7 @@ class _Checker:
 
     def _list(self, value: Any, wanted: Property, path: Path, said: str) -> Any:
         if self._is_old and isinstance(value, str):
-            # Before 3.1 nothing was checked, and Python goes through a text's characters.
+            # Batch Shipyard before 3.1 checked nothing and iterated over a text's characters.
             value = [*value]
         if not isinstance(value, list):
             self._report.wrong(path, f"{_show(value, path)}expected a list")
@@ -267,7 +267,7 @@ class _Checker:
             if part is None:
                 self._report.wrong((*path, number), "is empty")
                 continue
-            # A part keeps its number, which later messages name.
+            # An invalid part stays as None: later messages name parts by their number.
             parts.append(self.value(part, item, (*path, number), said))
         return parts
 
@@ -276,7 +276,7 @@ class _Checker:
         if kind == "any":
             return value
         if kind == "float" and isinstance(value, str) and _number(value) is not None:
-            # YAML 1.1 takes 1e-3 for a text.
+            # YAML 1.1 reads 1e-3 as text.
             value = _number(value)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         is_text = isinstance(value, str) and not isinstance(value, Date)
@@ -315,7 +315,7 @@ class _Checker:
 
 
 def _has_one_reason(wanted: Property, reason: str) -> bool:
-    """Whether all that is in a property has no effect for the same reason."""
+    """Return whether a property and all below it have no effect for the same reason."""
     parts = [*wanted.children.values(), *wanted.items]
     parts += [wanted.wildcard] if wanted.wildcard is not None else []
     return wanted.reason == reason and all(_has_one_reason(part, reason) for part in parts)
@@ -329,7 +329,7 @@ def _number(text: str) -> float | None:
 
 
 def _show(value: Any, path: Path) -> str:
-    """Return a value for a message; nothing of what may be a secret."""
+    """Return a value for a message; empty for a possible secret."""
     if path[:1] == ("credentials",) or not isinstance(value, (str, int, float, bool)):
         return ""
     text = repr(value).lower() if isinstance(value, bool) else repr(value)
@@ -337,7 +337,7 @@ def _show(value: Any, path: Path) -> str:
 
 
 def without_secrets(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without credentials, and without what else is secret."""
+    """Return a configuration without credentials and other secrets."""
     tops = {
         name: part for file in all_properties().values() for name, part in file.children.items()
     }
