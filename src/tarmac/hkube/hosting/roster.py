@@ -1,6 +1,6 @@
-"""Who begins next: which task, in which instance, and which instance gives way.
+"""The choice of the next task, its instance, and the idle instances to end for it.
 
-Choices alone: nothing is started, ended or told here.
+This module only chooses: it starts, ends and reports nothing.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.waiting import Entry, Order
     from tarmac.jobs import Machine
 
-# What is started before there is work for it comes after all that there is work for.
+# The order of an algorithm without waiting tasks: after all algorithms with waiting tasks.
 _LAST = (0, True, 2**62)
 
 
 class Roster:
-    """The algorithms of a run, with what waits for them and who works for them.
+    """The algorithms of a run, with their waiting tasks and instances.
 
     Args:
-        hosted: By the names that tasks name them by.
-        machine: What instances take from.
-        concurrency: At most so many tasks at once; None for as many as there is room for.
+        hosted: Algorithms, by the name that tasks use.
+        machine: Machine whose cores, memory and GPUs the instances use.
+        concurrency: Most tasks at once. None: as many as fit.
 
     Attributes:
-        kept: What goes first among those that lack room, as of the last look.
-        num_busy: How many tasks are at work.
+        kept: First algorithm in line that lacks room, as of the last dispatch.
+        num_busy: Number of running tasks.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Roster:
                     yield instance
 
     def is_waited(self) -> bool:
-        """Whether a task waits."""
+        """Whether any task waits for an instance."""
         return any(hosted.waiting for hosted in self.hosted.values())
 
     def in_line(self) -> list[Hosted]:
-        """Return the algorithms that could use another instance, first things first."""
+        """Return the algorithms that could use another instance, in the order of their tasks."""
 
         def order(hosted: Hosted) -> Order:
             first = hosted.waiting.first()
@@ -62,14 +62,14 @@ class Roster:
         return sorted((each for each in self.hosted.values() if each.num_wanted), key=order)
 
     def may_begin(self, entry: Entry | None) -> bool:
-        """Whether another task may begin, whatever room there is."""
+        """Whether the limit of concurrent tasks allows another task."""
         if self._concurrency is None or self.num_busy < self._concurrency:
             return True
-        # Its caller is counted, and waits for it.
+        # A called task is always allowed, because its waiting caller already counts.
         return entry is not None and entry.work.caller is not None
 
     def take(self, hosted: Hosted, instance: Instance) -> Entry | None:
-        """Return the next task for an instance; None where it has none, or gives way."""
+        """Return the next task for an instance; None if there is none or the instance must end."""
         first = hosted.waiting.first()
         if first is None or not self.may_begin(first) or self._gives_way(hosted, instance, first):
             return None
@@ -77,15 +77,15 @@ class Roster:
         return hosted.waiting.pop()
 
     def is_starting_enough(self) -> bool:
-        """Whether as many start already as there are cores: each takes one while it does."""
+        """Whether as many instances are starting as there are cores: a start takes a core."""
         num_starting = sum(1 for _ in self.instances("starting"))
         return num_starting >= max(1, int(self._machine.cpus))
 
     def giving_way_to(self, hosted: Hosted) -> list[Instance]:
-        """Return the idle instances that are to end, so that another one has room.
+        """Return the idle instances to end to make room for an algorithm.
 
-        Those that are to be kept while nothing is to be done end last, and only where no other
-        instance will end or change.
+        Instances within ``minHotWorkers`` end last, and only if no other instance will end or
+        change.
         """
         needs = hosted.template.resources
         coming = [each.grant for each in self.instances("ending")]
@@ -113,11 +113,10 @@ class Roster:
         return ending
 
     def waiting_for_each_other(self) -> tuple[Entry, list[str]] | None:
-        """Return what stands still: nothing works but tasks that wait for others, which wait.
+        """Return a deadlock: all running tasks wait for called tasks, which wait for instances.
 
         Returns:
-            The one of them that goes first, and the names of all tasks at work; None where
-            something moves.
+            The first waiting called task and the names of all running tasks. None: no deadlock.
         """
         queues = [each.waiting for each in self.hosted.values()]
         if not any(queue.callers for queue in queues):
@@ -139,7 +138,7 @@ class Roster:
         return min(called, key=lambda entry: entry.order), names
 
     def _gives_way(self, hosted: Hosted, instance: Instance, entry: Entry) -> bool:
-        """Whether something that goes before a task lacks what its instance has."""
+        """Whether an earlier task of another algorithm lacks resources that the instance holds."""
         other = self.kept
         if other is None or other is hosted:
             return False

@@ -1,4 +1,4 @@
-"""The websocket of one algorithm's instance: one connection at a time, messages in and out."""
+"""The websocket server for one instance of an algorithm: one connection at a time."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
 
     from websockets.http11 import Request, Response
 
-# What goes wrong on a connection is told by the session, in words of its own.
+# Silent, because the session reports connection errors in its own words.
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())
 
-# A client that comes while another is connected waits so long for that one to be seen gone.
+# A new client waits this long for the end of the current connection.
 _TURN_S = 1.0
-# A process that opens more has its sockets closed at once: descriptors are the host's.
+# Bound on open sockets, because they use file descriptors of the host. More are closed at once.
 _MAX_SOCKETS = 8
-# From so many messages of a task on, no more than so many are read in a second.
+# Flood limit: after 2000 messages of a task, the reader pauses 0.05 s after every 250 messages.
 _FREE_MESSAGES = 2000
 _PAUSE_EVERY = 250
 _PAUSE_S = 0.05
-# Close codes of what a client has done wrong (RFC 6455, 7.4.1): protocol, no UTF-8, too big.
+# Close codes for errors of the client (RFC 6455, 7.4.1): protocol, no UTF-8, too big.
 _BREACHES = {1002: "its frames break the protocol", 1007: "its text is no UTF-8"}
 _TOO_BIG = 1009
 
 
-class Gone(Exception):  # noqa: N818 - a connection's end, which is none
-    """The connection that something was to be sent on is no more."""
+class Gone(Exception):  # noqa: N818 - a connection's end is no error
+    """The connection for a message has ended."""
 
 
 class Receiver(Protocol):
-    """Who hears what an algorithm says."""
+    """The receiver of a connection's events."""
 
     async def arrived(self, link: Link) -> None:
-        """A connection is there."""
+        """Handle a new connection."""
 
     async def heard(self, message: Message) -> None:
-        """A message has come."""
+        """Handle a message."""
 
     def lost(self) -> None:
-        """The connection is no more; another one may come."""
+        """Handle the end of the connection; another connection may follow."""
 
     def broken(self, reason: Exception) -> None:
-        """The algorithm has sent what is no message, or hearing one failed."""
+        """Handle an invalid message, or an error while handling a message."""
 
 
 class _Connection(ServerConnection):
-    """Notes when bytes come, and keeps a process from taking the host's descriptors."""
+    """A connection that notes when bytes arrive, and that limits open sockets and users."""
 
     def __init__(self, *args: Any, listener: Listener, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -83,15 +83,15 @@ class _Connection(ServerConnection):
 
 
 class Listener:
-    """Listens for one algorithm. Made by `open_listener`.
+    """A listener for one instance of an algorithm, created by `open_listener`.
 
     Attributes:
         host: Address that the listener is bound to. Empty before `open`.
         port: TCP port that the listener is bound to. 0 before `open`.
-        is_closed: Whether it listens no more.
-        num_heard: Messages since it was last set to 0, which whoever gives a task does.
-        sockets: What is open, of every kind.
-        refused: Why the last client was refused for what it asked for; empty where none was.
+        is_closed: Whether the listener was closed.
+        num_heard: Number of messages of the current task; the session resets it for each task.
+        sockets: Open sockets, including those before the websocket handshake.
+        refused: Why the last client was refused. Empty: no client was refused.
     """
 
     def __init__(
@@ -109,18 +109,18 @@ class Listener:
         self.refused = ""
 
     async def open(self, host: str) -> None:
-        """Begin to listen on a free port."""
+        """Start to listen on a free port."""
         self._server = await serve(
             self._serve,
             host,
             0,
             process_request=self._admit,
-            # A factory is what its documentation asks for, and its annotation a class.
+            # The documentation allows a factory here; the annotation allows only a class.
             create_connection=functools.partial(_Connection, listener=self),  # type: ignore[arg-type]
-            # Results are large, and the machine is the same.
+            # On the same machine, compressing large results only costs time.
             compression=None,
             max_size=self._max_payload_bytes,
-            # Whoever computes in the thread that reads answers no ping as long as that takes.
+            # No pings: a client that computes in its reading thread answers none meanwhile.
             ping_interval=None,
             close_timeout=1,
             server_header=None,
@@ -135,15 +135,15 @@ class Listener:
 
     @property
     def heard_at(self) -> float:
-        """When the algorithm's last bytes came, in the loop's time."""
+        """The loop time at which the algorithm's last bytes arrived."""
         return 0.0 if self._connection is None else self._connection.heard_at
 
     async def send(self, message: Message) -> None:
-        """Send a message on the connection that is there.
+        """Send a message on the current connection.
 
         Raises:
-            Gone: None is there, or it ended before all was sent.
-            ProtocolError: The connection's encoding cannot carry it.
+            Gone: There is no connection, or it ended before the message was sent.
+            ProtocolError: The connection's encoding cannot carry the message.
         """
         connection = self._connection
         if connection is None:
@@ -154,12 +154,12 @@ class Listener:
             raise Gone from error
 
     async def ping(self) -> None:
-        """Have the algorithm send something, if it can."""
+        """Send a ping, so that the algorithm's websocket library answers if it can."""
         if self._connection is not None and self.is_connected:
             await self._connection.ping()
 
     def close(self) -> None:
-        """Listen no more, and end what is connected at once."""
+        """Stop listening, and abort all connections at once."""
         self.is_closed = True
         for connection in list(self.sockets):
             connection.transport.abort()
@@ -167,12 +167,12 @@ class Listener:
             self._server.close()
 
     def lets_in(self, connection: _Connection) -> bool:
-        """Whether the other end may say anything at all."""
+        """Whether the user of the connecting process is allowed."""
         if self._users is None:
             return True
         peer, here = connection.remote_address[:2], connection.local_address[:2]
         user = owner_of_peer(peer, here)
-        # Where the system hides it, it is as it is without this.
+        # A system that hides the owners of sockets allows no check.
         if user is None and not lists_peers():
             return True
         if user not in self._users:
@@ -238,7 +238,7 @@ class Listener:
 async def open_listener(
     host: str, receiver: Receiver, *, max_payload_bytes: int, users: Collection[int] | None = None
 ) -> Listener:
-    """Listen on a free port of an address.
+    """Return a listener on a free port of an address.
 
     Args:
         host: Address to listen on, such as ``127.0.0.1``.
@@ -247,7 +247,7 @@ async def open_listener(
         users: User IDs whose processes may connect. Default: None, any user.
 
     Raises:
-        OSError: It cannot be listened on.
+        OSError: The address cannot be listened on.
     """
     listener = Listener(receiver, max_payload_bytes=max_payload_bytes, users=users)
     await listener.open(host)

@@ -1,15 +1,15 @@
-"""What HKube's worker does for one instance of an algorithm: task after task, by its websocket.
+"""The worker's side of HKube's protocol for one instance: one task after another by websocket.
 
-A task goes through ``initialize``, ``initialized``, ``start``, ``started``; it ends by ``done``, by
-``errorMessage``, or by ``stopped`` after ``stop``. The same instance takes the next one, but after
-a stop. What an algorithm does against the protocol ends its task and the session, and nothing else.
+A task goes through ``initialize``, ``initialized``, ``start`` and ``started``. It ends with
+``done``, with ``errorMessage``, or with ``stopped`` after ``stop``. The same instance takes the
+next task, except after a stop. A protocol error of an algorithm ends only its task and the session.
 
-A connection that drops in the middle of a task may come back, and the answer comes on the new one.
-Nothing is said twice, as an algorithm would do it twice; so what was on its way when the connection
-dropped may be lost. Where an answer then stays away, the task has crashed.
+A connection that drops during a task may come back, and the answer arrives on the new connection.
+The session sends no message twice, because the algorithm would act on it twice. So a message in
+transit may be lost when the connection drops. If the answer then stays away, the task has crashed.
 
-Source: kube-HPC/hkube at 261d3d06, core/worker/lib/worker.js, states/stateManager.js; what clients
-do was seen of hkube_python_wrapper 2.4.2 and 2.6.0.dev27.
+Source: kube-HPC/hkube at 261d3d06, core/worker/lib/worker.js, states/stateManager.js; the clients'
+behavior was observed with hkube_python_wrapper 2.4.2 and 2.6.0.dev27.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 # WORKER_SOCKET_MAX_PAYLOAD_BYTES of HKube's chart v2.0.20.
 MAX_PAYLOAD_BYTES = 1_000_000_000
-# ALGORITHM_DISCONNECTED_TIMEOUT_MS, WRAPPER_TIMEOUT_DURATION, `stop`, STOPPING_TIME_OUT, as HKube
-# has them in production.
+# HKube's production values of ALGORITHM_DISCONNECTED_TIMEOUT_MS, WRAPPER_TIMEOUT_DURATION, `stop`,
+# STOPPING_TIME_OUT.
 _DISCONNECTED_S = 60.0
 _ALIVE_S = 10.0
 _STOP_S = 10.0
@@ -41,12 +41,12 @@ _STOPPING_S = 600.0
 _EXIT_S = 1.0
 
 
-class Disconnected(TarmacError):  # noqa: N818 - it says what has happened, in the protocol's word
-    """The algorithm's socket stays away, or it gives no sign of life: its task has crashed."""
+class Disconnected(TarmacError):  # noqa: N818 - the protocol's term
+    """The algorithm stays disconnected or sends nothing, so its task has crashed."""
 
 
 class Session:
-    """One instance's worker. Made by `open_session`; all of it in one loop's thread.
+    """The worker of one instance, created by `open_session`. All calls are in the loop's thread.
 
     Attributes:
         url: URL that the algorithm connects to, without a query.
@@ -76,7 +76,7 @@ class Session:
         self._stopped: asyncio.Future[bool] | None = None
         self._prolong_stop: Any = None
         self._watch: asyncio.TimerHandle | None = None
-        # When it last spoke, came or went.
+        # Time of the last message, connection or disconnection.
         self._turned_at = self._loop.time()
         self._pinging: asyncio.Task[None] | None = None
         self._unusable = ""
@@ -94,24 +94,24 @@ class Session:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the algorithm's socket is there now."""
+        """Whether the algorithm is connected now."""
         return self._listener.is_connected
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes another task. Once it does not, its process is to be ended."""
+        """Whether the instance takes another task. If not, its process must be ended."""
         return not self._unusable
 
     @property
     def started_at(self) -> float | None:
-        """When the task under way was told ``start``, in the loop's time; None before."""
+        """The loop time at which ``start`` was sent for the current task. None before."""
         return None if self._exchange is None else self._exchange.started_at
 
     async def connected(self, timeout_s: float = _DISCONNECTED_S) -> None:
         """Wait until the algorithm is connected.
 
         Raises:
-            Disconnected: It is not, after so many seconds, or the session was closed.
+            Disconnected: The timeout in seconds is over, or the session was closed.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -123,20 +123,21 @@ class Session:
             raise Disconnected(f"the algorithm has not connected within {timeout_s:g} s{reason}")
 
     async def run(self, work: Work, *, watcher: Watcher, calls: Calls) -> Ending:
-        """Have the algorithm do a task, and wait for its end.
+        """Run a task in the algorithm, and wait for its end.
 
-        Cancelled, it leaves the algorithm at work, and the session takes no other task.
+        Cancelling this call leaves the algorithm running, and the session takes no other task.
 
         Args:
             work: Task to run. A session runs one task at a time.
-            watcher: Is told of its progress, ten times a second at most.
-            calls: Runs what the algorithm asks for. What is under way at the end is cancelled.
+            watcher: Receives the task's progress, at most ten times a second.
+            calls: Runs the algorithms and pipelines that the algorithm starts. Calls that still run
+                at the task's end are cancelled.
 
         Returns:
-            How it ended: ``why`` is empty, ``error`` or ``stopped``; ``seconds`` from ``start``.
+            The ending: ``why`` is empty, ``error`` or ``stopped``; ``seconds`` from ``start``.
 
         Raises:
-            Disconnected: Its socket stayed away, it gives no sign of life, or the session takes no
+            Disconnected: The algorithm stayed disconnected or sent nothing, or the session takes no
                 task.
         """
         self._check()
@@ -171,17 +172,17 @@ class Session:
                 self._watch = None
 
     async def stop(self, grace_s: float = _STOP_S) -> bool:
-        """Have the task under way stopped, and wait for ``stopped``.
+        """Stop the current task, and wait for ``stopped``.
 
-        Each ``stopping`` gives the algorithm as long again, and 10 minutes in all. Afterwards the
-        session takes no other task: the Node.js wrapper 2.1.3 says ``stopped`` and still works on,
-        and its late ``done`` would be the next task's.
+        Each ``stopping`` restarts the grace period, up to 10 minutes in all. Afterwards the session
+        takes no other task: the Node.js wrapper 2.1.3 sends ``stopped`` and still works on, so its
+        late ``done`` would count for the next task.
 
         Args:
-            grace_s: It has so many seconds.
+            grace_s: Seconds to wait for ``stopped``. Default 10.
 
         Returns:
-            Whether it has stopped. If not, it may still work: its process is to be killed.
+            Whether the task has stopped. If not, it may still run, and its process must be killed.
         """
         if self._unusable:
             return False
@@ -190,7 +191,7 @@ class Session:
             return True
         exchange.is_stopping = True
         if exchange.stage is Stage.NEW:
-            # It was told of no task.
+            # The algorithm does not know of the task yet.
             exchange.end("stopped")
             return True
         self._unusable = "it was told to stop"
@@ -209,25 +210,25 @@ class Session:
             self._stopped = self._prolong_stop = None
 
     async def exit(self) -> None:
-        """Tell the algorithm to end its process. It may not."""
+        """Ask the algorithm to end its process, which it may ignore."""
         self._unusable = self._unusable or "it was told to exit"
         with contextlib.suppress(Gone, TimeoutError):
             async with asyncio.timeout(_EXIT_S):
                 await self._listener.send(Message("exit", {"exitCode": 0}))
 
     def close(self) -> None:
-        """End the socket. A task under way ends by `Disconnected`."""
+        """Close the listener; a running task ends with `Disconnected`."""
         self._unusable = self._unusable or "its session was closed"
         self._listener.close()
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(False)
         if self._exchange is not None:
             self._exchange.fail(Disconnected(self._because()))
-        # Whoever waits for a connection learns that there will be none.
+        # Wake waiters for a connection, because none will follow.
         self._arrived.set()
 
     async def arrived(self, link: Link) -> None:
-        """Take up what the last connection left."""
+        """Continue the task of the last connection."""
         self._link = link
         self._turned_at = self._loop.time()
         self._arrived.set()
@@ -236,21 +237,21 @@ class Session:
             return
         exchange.storage = link.storage
         if not link.has_query and exchange.started_at is not None:
-            # Clients without a query read and work in one thread: they connect again when `start`
-            # has returned, and what it returned was sent to nobody.
+            # Clients without a query read and work in one thread. They reconnect after `start` has
+            # returned, and its result is lost.
             self._crash("the algorithm lost its connection, and its result with it")
             return
         if exchange.stage in (Stage.INITIALIZING, Stage.STARTING):
-            # What it was told, or its answer, may have been lost with the last connection.
+            # The last connection may have lost the message to the algorithm or its answer.
             exchange.must_speak = True
             self._keep_watch()
         await exchange.go_on()
 
     async def heard(self, message: Message) -> None:
-        """Do what the algorithm says.
+        """Handle a message of the algorithm.
 
         Raises:
-            ProtocolError: It has no place now.
+            ProtocolError: The message is not allowed now.
         """
         self._turned_at = self._loop.time()
         exchange, command = self._exchange, message.command
@@ -267,14 +268,14 @@ class Session:
                 self._keep_watch()
 
     def lost(self) -> None:
-        """Give the algorithm time to come back."""
+        """Give the algorithm time to reconnect."""
         self._arrived.clear()
         self._turned_at = self._loop.time()
         if self._exchange is not None:
             self._keep_watch()
 
     def broken(self, reason: Exception) -> None:
-        """End the task for what the algorithm has done, and take no other."""
+        """End the task with an error of the connection, and take no other task."""
         exchange = self._exchange
         if isinstance(reason, ProtocolError):
             message = f"the algorithm broke the protocol: {reason.message}"
@@ -306,7 +307,7 @@ class Session:
             except Gone:
                 if not self.is_connected:
                     self._arrived.clear()
-                    # Whoever reads the socket may wait here, and not come to say that it is lost.
+                    # The reader of the socket may wait here, and then cannot report the loss.
                     self._keep_watch()
                 await self._arrived.wait()
             else:
@@ -339,7 +340,7 @@ class Session:
             elif exchange.says_alive and unheard_s >= 2 * self._alive_s:
                 self._crash(f"the algorithm gave no sign of life for {2 * self._alive_s:g} s")
             elif exchange.says_alive and unheard_s >= self._alive_s:
-                # Its thread may only be busy: whoever reads at all answers a ping.
+                # The algorithm's thread may just be busy; its websocket library answers pings.
                 self._ping()
         self._keep_watch()
 
@@ -369,17 +370,18 @@ async def open_session(
     alive_timeout_s: float = _ALIVE_S,
     users: Collection[int] | None = None,
 ) -> Session:
-    """Listen for one instance of an algorithm.
+    """Return a session that listens for one instance of an algorithm.
 
     Args:
-        host: The address that it connects to. The port is free.
-        storage_directory: Where it puts results by storage v3: its ``BASE_FS_ADAPTER_DIRECTORY``.
-        max_payload_bytes: A larger message, or result in the storage, ends its task.
-        disconnected_timeout_s: A task whose socket is away for so long has crashed.
-        alive_timeout_s: An algorithm that has said during a task that it is alive says so again
-            within this time, or answers a ping within the same time.
-        users: Only processes of users with these ids may connect, as inputs are for nobody else's
-            eyes. None for any: a container's users are its own.
+        host: Address to listen on, with a free port. Default ``127.0.0.1``.
+        storage_directory: Directory of results by storage v3: the instance's
+            ``BASE_FS_ADAPTER_DIRECTORY``.
+        max_payload_bytes: Largest message or stored result in bytes. A larger one ends the task.
+        disconnected_timeout_s: Seconds without a connection after which a task has crashed.
+        alive_timeout_s: Seconds within which an algorithm that has sent ``alive`` must send it
+            again; otherwise it must answer a ping within the same time.
+        users: User IDs whose processes may connect, to keep inputs private. None: any user, because
+            containers have their own users.
 
     Raises:
         OSError: The address cannot be listened on.

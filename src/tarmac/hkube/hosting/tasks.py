@@ -1,4 +1,4 @@
-"""How one task is done by one instance: fed, timed, stopped, and judged."""
+"""One task in one instance: input, time limit, stop and ending."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from tarmac.hkube.hosting.timers import Timers
     from tarmac.hkube.hosting.waiting import Entry
 
-# What a process has sent before it ended is in the socket, and is read within this.
+# Time to read the messages that a process sent before it ended.
 _DRAIN_S = 0.5
 
-# As HKube says it (core/worker/lib/consts/log-messages.js).
+# HKube's message (core/worker/lib/consts/log-messages.js).
 _OUT_OF_TIME = "Algorithm TTL expired"
 
 
 async def connect(instance: Instance, timeout_s: float) -> tuple[Why, str, int | None] | None:
-    """Wait until an instance is connected, or is let go.
+    """Wait until an instance is connected or must end.
 
     Returns:
-        None once it is connected or let go; else why not, a message, and its exit code.
+        None if the instance is connected or must end; otherwise the reason, a message and its exit
+        code.
     """
     connecting = asyncio.ensure_future(instance.session.connected(timeout_s))
     await first_of(connecting, instance.ended, instance.call)
@@ -63,10 +64,10 @@ async def do_by_session(
     processes: Processes,
     timers: Timers,
 ) -> tuple[Ending, bool]:
-    """Have an instance do a task by HKube's protocol.
+    """Run a task in an instance with HKube's protocol.
 
     Returns:
-        How it ended, and whether the instance can do another.
+        The ending, and whether the instance can take another task.
     """
     work, session, loop = entry.work, instance.session, asyncio.get_running_loop()
     begun = loop.time()
@@ -76,7 +77,7 @@ async def do_by_session(
         await first_of(running, instance.ended, entry.future, timeout_s=until)
         if running.done() or instance.ended.done() or entry.future.done() or work.ttl_s is None:
             break
-        # Its time counts from `start`.
+        # The time limit counts from `start`.
         since = session.started_at
         until = work.ttl_s if since is None else since + work.ttl_s - loop.time()
         if until <= 0:
@@ -123,11 +124,11 @@ async def do_by_program(
 
 
 async def end_instance(instance: Instance, processes: Processes, timers: Timers) -> None:
-    """Have an instance end: by ``exit``, SIGTERM, SIGKILL. Returns once it has."""
+    """End an instance with ``exit``, SIGTERM, SIGKILL, and wait for its end."""
     if instance.place.session is not None:
         if instance.session.is_connected and not instance.ended.done():
             await instance.session.exit()
-            # The original's own runner answers nothing and goes on.
+            # HKube's own runner ignores `exit` without an answer, so the wait is bounded.
             await first_of(instance.ended, timeout_s=timers.exit_s)
         instance.session.close()
     if not instance.ended.done():
@@ -136,15 +137,15 @@ async def end_instance(instance: Instance, processes: Processes, timers: Timers)
 
 
 def write_input(path: Path, work: Work) -> None:
-    """Write what a plain program reads.
+    """Write the input file of a plain program.
 
     Args:
         path: File to write, as JSON in UTF-8.
         work: Task whose ``input`` is written.
 
     Raises:
-        StorageError: It cannot be written.
-        TarmacError: JSON cannot carry it.
+        StorageError: The file cannot be written.
+        TarmacError: JSON cannot carry the input.
     """
     try:
         text = json.dumps(list(work.input), allow_nan=True)
@@ -170,14 +171,14 @@ def _with_result(instance: Instance, work: Work) -> Ending:
 
 
 async def _judged(instance: Instance, running: asyncio.Future[Ending], work: Work) -> Ending:
-    """Return how a task ended whose session or process has."""
+    """Return the ending of a task after its session or process has ended."""
     if not running.done():
         await _given_up(running)
     elif running.exception() is None:
         return running.result()
     error = None if running.cancelled() else running.exception()
     if error is not None and not isinstance(error, Disconnected):
-        # The host's own, such as a journal without space.
+        # An error of the host, such as a journal on a full disk.
         raise error
     if instance.ended.done():
         why, message, code = explain_end(instance)
@@ -187,20 +188,20 @@ async def _judged(instance: Instance, running: asyncio.Future[Ending], work: Wor
 
 
 async def _stop(instance: Instance, running: asyncio.Future[Ending], timers: Timers) -> bool:
-    """Have an instance stop its task; return whether it has."""
+    """Stop the task of an instance; return whether it has stopped."""
     stopping = asyncio.ensure_future(instance.session.stop(timers.stop_s))
     await first_of(stopping, instance.ended)
     has_stopped = stopping.done() and stopping.exception() is None and stopping.result()
     await _given_up(stopping)
     if has_stopped:
-        # It has its ending, in the session's next step.
+        # The session sets the ending in its next step.
         await first_of(running, timeout_s=_DRAIN_S)
     await _given_up(running)
     return bool(has_stopped)
 
 
 async def _given_up(future: asyncio.Future[Any]) -> BaseException | None:
-    """Cancel what still runs; return what it raised, if it did."""
+    """Cancel a future and wait for its end; return its exception, or None."""
     future.cancel()
     with contextlib.suppress(asyncio.CancelledError, TarmacError):
         await future

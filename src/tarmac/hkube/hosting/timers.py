@@ -1,4 +1,4 @@
-"""How long a host waits for what."""
+"""The timeouts of a host."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timers:
-    """Times in seconds; HKube's own where it has one.
+    """The timeouts of a host in seconds, equal to HKube's own where it has one.
 
     Attributes:
-        start_s: For an algorithm to connect first, unless its ``workerEnv`` says otherwise by
-            ``ALGORITHM_DISCONNECTED_TIMEOUT_MS``. HKube's chart 2.0.20 has 300.
-        stop_s: From ``stop`` to ``stopped``, after which an instance is killed.
-        exit_s: From ``exit`` to the end of the process, which is asked by SIGTERM then.
-        kill_s: From SIGTERM to SIGKILL.
-        stalled_s: How long nothing may go on because algorithms that wait for each other hold all
-            there is, until one of them is told so.
+        start_s: Seconds for an algorithm's first connection, unless its ``workerEnv`` sets
+            ``ALGORITHM_DISCONNECTED_TIMEOUT_MS``. Default 300, as in HKube's chart 2.0.20.
+        stop_s: Seconds from ``stop`` to ``stopped`` before the instance is killed. Default 10.
+        exit_s: Seconds from ``exit`` to the end of the process before SIGTERM. Default 2.
+        kill_s: Seconds from SIGTERM to SIGKILL. Default 5.
+        stalled_s: Seconds of a deadlock between algorithms until a waiting task is refused. Default
+            300.
     """
 
     start_s: float = 300.0

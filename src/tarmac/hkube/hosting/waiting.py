@@ -1,4 +1,4 @@
-"""Tasks that wait for an instance of their algorithm, in the order in which they go."""
+"""The queue of tasks that wait for an instance of their algorithm."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.hosting.interface import Ending, Work
 
-# The smaller goes first.
+# A sort key; the smaller key goes first.
 Order = tuple[int, bool, int]
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Entry:
-    """A task on its way through the host.
+    """A task in a host.
 
     Attributes:
         work: Task that the host was asked to run.
         future: Resolves with the ending of the task.
-        order: Its place: by priority, what an algorithm waits for before the rest, as it came.
+        order: Sort key: priority, then called tasks before others, then arrival.
         attempts: Number of attempts started so far. Default 0.
         is_queued: Whether the task waits for an instance. Default: False.
     """
@@ -39,15 +39,15 @@ class Entry:
 
     @classmethod
     def of(cls, work: Work, future: asyncio.Future[Ending], number: int) -> Entry:
-        """Return an entry that has come as the given one."""
+        """Return an entry for a task with its arrival number."""
         return cls(work, future, (-work.priority, work.caller is None, number))
 
 
 class Waiting:
-    """A queue of entries; what is done, because it was cancelled, is passed over.
+    """A priority queue of entries that skips removed entries.
 
     Attributes:
-        callers: The numbers of the tasks that wait for some of them, and for how many each.
+        callers: Number of queued entries that each calling task waits for, by the caller's index.
     """
 
     def __init__(self) -> None:
@@ -59,24 +59,24 @@ class Waiting:
         return self._num
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield what waits, in no order."""
+        """Yield the queued entries, in no order."""
         return (entry for _, entry in self._heap if entry.is_queued)
 
     def push(self, entry: Entry) -> None:
-        """Add one."""
+        """Add an entry."""
         entry.is_queued = True
         heapq.heappush(self._heap, (entry.order, entry))
         self._num += 1
         self.callers.update(caller.index for caller in callers_of(entry.work))
 
     def first(self) -> Entry | None:
-        """Return the one that goes first, and leave it."""
+        """Return the first entry without removing it."""
         while self._heap and not self._heap[0][1].is_queued:
             heapq.heappop(self._heap)
         return self._heap[0][1] if self._heap else None
 
     def pop(self) -> Entry | None:
-        """Take the one that goes first."""
+        """Remove and return the first entry."""
         entry = self.first()
         if entry is not None:
             heapq.heappop(self._heap)
@@ -84,7 +84,7 @@ class Waiting:
         return entry
 
     def remove(self, entry: Entry) -> None:
-        """Take one, wherever it is."""
+        """Remove an entry at any position."""
         entry.is_queued = False
         self._num -= 1
         for caller in callers_of(entry.work):

@@ -1,4 +1,4 @@
-"""Pipelines as pure functions: what references stand for, which tasks follow from which results."""
+"""Pipelines as pure functions: resolved references, and the tasks that follow from results."""
 
 from tarmac.hkube.pipelines.interface import (
     NodeFailure,

@@ -1,4 +1,4 @@
-"""The inputs of a node's tasks: one, or one for each element of its batches."""
+"""The inputs of a node's tasks: a single input, or an input for each element of its batches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs of tasks, each made when it is asked for.
+    """The inputs of tasks, each created on demand.
 
     Attributes:
         template: Template from which each input is made.
-        values: One for each of the template's places: the value, or a batch's elements.
-        batches: Numbers of the places that have a batch; none where there is one task.
-        is_cartesian: Whether there is a task for each combination of their elements. Else the first
-            elements go together, then the second; a shorter batch has nothing for the last ones.
-        count: How many inputs there are.
+        values: A value, or a batch's elements, for each of the template's places.
+        batches: Numbers of the places that have a batch. Empty: a single task.
+        is_cartesian: Whether there is a task for each combination of the batches' elements.
+            Otherwise batches are zipped, and a shorter batch has no value for the last tasks.
+        count: Number of inputs in all.
     """
 
     template: Template
@@ -47,7 +47,7 @@ class Inputs:
 
 
 def count_tasks(lengths: Sequence[int], *, is_cartesian: bool) -> int:
-    """Return how many tasks batches of these lengths make together; one without any."""
+    """Return the number of tasks for batches of these lengths; 1 without batches."""
     if not lengths:
         return 1
     return math.prod(lengths) if is_cartesian else max(lengths)

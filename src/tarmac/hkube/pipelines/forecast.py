@@ -1,4 +1,4 @@
-"""What is known of a pipeline's tasks before any has run."""
+"""The number of a pipeline's tasks before any has run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def count_all_tasks(graph: Graph, supply: Supply) -> Mapping[str, int | None]:
-    """Return how many tasks each node will have where none fails; None where results decide it."""
+    """Return the number of tasks of each node without failures; None if results decide it."""
     numbers: dict[str, int | None] = {}
     for name, node in graph.nodes.items():
         leaders = [numbers[leader] for leader in node.leaders]
@@ -37,7 +37,7 @@ def _length(
     supply: Supply,
     numbers: Mapping[str, int | None],
 ) -> int | None:
-    """Return how many elements a place's batch will have."""
+    """Return the length of a place's batch; None if results decide it."""
     source = node.template.sources[number]
     if isinstance(source, RawBatch) or source.node is None:
         return len(supply.value(node, number))

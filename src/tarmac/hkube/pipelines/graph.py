@@ -1,4 +1,4 @@
-"""Which node takes what from which other: a pipeline's graph, which its inputs' references make.
+"""A pipeline's graph, from the references in its nodes' inputs.
 
 Source: kube-HPC/DAG.hkube 2.2.2, lib/dag/dag.js.
 """
@@ -22,13 +22,13 @@ _CARTESIAN = "cartesian"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """A node among the others.
+    """A node of a pipeline's graph.
 
     Attributes:
         name: Name of the node, unique in the pipeline.
-        algorithm: The algorithm's name, as results have it.
-        is_output: Whether its result is its input, without anything that runs.
-        is_result: Whether its results are the pipeline's.
+        algorithm: Name of the algorithm, as in results.
+        is_output: Whether its result is its input, so that no task runs.
+        is_result: Whether its results belong to the pipeline's results.
         is_batch: Whether its tasks have batch indices.
         is_cartesian: Whether there is a task for each combination of its batches' elements.
         template: Input of the node, with places for its references.
@@ -58,8 +58,8 @@ class Graph:
     """A pipeline's nodes.
 
     Attributes:
-        nodes: By name, each after those that it takes results of.
-        order: Their names, in the order in which HKube gives their results.
+        nodes: Nodes by name; a node comes after the nodes whose results it takes.
+        order: Names of the nodes, in the order of HKube's results.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -67,15 +67,15 @@ class Graph:
 
 
 def read_graph(pipeline: Pipeline) -> Graph:
-    """Read a pipeline's nodes, which need each other in no circle: `read_pipeline` has checked it.
+    """Read a pipeline's nodes; `read_pipeline` has checked that they have no cycle.
 
     Raises:
-        RequestError: Two nodes have one name, or an input takes from a data source or a node that
-            is not there, or is nested too deeply.
+        RequestError: Two nodes have the same name, or an input refers to a data source or a missing
+            node, or is nested too deeply.
     """
     nodes = {}
     for node in pipeline.nodes:
-        # That of a stored pipeline may be another's, once it is in that one's place.
+        # Expanding a stored pipeline may cause a name conflict.
         if node.name in nodes:
             raise RequestError(f'pipeline {pipeline.name}: found duplicate node "{node.name}"')
         nodes[node.name] = node
@@ -100,7 +100,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
                 batches.append(number)
             if isinstance(source, RawBatch) or source.node is None:
                 continue
-            # To follow task by task makes a difference for a batch alone.
+            # Only a batch can be followed task by task.
             if source.is_each and graph[source.node].is_batch:
                 each.add(number)
                 leaders.append(source.node)
@@ -109,7 +109,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
         is_output = node.kind == _OUTPUT
         graph[name] = GraphNode(
             name=name,
-            # As HKube's API server names an output's algorithm.
+            # HKube's API server gives an output's algorithm this name.
             algorithm=f"{pipeline.name}-{_OUTPUT}" if is_output else node.algorithm_name or "",
             is_output=is_output,
             is_result=not children[name] or node.include_in_result,
@@ -126,7 +126,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
 
 
 def _by_edges(pipeline: Pipeline, referred: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the nodes that each waits for without a reference."""
+    """Return the nodes that each node waits for by an edge without a reference."""
     sources: dict[str, dict[str, None]] = {name: {} for name in referred}
     for edge in pipeline.edges:
         source, target = edge.source, edge.target
@@ -157,7 +157,7 @@ def _in_order(
     """Return the nodes' names, each after its parents'."""
     left = {name: len(before) for name, before in parents.items()}
     order = [name for name, number in left.items() if not number]
-    for name in order:  # It grows meanwhile.
+    for name in order:  # The loop appends to it.
         for child in children[name]:
             left[child] -= 1
             if not left[child]:
@@ -167,7 +167,7 @@ def _in_order(
 
 
 def _as_results(referred: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield the names as HKube's graph comes to know them: by references, then by themselves."""
+    """Yield the nodes' names in the order in which HKube adds them to its graph."""
     for name, before in referred.items():
         for parent in before:
             yield from (parent, name)

@@ -1,4 +1,4 @@
-"""What a pipeline's state takes and gives, as values."""
+"""The value types of a pipeline's state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class NodeTask:
     Attributes:
         node: Name of the node that the task belongs to.
         batch_index: Number of the task in its batch, from 1. None if the node is no batch.
-        input: With every reference replaced. Parts are shared with other tasks and with results.
+        input: Input list with all references resolved. It shares parts with other tasks and with
+            results.
     """
 
     node: str
@@ -27,13 +28,13 @@ class NodeTask:
 
     @property
     def name(self) -> str:
-        """``train``, or ``train[3]`` of a batch."""
+        """The name of the task: ``train``, or ``train[3]`` in a batch."""
         return self.node if self.batch_index is None else f"{self.node}[{self.batch_index}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeTasks:
-    """Tasks of one node that can be started now, each made when it is asked for.
+    """Tasks of one node that can be started now, each created on demand.
 
     Attributes:
         node: Name of the node that the tasks belong to.
@@ -65,11 +66,11 @@ class NodeTasks:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """How a task failed.
+    """The failure of a task.
 
     Attributes:
         message: Reason for the failure in words, for the user.
-        is_image: Its image cannot be had, which ends a pipeline at once.
+        is_image: Whether its image is unavailable, which fails the pipeline at once.
     """
 
     message: str
@@ -78,13 +79,13 @@ class NodeFailure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeForecast:
-    """What is known of a node's tasks before anything has run.
+    """The tasks of a node as known before any task has run.
 
     Attributes:
         node: Name of the node that the tasks belong to.
-        num_tasks: Where no task of a node before it fails; None where results decide it.
-        tasks: Where their inputs are known too; else None.
-        depends_on: The nodes whose results its tasks take.
+        num_tasks: Number of tasks if no earlier task fails. None: results decide it.
+        tasks: Tasks of the node. None: their inputs are not known yet.
+        depends_on: Names of the nodes whose results the tasks take.
     """
 
     node: str

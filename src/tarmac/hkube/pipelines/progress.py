@@ -1,4 +1,4 @@
-"""How far a node is: which of its tasks were made, which have ended and how."""
+"""The progress of a node: its created and ended tasks with their outcomes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """How far a node is.
+    """The progress of a node.
 
     Attributes:
-        followed: Batch indices of its tasks by those of the leaders' tasks that they follow.
-        is_expanded: Whether it makes no more tasks.
+        followed: Batch indices of the node's tasks, by the batch index of the leader's task that
+            they follow.
+        is_expanded: Whether the node has created all its tasks.
         num_expected: Number of tasks that the node makes in all. None until it is known.
         num_made: Number of tasks that are made so far.
         num_ended: Number of tasks that have ended, failed ones included.
         num_failed: Number of tasks that have failed.
         last_failure: Message of the last task that failed. Empty if no task has failed.
-        ended: Results and failures by batch index, None where the node is no batch. Empty again
-            once nobody takes them any more.
-        settled: Values of places that are the same for all its tasks, by number.
+        ended: Results and failures by batch index; the index is None if the node is no batch.
+            Emptied when no node needs them any more.
+        settled: Values that are the same for all tasks, by the number of the template's place.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all its tasks were made and have ended."""
+        """Whether the node has created all its tasks and all have ended."""
         return self.is_expanded and self.num_ended == self.num_made
 
     def end(self, index: int | None, outcome: Any) -> None:
@@ -48,7 +49,7 @@ class Progress:
 
         Args:
             index: The task's batch index.
-            outcome: Its result, or a `NodeFailure`.
+            outcome: Result of the task, or a `NodeFailure`.
         """
         self.num_ended += 1
         if isinstance(outcome, NodeFailure):
@@ -57,13 +58,13 @@ class Progress:
         self.ended[index] = outcome
 
     def has_ended(self, index: int) -> bool:
-        """Whether there will be no other outcome with that index, or none at all."""
+        """Whether the task with an index has ended, or will never exist."""
         return index in self.ended or self.is_complete
 
     def indices(self) -> Iterator[int | None]:
-        """Yield the indices of the tasks that have ended, in an order that does not depend on time.
+        """Yield the indices of ended tasks, in an order that does not depend on time.
 
-        Where several tasks follow one, their indices depend on which has ended first.
+        If several tasks follow a leader's task, their indices depend on which leader ended first.
         """
         if self.followed:
             for leader in sorted(self.followed):
@@ -78,10 +79,10 @@ class Progress:
 
 
 def failed_percent(num_failed: int, num_tasks: int) -> int:
-    """Return the share of failed tasks in per cent, rounded as HKube does.
+    """Return the percentage of failed tasks, rounded as in HKube.
 
     Source: JavaScript's ``toFixed(0)`` in kube-HPC/hkube at 261d3d06,
-    core/pipeline-driver/lib/tasks/task-runner.js: of two integers as near, the larger one.
+    core/pipeline-driver/lib/tasks/task-runner.js, which rounds half up.
 
     Example:
         >>> failed_percent(1, 8), failed_percent(1, 3)
@@ -92,7 +93,7 @@ def failed_percent(num_failed: int, num_tasks: int) -> int:
 
 
 def excess_of_failures(progress: Progress, tolerance: int) -> str | None:
-    """Return why a batch has failed as a whole, or None where it has not.
+    """Return why a batch has failed as a whole; None if it has not.
 
     Args:
         progress: Progress of a batch node. While ``num_expected`` is None, failures count as 0

@@ -1,4 +1,4 @@
-"""A pipeline as it goes: which tasks can start, given those that have ended.
+"""The state of a pipeline: the tasks that can start, given the tasks that have ended.
 
 Example:
     >>> from tarmac.formats import read_pipeline
@@ -35,26 +35,28 @@ if TYPE_CHECKING:
 
 
 class PipelineState:
-    """What has run of a pipeline, and what can.
+    """The state of a pipeline.
 
-    It is a function of what it was told, in that order: told the same again, it makes the same
-    tasks. Results are kept while a node may still take them, and the pipeline's own until the end.
+    The state depends only on the sequence of reported endings: the same sequence creates the same
+    tasks. It keeps results while a node may still need them, and the pipeline's own results until
+    the end.
 
-    As HKube, it leaves failed tasks of a batch out where a node takes the whole batch, and gives
-    None for them where it follows the batch task by task; and a batch of what is no list, or is
-    empty, makes no task, nor do batches of its results. Unlike HKube, it knows how many tasks a
-    node that follows a batch will have: the share of failed ones is of all those, not only of
-    those that have begun.
+    As in HKube, a node that takes a whole batch gets no value for a failed task. A node that
+    follows the batch task by task gets None. A batch of an empty list or of a value that is no list
+    creates no tasks, and neither do batches of its results. Unlike HKube, the state knows the
+    number of tasks of a node that follows a batch. The percentage of failed tasks is of that
+    number, not only of the started tasks.
 
     Args:
         pipeline: Pipeline to run, of kind ``batch``.
         flow_input: Input of the run, which ``@flowInput`` refers to.
 
     Attributes:
-        stopped_for: Why the pipeline has failed; empty while it has not.
+        stopped_for: Why the pipeline has failed. Empty: it has not failed.
 
     Raises:
-        RequestError: The input lacks what a node takes, or a node takes what cannot be had here.
+        RequestError: The input lacks a value that a node refers to, or a reference is not supported
+            here.
     """
 
     def __init__(self, pipeline: Pipeline, flow_input: Any) -> None:
@@ -74,38 +76,38 @@ class PipelineState:
         return bool(self.stopped_for) or not self._left
 
     def parents_of(self, node: str) -> tuple[str, ...]:
-        """Return the nodes that one waits for or follows."""
+        """Return the nodes that a node waits for or follows."""
         graph_node = self._graph.nodes[node]
         return tuple(dict.fromkeys((*graph_node.needs, *graph_node.leaders)))
 
     def children_of(self, node: str) -> tuple[str, ...]:
-        """Return the nodes that wait for one or follow it."""
+        """Return the nodes that wait for a node or follow it."""
         return self._graph.nodes[node].children
 
     def start(self) -> Sequence[NodeTasks]:
-        """Return the tasks that need no other. To be called once, before all else."""
+        """Return the tasks that need no other task; call it once, before all other methods."""
         first = [self._graph.nodes[name] for name in self._graph.order]
         return self._advance([node for node in first if not node.needs and not node.leaders], ())
 
     def succeeded(self, task: NodeTask, value: Any) -> Sequence[NodeTasks]:
-        """Return the tasks that can start now that one has succeeded.
+        """Return the tasks that can start after a task's success.
 
         Args:
             task: Task that has succeeded. Only its node and batch index matter.
-            value: Its result, of plain values. It is kept, not copied.
+            value: Result of the task, of plain values. It is kept without a copy.
 
         Raises:
-            ValueError: There is no such task, or it has ended before.
+            ValueError: The task does not exist, or has ended before.
         """
         return self._ended(task, value)
 
     def failed(self, task: NodeTask, failure: NodeFailure) -> Sequence[NodeTasks]:
-        """Return the tasks that can start now that one has failed for good.
+        """Return the tasks that can start after a task's final failure.
 
-        The pipeline fails with it, unless it is one of a batch that may have failed tasks.
+        The pipeline fails too, unless the task's batch tolerates the failure.
 
         Raises:
-            ValueError: There is no such task, or it has ended before.
+            ValueError: The task does not exist, or has ended before.
         """
         return self._ended(task, failure)
 
@@ -113,9 +115,10 @@ class PipelineState:
         """Return the pipeline's results so far, in HKube's form.
 
         Returns:
-            ``nodeName``, ``algorithmName`` and ``result`` of each task of the nodes that no other
-            takes a result of, or that ask for it; ``batchIndex`` too of a batch's. A failed one has
-            ``error`` for a result, and a batch without tasks is one entry with the index -1.
+            ``nodeName``, ``algorithmName`` and ``result`` of each task, for nodes whose results no
+            node takes or that set ``includeInResult``. Tasks of a batch have ``batchIndex``. A
+            failed task has ``error`` instead of ``result``. A batch without tasks has a single
+            entry with the index -1.
         """
         return [
             entry
@@ -125,13 +128,13 @@ class PipelineState:
         ]
 
     def known_tasks(self) -> Sequence[NodeForecast]:
-        """Return what can be known of each node's tasks before any has run.
+        """Return a forecast of each node's tasks before any has run.
 
         Returns:
-            In the order of the results; without outputs, which nothing runs for.
+            Forecasts in the order of the results, without output nodes, which run no tasks.
 
         Raises:
-            RequestError: A node has more tasks than can be run.
+            RequestError: A node has too many tasks.
         """
         numbers = count_all_tasks(self._graph, self._supply)
         forecasts = []
@@ -157,7 +160,7 @@ class PipelineState:
     def _advance(
         self, free: Sequence[GraphNode], ended: Sequence[tuple[GraphNode, int | None, Any]]
     ) -> Sequence[NodeTasks]:
-        """Make the tasks that follow, and those that follow from these where they end at once."""
+        """Create the tasks that follow, also from output nodes, which end at once."""
         step = _Step()
         try:
             for node, index, outcome in ended:
@@ -185,7 +188,7 @@ class PipelineState:
         self._complete(node, step)
 
     def _tell(self, child: GraphNode, parent: str, index: int | None, step: _Step) -> None:
-        """Make a child's tasks that can start now.
+        """Create a child's tasks that can start now.
 
         Args:
             child: Node whose tasks may start.
@@ -217,7 +220,7 @@ class PipelineState:
             self._complete(child, step)
 
     def _make(self, node: GraphNode, index: int | None, step: _Step) -> None:
-        """Make a node's tasks: all of them, or those that follow a leader's task."""
+        """Create a node's tasks: all tasks, or those that follow a leader's task."""
         progress = self._progress[node.name]
         tasks = self._tasks(node, index)
         progress.num_made += len(tasks)
@@ -235,13 +238,13 @@ class PipelineState:
             self._complete(node, step)
 
     def _complete(self, node: GraphNode, step: _Step) -> None:
-        """Tell a node's children where its last task has ended, or it has none."""
+        """Queue a notice for a node's children if the node is complete."""
         if self._progress[node.name].is_complete:
             self._left.remove(node.name)
             step.news.append((node.name, None))
 
     def _expand(self, node: GraphNode) -> None:
-        """Note that a node makes no more tasks, and give up what nobody takes any more."""
+        """Note that a node has all its tasks, and drop results that no node needs any more."""
         progress = self._progress[node.name]
         progress.is_expanded = True
         progress.settled = {}
@@ -252,7 +255,7 @@ class PipelineState:
         self._expect(node, progress.num_made)
 
     def _expect(self, node: GraphNode, number: int) -> None:
-        """Note how many tasks a node will have, and those that follow it one by one."""
+        """Note the number of tasks of a node, and of the nodes that follow it task by task."""
         ahead = deque([(node, number)])
         while ahead:
             node, number = ahead.popleft()
@@ -287,7 +290,7 @@ class PipelineState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Step:
-    """What was made of one end, and whose children have yet to be told."""
+    """The created tasks of one step, and the notices still to deliver to children."""
 
     ready: list[NodeTasks] = dataclasses.field(default_factory=list)
     news: deque[tuple[str, int | None]] = dataclasses.field(default_factory=deque)

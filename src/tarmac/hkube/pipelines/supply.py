@@ -1,4 +1,4 @@
-"""What fills the places of nodes' inputs: the run's input, and results of other nodes."""
+"""The values for nodes' inputs: the run's input and results of other nodes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class PipelineStopped(Exception):  # noqa: N818 - the state catches it, and keeps its reason
-    """The pipeline has failed: the reason."""
+    """The pipeline has failed; the message says why."""
 
 
-# The outcome of a task that a shorter batch does not have.
+# The outcome for a missing task of a shorter batch.
 _NO_TASK = NodeFailure("")
 
 
 class Supply:
-    """Fills inputs.
+    """The supply of values for nodes' inputs.
 
     Args:
         graph: Graph of the pipeline's nodes.
@@ -43,12 +43,12 @@ class Supply:
         """Return the inputs of a node's tasks.
 
         Args:
-            node: All that it needs as a whole is complete.
+            node: Node whose needed nodes are all complete.
             index: Batch index of the leader's task that they follow. None if the node follows no
                 batch.
 
         Raises:
-            PipelineStopped: A batch is of a value that a result does not have.
+            PipelineStopped: A batch refers to a value that a result lacks.
         """
         values = [
             self._followed(node, number, index) if number in node.each else self.value(node, number)
@@ -59,10 +59,10 @@ class Supply:
         return Inputs(node.template, values, node.batches, node.is_cartesian, count)
 
     def value(self, node: GraphNode, number: int) -> Any:
-        """Return what fills a place in all of a node's tasks: a value, or a batch's elements.
+        """Return a place's value for all tasks of a node, or the elements of its batch.
 
         Raises:
-            PipelineStopped: As `inputs`.
+            PipelineStopped: A batch refers to a value that a result lacks.
         """
         settled = self._progress[node.name].settled
         if number not in settled:
@@ -89,10 +89,10 @@ class Supply:
 
 
 def check_flow_input(graph: Graph, flow_input: Any, pipeline: str) -> None:
-    """Refuse a run's input that lacks what a node takes.
+    """Refuse a run's input that lacks a value that a node refers to.
 
     Raises:
-        RequestError: In HKube's words.
+        RequestError: A value is missing; the message uses HKube's words.
     """
     for name, node in graph.nodes.items():
         for source in node.template.sources:

@@ -1,4 +1,4 @@
-"""Inputs with places to fill, read once and filled for each task."""
+"""Input templates, read once and filled for each task."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tarmac.formats import Reference, read_raw_batch, read_reference
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Fills a place with nothing: a key that is left out, and None in a list.
+# Marks a missing value: its key is left out of an object, and a list gets None.
 ABSENT = object()
 
-# Of lists and objects within each other; more is no input that anyone writes.
+# Bound on nested lists and objects, above any real input.
 _MAX_DEPTH = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RawBatch:
-    """A batch that is written out.
+    """A batch whose elements are in the reference itself.
 
     Attributes:
-        elements: One for each task.
+        elements: Elements of the batch, one for each task.
     """
 
     elements: Sequence[int | str]
@@ -52,7 +52,7 @@ class Template:
     """An input whose references are places to fill.
 
     Attributes:
-        sources: What fills the places, in order.
+        sources: Reference or raw batch for each place, in order.
         parts: Elements of the input list, with places for references.
     """
 
@@ -60,7 +60,7 @@ class Template:
     parts: tuple[Any, ...]
 
     def fill(self, values: Sequence[Any]) -> list[Any]:
-        """Return an input.
+        """Return the input with values in its places.
 
         Args:
             values: Value for each source, in order; `ABSENT` for none.
@@ -76,7 +76,7 @@ def read_template(value: Sequence[Any], name: str) -> Template:
         name: Name of the input in error messages.
 
     Raises:
-        RequestError: It is nested too deeply, or has a batch of too many elements.
+        RequestError: The input is nested too deeply, or has a batch with too many elements.
     """
     sources: list[Source] = []
     parts = tuple(_read(part, sources, 1, name) for part in value)
@@ -84,7 +84,7 @@ def read_template(value: Sequence[Any], name: str) -> Template:
 
 
 def _read(value: Any, sources: list[Source], depth: int, name: str) -> Any:
-    """Return a part with places; the value itself where it has none, which tasks then share."""
+    """Return a part with places, or the value itself without places, which tasks then share."""
     if depth > _MAX_DEPTH:
         raise RequestError(f"{name} is nested more than {_MAX_DEPTH} deep")
     if isinstance(value, str):

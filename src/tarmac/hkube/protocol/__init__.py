@@ -1,4 +1,4 @@
-"""Messages between HKube's worker and an algorithm: their forms, encodings and storage."""
+"""The protocol between HKube's worker and an algorithm: messages, encodings and storage."""
 
 from tarmac.hkube.protocol.address import Link, Storage, read_link, worker_url
 from tarmac.hkube.protocol.encodings import decode, encode

@@ -1,4 +1,4 @@
-"""Where a worker listens, and what an algorithm asks for when it connects.
+"""The worker's URL, and the query with which an algorithm connects.
 
 Source: kube-HPC/hkube at 261d3d06, core/worker/lib/algorithm-communication/ws.js, worker.js;
 hkube_python_wrapper 2.4.2, wrapper/algorunner.py and config/config.py.
@@ -22,12 +22,13 @@ _STORAGES: tuple[Storage, ...] = ("v1", "v2", "v3")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """What an algorithm asks for in the query of its URL.
+    """The options that an algorithm sets in the query of its URL.
 
     Attributes:
-        storage: Where results go: ``v1`` is into ``done``, ``v2`` and ``v3`` into the storage.
+        storage: Destination of results: ``v1`` is the ``done`` message, ``v2`` and ``v3`` are the
+            storage. Default ``v1``.
         encoding: Encoding of every frame: ``json`` (default), ``msgpack`` or ``bson``.
-        has_query: Whether it asked for anything: clients before 2019 did not.
+        has_query: Whether the URL has a query: clients before 2019 send none.
     """
 
     storage: Storage = "v1"
@@ -36,15 +37,15 @@ class Link:
 
     @property
     def query(self) -> str:
-        """As it is appended to a worker's URL."""
+        """The query to append to a worker's URL."""
         return "?" + urllib.parse.urlencode({"storage": self.storage, "encoding": self.encoding})
 
 
 def read_link(target: str) -> Link:
-    """Read the path and query that a client asks for; what is missing is ``v1`` and ``json``.
+    """Read the options in a client's path and query; the defaults are ``v1`` and ``json``.
 
     Raises:
-        ProtocolError: It asks for what there is not.
+        ProtocolError: The query has an unknown value, or cannot be read.
     """
     try:
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(target).query, max_num_fields=100)
@@ -66,10 +67,10 @@ def read_link(target: str) -> Link:
 
 
 def worker_url(environ: Mapping[str, str]) -> str:
-    """Say where the worker is, without a query.
+    """Return the worker's URL without a query, from environment variables.
 
-    That is ``WORKER_SOCKET_URL``, or ``WORKER_SOCKET_PROTOCOL``, ``_HOST`` and ``_PORT``; by
-    default ``ws://127.0.0.1:3000``.
+    The variables are ``WORKER_SOCKET_URL``, or ``WORKER_SOCKET_PROTOCOL``, ``_HOST`` and ``_PORT``.
+    The default is ``ws://127.0.0.1:3000``.
     """
     url = environ.get("WORKER_SOCKET_URL")
     if url:

@@ -16,10 +16,10 @@ from tarmac.hkube.protocol.values import Encoding, dump_value, load_value
 
 
 def encode(message: Message, encoding: Encoding) -> str | bytes:
-    """Make a message a frame.
+    """Return a message as a frame.
 
     Raises:
-        ProtocolError: The encoding cannot carry what is in it.
+        ProtocolError: The encoding cannot carry a value of the message.
     """
     fields: dict[str, Any] = {"command": message.command, "data": message.data}
     if message.error is not None:
@@ -31,12 +31,12 @@ def encode(message: Message, encoding: Encoding) -> str | bytes:
 
 
 def decode(frame: str | bytes, encoding: Encoding) -> Message:
-    """Read a frame, of which nothing is known.
+    """Read an untrusted frame.
 
-    An ``error`` that is no object becomes the ``message`` of one.
+    An ``error`` that is no object becomes the ``message`` of an error object.
 
     Raises:
-        ProtocolError: It is no message.
+        ProtocolError: The frame is no message.
     """
     try:
         fields = load_value(frame, encoding)

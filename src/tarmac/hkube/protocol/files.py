@@ -1,4 +1,4 @@
-"""Files that an algorithm has made, of which nothing is known."""
+"""Reading of untrusted files that an algorithm has written."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 def read_made(
     directory: Path, parts: Sequence[str], *, max_bytes: int, is_removed: bool = False
 ) -> bytes:
-    """Read a file below a directory. No link is followed, and a pipe is not waited for.
+    """Read a file below a directory, without following links or blocking on pipes.
 
     Args:
-        directory: One of our own.
+        directory: Trusted directory that the file is below.
         parts: Names that lead from the directory to the file, such as ``("JOB", "TASK")``.
         max_bytes: Largest file in bytes. A larger file is refused.
         is_removed: Whether to remove the file after reading. Default: False.
 
     Raises:
-        OSError: It cannot be read.
-        ProtocolError: It is no file, or too large.
+        OSError: The file cannot be read.
+        ProtocolError: The path is no regular file, or the file is too large.
     """
     with _folder(directory, parts[:-1]) as folder:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""What worker and algorithm say to each other.
+"""The messages between worker and algorithm.
 
 Source: kube-HPC/hkube at 261d3d06, core/worker/lib/algorithm-communication/consts/messages.js.
 """
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class ProtocolError(TarmacError):
-    """A frame is no message of the protocol, or one that has no place now."""
+    """A frame is no message of the protocol, or the message is not allowed now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
-    """One message, of either side.
+    """A message of the worker or of the algorithm.
 
     Attributes:
         command: Name of the message: ``initialize``, ``done``, ...
-        data: What it carries, of plain values: None, bool, int, float, str, bytes, list, dict.
+        data: Payload of plain values: None, bool, int, float, str, bytes, list, dict.
         error: Error with ``code``, ``message`` and ``details``, as in ``errorMessage``. Default:
             none.
     """

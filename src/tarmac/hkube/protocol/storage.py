@@ -1,4 +1,4 @@
-"""HKube's storage on a file system, in which v2 and v3 put results and inputs.
+"""HKube's storage on a file system, for results and inputs by v2 and v3.
 
 A file is a header of eight bytes and a value. Its path, ``CLUSTER-hkube/JOB/TASK`` below the
 storage's directory, comes from the algorithm and is not trusted.
@@ -25,10 +25,10 @@ _ENCODINGS: dict[int, Encoding] = {1: "bson", 2: "json", 3: "msgpack"}
 
 
 def stored_bytes(value: Any, encoding: Encoding) -> bytes:
-    """Make the content of a file in the storage: bytes as they are, all else encoded.
+    """Return the content of a file in the storage: bytes unchanged, other values encoded.
 
     Raises:
-        ProtocolError: The encoding cannot carry it.
+        ProtocolError: The encoding cannot carry the value.
     """
     number = next(number for number, each in _ENCODINGS.items() if each == encoding)
     if isinstance(value, bytes):
@@ -48,7 +48,7 @@ def read_stored(directory: Path, path: object, *, max_bytes: int) -> Any:
         max_bytes: Largest file in bytes. A larger file is refused.
 
     Raises:
-        ProtocolError: There is no such file below the directory, or it is none of the storage's.
+        ProtocolError: The file does not exist below the directory, or has no valid header.
     """
     content = memoryview(_taken(directory, path, max_bytes))
     header, payload = bytes(content[:_HEADER_BYTES]), content[_HEADER_BYTES:]

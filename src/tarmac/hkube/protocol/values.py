@@ -1,7 +1,7 @@
-"""Plain values as JSON, MessagePack or BSON, as HKube's encodings write them.
+"""Plain values as JSON, MessagePack or BSON, in the form of HKube's encodings.
 
-Values are None, bool, int, float, str, bytes, lists, and dicts with text for keys. What another
-side sends is decoded to these or refused; nothing that it sends makes anything else.
+Values are None, bool, int, float, str, bytes, lists, and dicts with text keys. Untrusted data is
+decoded to these types or refused.
 
 Example:
     >>> load_value(dump_value({"loss": 0.5}, "json"), "json")
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 Encoding = Literal["json", "msgpack", "bson"]
 ENCODINGS: tuple[Encoding, ...] = ("json", "msgpack", "bson")
 
-# Deeper than data are, and well below what Python's recursion and MessagePack's packer (511) take,
-# so that whoever stores or sends a value does not fail on it.
+# Above the nesting of real data, and well below the limits of Python's recursion and MessagePack's
+# packer (511), so that storing or sending a value does not fail.
 MAX_NESTING = 200
 
 _CONTAINERS = {dict, list}
-# Int64 is BSON's own int, and an int to everything that takes one.
+# Int64 is BSON's subclass of int.
 _LEAVES = {type(None), bool, int, float, str, bytes, bson.Int64}
 _INT64 = range(-(2**63), 2**63)
 
@@ -44,14 +44,14 @@ _TO_UNICODE_JSON = json.JSONEncoder(ensure_ascii=False)
 def dump_value(value: Any, encoding: Encoding) -> str | bytes:
     """Encode a plain value.
 
-    As in HKube, whose side of the protocol is JavaScript: JSON has null for NaN and infinities, and
-    the binary encodings have a float for an integer of more than 64 bits.
+    As in HKube, which is JavaScript: JSON has null for NaN and infinities, and the binary encodings
+    have a float for an integer of more than 64 bits.
 
     Returns:
-        Text for JSON, else bytes.
+        Text for JSON, otherwise bytes.
 
     Raises:
-        ProtocolError: The encoding cannot carry it; the message says which value.
+        ProtocolError: The encoding cannot carry the value; the message names the part.
     """
     dump = _DUMPS[encoding]
     try:
@@ -66,14 +66,13 @@ def dump_value(value: Any, encoding: Encoding) -> str | bytes:
 
 
 def load_value(data: str | bytes | memoryview, encoding: Encoding) -> Any:
-    """Decode a value, of which nothing is known.
+    """Decode an untrusted value.
 
-    Whatever has no place among plain values becomes what HKube's own side would make of it: dates
-    are ISO 8601 text, BSON's identifiers and decimals are text, and so are keys that are numbers.
-    Halves of surrogate pairs, which no encoding can carry on, become U+FFFD.
+    Other values are converted as in HKube: dates become ISO 8601 text; BSON's identifiers, decimals
+    and numeric keys become text. Lone surrogates, which no encoding can carry, become U+FFFD.
 
     Raises:
-        ProtocolError: It is no such encoding, or nested more than `MAX_NESTING` deep.
+        ProtocolError: The data is invalid, or nested more than `MAX_NESTING` deep.
     """
     try:
         value = _load_json(data) if encoding == "json" else _load_binary(data, encoding)
@@ -105,7 +104,7 @@ def _dump_msgpack(value: Any) -> bytes:
 
 
 def _dump_bson(value: Any) -> bytes:
-    # BSON has no bare values, so HKube puts each into a document.
+    # A BSON document must be a mapping, so HKube wraps each value.
     return bson.encode({"data": value})
 
 
@@ -133,7 +132,7 @@ def _load_binary(data: str | bytes | memoryview, encoding: Encoding) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    # Level by level and by sets of types, as a list of a million numbers costs a few ms so.
+    # Level by level and by sets of types: a list of a million numbers takes only a few ms this way.
     if type(value) not in _CONTAINERS:
         return type(value) in _LEAVES
     containers = [value]
@@ -176,7 +175,7 @@ def _plain_leaf(value: Any) -> Any:
     if isinstance(value, msgpack.Timestamp):
         value = value.to_datetime()
     if isinstance(value, datetime.datetime):
-        # As JavaScript's JSON.stringify writes dates.
+        # The date format of JavaScript's JSON.stringify.
         return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
     if isinstance(value, bson.ObjectId | bson.Decimal128):
         return str(value)
@@ -189,7 +188,7 @@ def _key(key: Any) -> str:
     if isinstance(key, bytes):
         return str(key, "utf-8", "replace")
     if key is None or isinstance(key, bool | int | float):
-        # As json.dumps writes such keys, and so the Python wrapper in its JSON.
+        # The form of such keys in json.dumps, and so in the Python wrapper's JSON.
         text: str = json.dumps(key)
         return text
     raise ProtocolError(f"it has a key of the type {type(key).__name__}")

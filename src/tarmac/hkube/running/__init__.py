@@ -1,4 +1,4 @@
-"""Runs pipelines in a run's directory: what drives them, its journal, and how to go on."""
+"""Pipeline runs in a run's directory: execution, journal and resume."""
 
 from tarmac.hkube.running.api import run_pipeline
 from tarmac.hkube.running.observer import Observer, Silent

@@ -1,4 +1,4 @@
-"""The Python API of pipelines: one call from a file to its results."""
+"""The Python API of pipelines: a single call from a file to its results."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def run_pipeline(
     """Run an HKube pipeline, or an algorithm with an input, to its end.
 
     Args:
-        job: A file of a pipeline or of an algorithm's definition; or a job that has a pipeline.
+        job: Job with a pipeline, or path of a pipeline or an algorithm's definition.
         given: Input, only with a file: the pipeline's ``flowInput``, or the algorithm's input list,
             alone or as ``{"input": [...], "taskId": ...}``.
-        algorithms: The folder with definitions that the pipeline names; by default the file's.
-        base: What a job's relative paths start from; the file's directory where it is a file.
-        output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.
+        algorithms: Folder of the definitions that the pipeline names. Default: the file's folder.
+        base: Directory that a job's relative paths start from. With a file: the file's directory.
+        output: Parent of the run's directory. Default: ``TARMAC_RUNS`` or ``./runs``.
         concurrency: Most instances of algorithms at once. Default: as many as fit.
         fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
-        secrets: What named secrets stand for here, on top of the user's configuration.
-        observer: Receives progress; default none.
+        secrets: Sources of secrets by name, in addition to the user's configuration.
+        observer: Receives the run's progress. Default: no observer.
 
     Returns:
-        How it ended, with its results.
+        The end of the run, with its results.
 
     Raises:
-        RequestError: It cannot be done; nothing was started.
-        TarmacError: It has failed.
+        RequestError: The pipeline cannot run; nothing was started.
+        TarmacError: The run failed.
 
     Example:
         >>> from tarmac.hkube import run_pipeline

@@ -1,4 +1,4 @@
-"""What algorithms ask for while they work: other algorithms, and pipelines.
+"""The calls of algorithms during their tasks: other algorithms and pipelines.
 
 Source: kube-HPC/hkube at 261d3d06, core/worker/lib/code-api and
 core/api-server/lib/service/internal.js.
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class PipelineCalls:
-    """Runs what algorithms ask for; the host's `Calls`.
+    """The host's `Calls`, which run other algorithms and pipelines.
 
     Args:
-        plan: What the run knows by name.
+        plan: Plan of the run, with its algorithms and stored pipelines.
         tasks: Tasks that all pipelines of the run share.
     """
 
@@ -36,7 +36,7 @@ class PipelineCalls:
         self._tasks = tasks
 
     async def run_algorithm(self, caller: Work, algorithm: str, inputs: Sequence[Any]) -> Ending:
-        """Run another algorithm, once: HKube tries such a task never again; see `Calls`."""
+        """Run another algorithm without retries, as in HKube; see `Calls`."""
         name = self._tasks.name_of_call(caller, algorithm)
         index, task_id = self._tasks.index_and_id(name)
         digest = digest_of(inputs)
@@ -66,7 +66,7 @@ class PipelineCalls:
         return await self._tasks.submit(work, digest)
 
     async def run_pipeline(self, caller: Work, body: Mapping[str, Any]) -> Any:
-        """Run a pipeline: one with nodes, or a stored one by its name; see `Calls`."""
+        """Run a raw pipeline with nodes, or a stored pipeline by its name; see `Calls`."""
         wanted = dict(body)
         if "nodes" not in wanted:
             stored = str(wanted.get("name"))

@@ -1,7 +1,8 @@
-"""Pipelines that nodes name, put in the place of those nodes.
+"""Expansion of nodes that name stored pipelines.
 
 A node ``outer`` of the kind ``pipeline`` becomes the nodes of the stored pipeline that it names,
-``outer-train``, ``outer-test``. What it takes from other nodes is an order: no results are passed.
+``outer-train``, ``outer-test``. Its references to other nodes only set an order: no results are
+passed.
 Source: kube-HPC/hkube at 261d3d06, core/api-server/lib/service/pipeline-creator.js.
 """
 
@@ -23,25 +24,25 @@ _PIPELINE = "pipeline"
 # The kind of a node that tunes hyperparameters.
 TUNER = "hyperparamsTuner"
 
-# Of pipelines in each other, and of nodes in all: a few short files can ask for any number.
+# Bounds on nested pipelines and on all nodes: a few short files could expand to any number.
 MAX_DEPTH = 100
 _MAX_NODES = 10_000
 
 
 def expand(pipeline: Pipeline, stored: Mapping[str, Pipeline]) -> Pipeline:
-    """Put stored pipelines in the place of the nodes that name them.
+    """Replace nodes that name stored pipelines with the nodes of those pipelines.
 
     Args:
-        pipeline: What is to run.
+        pipeline: Pipeline with nodes to expand.
         stored: Stored pipelines that nodes may name, by name.
 
     Returns:
-        A pipeline in which every node has work of its own; its ``flow_input`` has that of the
-        stored ones too.
+        A pipeline without nodes of the kind ``pipeline``. Its ``flow_input`` includes that of the
+        stored pipelines.
 
     Raises:
-        RequestError: A node names none, one that is not there, or they name each other in a circle;
-            or it is what only a cluster can do.
+        RequestError: A node names no pipeline or a missing one, stored pipelines form a cycle, or
+            the pipeline needs a feature of a cluster.
     """
     expanded = _expand(pipeline, stored, (pipeline.name,))
     faults = [f"{show_path(fault.path)}: {fault.message}" for fault in cluster_faults(expanded)]
@@ -75,7 +76,7 @@ def _expand(pipeline: Pipeline, stored: Mapping[str, Pipeline], chain: tuple[str
             if node.kind == TUNER:
                 changes["algorithm_name"] = f"{pipeline.name}-{TUNER.lower()}"
             nodes.append(node.model_copy(update=changes))
-            # Of nodes that stay, the references themselves are the order.
+            # The references of other nodes already set the order.
             ordered = {parent: None for parent in parents if parent in inner}
         if len(nodes) > _MAX_NODES:
             raise RequestError(
@@ -136,7 +137,7 @@ def _renamed(value: Any, names: set[str], prefix: str) -> Any:
 
 
 def _without(value: Any, gone: Mapping[str, Pipeline]) -> Any:
-    """Return an input in which what names a node that is gone is null, as in HKube."""
+    """Return an input with null for references to replaced nodes, as in HKube."""
     if isinstance(value, str):
         reference = read_reference(value)
         return None if reference is not None and reference.root in gone else value
@@ -148,7 +149,7 @@ def _without(value: Any, gone: Mapping[str, Pipeline]) -> Any:
 
 
 def _ends(name: str, inner: Mapping[str, Pipeline]) -> Sequence[str]:
-    """Return the nodes that nothing follows, of what stands in the place of a node."""
+    """Return a node's name, or the last nodes of its expansion."""
     if name not in inner:
         return (name,)
     part = inner[name]
@@ -158,7 +159,7 @@ def _ends(name: str, inner: Mapping[str, Pipeline]) -> Sequence[str]:
 
 
 def _beginnings(name: str, inner: Mapping[str, Pipeline]) -> Sequence[str]:
-    """Return the nodes that follow nothing, of what stands in the place of a node."""
+    """Return a node's name, or the first nodes of its expansion."""
     if name not in inner:
         return (name,)
     part = inner[name]

@@ -1,4 +1,4 @@
-"""One pipeline under way: starts what its state says can start, and tells it how that ended."""
+"""The run of one pipeline: it starts the tasks of its state, and reports their endings to it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.tasks import Tasks
     from tarmac.hkube.tuning import TrialEnd
 
-# Of one node at the host at once: more make it no faster, and each keeps its input in memory.
+# Bound on tasks of a node at the host: more are not faster, and each keeps its input in memory.
 _MAX_AT_ONCE = 256
 
 
-class PipelineFailed(TarmacError):  # noqa: N818 - named for what has happened
-    """A pipeline has failed, for the reason that its state gives."""
+class PipelineFailed(TarmacError):  # noqa: N818 - named after the event
+    """A pipeline has failed; the message is the reason from its state."""
 
 
 class Flow:
-    """One pipeline under way, to be run once.
+    """The run of one pipeline, to be used once.
 
     Args:
-        pipeline: With stored pipelines in the place of the nodes that name them.
+        pipeline: Pipeline from `expand`, without nodes that name stored pipelines.
         stored: Stored pipelines that the tuners run, by name.
         tasks: Tasks that all pipelines of the run share.
         job_id: ID of this pipeline's run, as algorithms receive it.
@@ -49,7 +49,7 @@ class Flow:
         caller: Task whose algorithm started the pipeline. None if no algorithm did.
 
     Raises:
-        RequestError: The nodes make no graph, or the input lacks what one takes.
+        RequestError: The nodes form no valid graph, or the input lacks a value that a node needs.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Flow:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> list[dict[str, Any]]:
-        """Run it to its end; when this is cancelled, its tasks are stopped.
+        """Run the pipeline to its end; cancelling this call stops its tasks.
 
         Returns:
-            The pipeline's results, as HKube lists them.
+            The pipeline's results, in HKube's form.
 
         Raises:
-            PipelineFailed: It has failed; what was under way is stopped.
-            TarmacError: It cannot go on: a disk is full, or the like.
+            PipelineFailed: The pipeline failed; its running tasks are stopped.
+            TarmacError: The run cannot continue, for example because of a full disk.
         """
         limit = asyncio.timeout(_ttl_s(self._pipeline))
         try:
@@ -112,9 +112,9 @@ class Flow:
         return self._state.results()
 
     def _take(self, groups: Iterable[NodeTasks]) -> None:
-        """Queue tasks, and those that have ended in an earlier session apart.
+        """Queue tasks; tasks that ended in an earlier session have their own queue.
 
-        Inputs are made when their turn has come.
+        A task's input is created only when the task starts.
         """
         for group in groups:
             repeats = self._repeats_of(group)
@@ -125,7 +125,7 @@ class Flow:
             self._waiting[group.node].append(map(group.make, left))
 
     def _repeats_of(self, group: NodeTasks) -> dict[int, Earlier]:
-        """Return how tasks ended in an earlier session, by their places."""
+        """Return the earlier endings of a group's tasks, by the tasks' places."""
         history = self._tasks.history
         if not history.has_earlier:
             return {}
@@ -136,7 +136,7 @@ class Flow:
         return {place: earlier for place, earlier in pairs if earlier is not None}
 
     def _advance(self) -> None:
-        """Start what can be started; end where nothing is left."""
+        """Start the tasks that can start; end the run when the pipeline is finished."""
         while self._repeats and not self._state.is_finished:
             _, _, group, place, earlier = heapq.heappop(self._repeats)
             self._repeat(group, place, earlier)
@@ -147,7 +147,7 @@ class Flow:
             self._end.set_result(None)
 
     def _repeat(self, group: NodeTasks, place: int, earlier: Earlier) -> None:
-        """Tell the state how a task ended in an earlier session, where its input is the same."""
+        """Report an earlier ending to the state if the input is the same; else queue the task."""
         task = group.make(place)
         if earlier.digest != digest_of(task.input) or not earlier.digest:
             self._waiting[task.node].append(map(group.make, (place,)))
@@ -186,7 +186,7 @@ class Flow:
         name = self._prefix + task.name
         index, task_id = self._tasks.index_and_id(name)
         if self._is_algorithm and node.task_id is not None:
-            # A later run with it goes on with what the task has left in its output.
+            # A later run with the same task ID resumes from the task's output.
             part = "" if task.batch_index is None else f"-{task.batch_index}"
             task_id = f"{node.task_id}{part}"
         return Work(
@@ -233,7 +233,7 @@ class Flow:
                 future.cancel()
 
     async def _tuned(self, work: Work, node: Node, digest: str) -> Ending:
-        """Run a node that tunes: trial after trial of its objective pipeline."""
+        """Run a tuner node: one trial of its objective pipeline after another."""
         directory = self._tasks.run / "tasks" / directory_name(work.index, work.name)
         directory.mkdir(parents=True, exist_ok=True)
         self._tasks.started(work, 1, directory, ())
@@ -242,7 +242,7 @@ class Flow:
 
         async def objective(number: int, params: dict[str, Any]) -> Sequence[Mapping[str, Any]]:
             stored = self._stored[spec.objective_pipeline]
-            # Its own flowInput stays under what it is given, as where algorithms start one.
+            # The parameters override the stored flowInput, as in calls by algorithms.
             flow_input = merged(stored.flow_input or {}, {"hyperParams": params})
             pipeline = stored.model_copy(update={"flow_input": flow_input})
             trial = Flow(
@@ -280,9 +280,9 @@ class Flow:
 
 
 def _ttl_s(pipeline: Pipeline) -> float | None:
-    """Return how long a pipeline may take; None for as long as it needs.
+    """Return a pipeline's time limit in seconds, or None.
 
-    HKube's own default of an hour is not taken: here nobody else waits.
+    HKube's default of an hour does not apply, because no other user waits here.
     """
     options = pipeline.options
     ttls = [options.ttl] if "ttl" in options.model_fields_set else []

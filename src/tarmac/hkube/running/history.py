@@ -1,4 +1,4 @@
-"""What has happened to a run's tasks, and what a run that goes on need not do again."""
+"""The history of a run's tasks, and the endings that a resumed run reuses."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _RESULTS = "results.msgpack"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Earlier:
-    """How a task ended in an earlier session.
+    """The ending of a task in an earlier session.
 
     Attributes:
-        position: Its place among all endings, for they are gone through in their order.
+        position: Position of the ending in the journal; endings are replayed in this order.
         digest: Digest of the task's input. The result belongs to this input only.
         place: Offset and size of the result in the results file, in bytes. None if the task failed.
         message: Reason for the failure in words. Default: empty.
-        is_image: Whether it failed for its image.
+        is_image: Whether it failed because of its image. Default False.
     """
 
     position: int
@@ -43,14 +43,14 @@ class Earlier:
 
 
 class History:
-    """Writes down what happens, and knows what has happened before.
+    """The journal of a run, with the endings of earlier sessions.
 
     Args:
         run: Directory of the run, which holds the journal.
         journal: Journal of the run, open for writing.
         results: Results file of the run, open for writing.
-        keeps_failures: Whether tasks that have failed are not tried again: in a run that was
-            killed, and had gone on beyond them.
+        keeps_failures: Whether to keep failed tasks instead of trying them again, for a killed run
+            that had continued beyond them.
     """
 
     def __init__(
@@ -75,29 +75,29 @@ class History:
 
     @property
     def has_earlier(self) -> bool:
-        """Whether a task has ended in an earlier session, and was not asked for yet."""
+        """Whether any earlier ending was not taken yet."""
         return bool(self._earlier)
 
     def take_earlier(self, name: str) -> Earlier | None:
-        """Return how a task ended in an earlier session, once; None where it did not."""
+        """Remove and return the earlier ending of a task, or None."""
         return self._earlier.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Let go of what is known of a task that is not done again."""
+        """Drop the index of a task that is not run again."""
         self._indices.pop(name, None)
 
     def value(self, place: Place) -> Any:
         """Return a task's result.
 
         Raises:
-            TarmacError: It cannot be read.
+            TarmacError: The result cannot be read.
         """
         return self._results.read(place)
 
     def index_of(self, name: str) -> int:
         """Return the number of a task in the run, the same in each session.
 
-        To be asked for once in a session: of a hundred thousand tasks no name is kept.
+        Call it once per task and session: names are dropped to save memory with 100,000 tasks.
         """
         index = self._indices.pop(name, None)
         if index is None:
@@ -107,7 +107,7 @@ class History:
     def started(
         self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
     ) -> None:
-        """Write down that an attempt begins, which GPUs it has, and on which host of a cluster."""
+        """Record the start of an attempt with its GPUs and, on a cluster, its host."""
         self._note(
             "started",
             work,
@@ -118,37 +118,37 @@ class History:
         )
 
     def queued(self, work: Work, attempt: int, directory: Path, place: str) -> None:
-        """Write down that an attempt is in an engine's queue."""
+        """Record that an attempt is in an engine's queue."""
         self._note("queued", work, attempt, directory=self._shown(directory), place=place)
 
     def kept(self, work: Work, attempt: int, reason: str, *, is_at_work: bool) -> None:
-        """Write down what keeps an attempt waiting, in the queue or at its work."""
+        """Record why an attempt waits, in the queue or while running."""
         self._note("noted" if is_at_work else "waiting", work, attempt, reason=reason)
 
     def requeued(self, work: Work, attempt: int, cause: Cause, reason: str) -> None:
-        """Write down that an attempt is in the queue again."""
+        """Record that an attempt is in the queue again."""
         self._note("requeued", work, attempt, cause=cause, reason=reason)
 
     def disturbed(self, work: Work, attempt: int, cause: Cause | None, reason: str) -> None:
-        """Write down that another attempt follows, of which the task is not the reason."""
+        """Record that another attempt follows a disturbance, without using up a retry."""
         self._note("retried", work, attempt, reason=reason, cause=cause)
 
     def retrying(self, work: Work, reason: str) -> None:
-        """Write down that another attempt follows."""
+        """Record that a failed attempt is retried."""
         self._note("retried", work, self._attempts.get(work.index, 0), reason=reason)
 
     def ended(self, ending: Ending, digest: str) -> Ending:
-        """Write down how a task ended, and store its result.
+        """Record the ending of a task, and store its result.
 
         Args:
             ending: Ending of the task, with its result if it succeeded.
             digest: Digest of the task's input, from `digest_of`.
 
         Returns:
-            The same, or that it has failed, where its result cannot be stored at all.
+            The same ending, or a failure if the result is of a kind that cannot be stored.
 
         Raises:
-            StorageError: There is no room for it, or the like.
+            StorageError: The files cannot be written, for example because of a full disk.
         """
         place: Place | None = None
         if ending.succeeded:
@@ -188,7 +188,7 @@ class History:
         name = event["name"]
         self._earlier.pop(name, None)
         if "why" not in event:
-            # Attempts that an engine had were ended, and nobody has looked at their results.
+            # A cleanup ended the engine's attempts, and no session has read their results.
             return
         if event["outcome"] == "succeeded":
             start, size = event["result"]
@@ -199,7 +199,7 @@ class History:
             )
 
     def _reopen_failed(self) -> None:
-        """Write down that what has failed is tried again, now or in a later session."""
+        """Record that failed tasks are tried again, now or in a later session."""
         failed = [name for name, earlier in self._earlier.items() if earlier.place is None]
         for name in failed:
             del self._earlier[name]
@@ -208,10 +208,10 @@ class History:
 
 @contextlib.contextmanager
 def open_history(run: Path, *, keeps_failures: bool) -> Iterator[History]:
-    """Open what has happened in a run, to go on with it; see `History`.
+    """Open the history of a run to continue it; see `History`.
 
     Raises:
-        StorageError: It cannot be read or written.
+        StorageError: The files cannot be read or written.
         TarmacError: The journal is damaged.
     """
     with Journal(run / _JOURNAL) as journal, contextlib.closing(Results(run / _RESULTS)) as results:

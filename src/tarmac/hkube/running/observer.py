@@ -1,4 +1,4 @@
-"""Who is told how a pipeline's run goes."""
+"""The interface for observers of a pipeline's run."""
 
 from __future__ import annotations
 
@@ -13,60 +13,60 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Receives a run's progress; what it raises ends the run."""
+    """An observer of a run; an exception in it ends the run."""
 
     def started(
         self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
     ) -> None:
-        """An attempt begins, in a directory with ``stdout`` and ``stderr``; on a cluster, where."""
+        """Handle an attempt's start; `directory` has its logs, `host` is set on a cluster."""
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
-        """An algorithm says how far it is: 0 to 1, None where it says no number."""
+        """Handle a progress report: a fraction from 0 to 1, or None without a number."""
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
-        """An attempt failed, and another one follows."""
+        """Handle a failed or disturbed attempt that another attempt follows."""
 
     def waiting(self, work: Work, reason: str) -> None:
-        """A task cannot begin now, and why."""
+        """Handle the reason why a task waits."""
 
     def ended(self, ending: Ending) -> None:
-        """A task is at its end."""
+        """Handle the ending of a task."""
 
     def repeated(self, name: str) -> None:
-        """A task had its end in an earlier session of the run, and is not done again."""
+        """Handle a task that ended in an earlier session and is not run again."""
 
     def tried(self, name: str, number: int, params: Mapping[str, Any], value: float | None) -> None:
-        """A trial of a node that tunes has ended; its number is from 1."""
+        """Handle the end of a trial of a tuner node; `number` is from 1."""
 
     def waited(self) -> None:
-        """Time has passed, a tenth of a second or so."""
+        """Handle a tick, some ten times a second."""
 
 
 class Silent:
-    """Passes no progress on."""
+    """An observer that ignores all events."""
 
     def started(
         self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str = ""
     ) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def waiting(self, work: Work, reason: str) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def ended(self, ending: Ending) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def repeated(self, name: str) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def tried(self, name: str, number: int, params: Mapping[str, Any], value: float | None) -> None:
-        """Say nothing."""
+        """Ignore the event."""
 
     def waited(self) -> None:
-        """Say nothing."""
+        """Ignore the event."""

@@ -1,4 +1,4 @@
-"""How a pipeline's run has ended, as a value and in ``result.json``."""
+"""The end of a pipeline's run, as a value and in ``result.json``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# The file's name in the run's directory.
+# A file in the run's directory.
 RESULT = "result.json"
 
 _STATUS = {"succeeded": "completed", "failed": "failed", "interrupted": "stopped"}
@@ -19,18 +19,18 @@ _STATUS = {"succeeded": "completed", "failed": "failed", "interrupted": "stopped
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineEnd:
-    """How a pipeline's run has ended.
+    """The end of a pipeline's run.
 
     Attributes:
         path: Directory of the run, with ``result.json``.
         name: Name of the pipeline that ran.
-        outcome: ``interrupted`` where it was stopped, and can go on.
-        reason: Why it has failed.
-        results: As HKube lists them; empty where it has not succeeded.
-        is_algorithm: Whether it is one task of one algorithm.
+        outcome: Outcome of the run. ``interrupted``: it was stopped and can be resumed.
+        reason: Reason for a failure or interruption. Empty: success.
+        results: Results in HKube's form. Empty unless the run succeeded.
+        is_algorithm: Whether the run is a single task of one algorithm.
         counts: Number of tasks, by outcome.
         seconds: Duration of the run in this session.
-        is_left: Whether it goes on without this process, as an engine has what is at work.
+        is_left: Whether the engine continues the run's tasks without this process.
     """
 
     path: Path
@@ -45,17 +45,17 @@ class PipelineEnd:
 
     @property
     def result(self) -> Any:
-        """An algorithm's own result; of a pipeline all, as HKube lists them."""
+        """The result of a single algorithm, or all results of a pipeline in HKube's form."""
         if self.is_algorithm and len(self.results) == 1 and "result" in self.results[0]:
             return self.results[0]["result"]
         return [*self.results]
 
 
 def write_result(end: PipelineEnd) -> None:
-    """Write a run's results into its directory, as HKube's API gives them.
+    """Write a run's results into its directory, in the form of HKube's API.
 
     Raises:
-        StorageError: They cannot be written.
+        StorageError: The file cannot be written.
     """
     value: dict[str, Any] = {
         "jobId": end.path.name,

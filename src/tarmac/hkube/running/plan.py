@@ -1,4 +1,4 @@
-"""A job with a pipeline taken apart: what runs, and what it may name."""
+"""The plan of a job with a pipeline: its expanded pipeline, algorithms and stored pipelines."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """What a job with a pipeline does.
+    """The plan of a job with a pipeline.
 
     Attributes:
-        pipeline: With stored pipelines in the place of the nodes that name them.
-        algorithms: By name; those of nodes, and those that algorithms may start.
-        stored: Pipelines by name, that tuners and algorithms may start.
-        bodies: The same as they were stored.
-        is_algorithm: Whether it is one task of one algorithm, as HKube makes of ``exec/algorithm``.
+        pipeline: Pipeline to run, without nodes that name stored pipelines.
+        algorithms: Algorithms by name, of nodes and of calls by algorithms.
+        stored: Pipelines by name that tuners and algorithms may start.
+        bodies: Definitions of the stored pipelines, by name, before parsing.
+        is_algorithm: Whether the pipeline is a single task of one algorithm, as in HKube's
+            ``exec/algorithm``.
     """
 
     pipeline: Pipeline
@@ -38,7 +39,7 @@ class PipelinePlan:
 
     @property
     def needed(self) -> Mapping[str, Algorithm]:
-        """The algorithms that nodes name, of the pipeline and of those that its tuners run."""
+        """The algorithms of the pipeline's nodes and of its tuners' objective pipelines."""
         parts = [self.pipeline]
         for part in parts:
             for node in part.nodes:
@@ -52,10 +53,10 @@ class PipelinePlan:
 
 
 def plan_pipeline(job: Job) -> PipelinePlan:
-    """Take a job with a pipeline apart.
+    """Return the plan of a job with a pipeline.
 
     Raises:
-        RequestError: It is wrong: a node names what is not there, needs itself, and so on.
+        RequestError: The pipeline is invalid, for example has an unknown name or a cycle.
     """
     if job.pipeline is None:
         raise RequestError(f"{job.name} has no pipeline", hint="tarmac run FILE, or tarmac.run")
@@ -85,7 +86,7 @@ def plan_pipeline(job: Job) -> PipelinePlan:
 
 
 def forecast(plan: PipelinePlan) -> Sequence[NodeForecast]:
-    """Return what is known of a pipeline's tasks before any has run, node by node."""
+    """Return a forecast of a pipeline's tasks before any has run, for each node."""
     return PipelineState(plan.pipeline, plan.pipeline.flow_input or {}).known_tasks()
 
 
@@ -94,15 +95,15 @@ def refuse_unknown(
     algorithms: Mapping[str, Algorithm],
     stored: Mapping[str, Pipeline],
 ) -> None:
-    """Refuse a pipeline that names what is not there, itself or in the pipelines that it tunes.
+    """Refuse unknown names in a pipeline and in the objective pipelines of its tuners.
 
     Args:
-        pipeline: With stored pipelines in the place of the nodes that name them.
+        pipeline: Pipeline from `expand`, without nodes that name stored pipelines.
         algorithms: Algorithms that the run knows, by name.
         stored: Stored pipelines that the run knows, by name.
 
     Raises:
-        RequestError: It does, or pipelines tune each other in a circle.
+        RequestError: A name is unknown, or pipelines that tune each other form a cycle.
     """
     _refuse_unknown(pipeline, algorithms, stored, (pipeline.name,), set())
 
@@ -131,7 +132,7 @@ def _refuse_unknown(
         if len(chain) > MAX_DEPTH:
             raise RequestError(f"pipelines tune each other more than {MAX_DEPTH} deep")
         if name not in checked:
-            # A trial gives it its flowInput, so what refers to that cannot be checked yet.
+            # Each trial sets the flowInput, so references to it cannot be checked yet.
             inner = expand(stored[name], stored)
             _refuse_unknown(inner, algorithms, stored, (*chain, name), checked)
             checked.add(name)

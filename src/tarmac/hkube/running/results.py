@@ -1,4 +1,4 @@
-"""Results of a run's tasks, in one file that grows; the journal says where each is."""
+"""The results of a run's tasks, appended to one file; the journal has their positions."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 # Offset and size in bytes.
 Place = tuple[int, int]
 
-# One read or write takes at most 2 GiB, on Linux.
+# Below Linux's bound of 2 GiB for one read or write.
 _MAX_AT_ONCE = 2**30
 
 
 class Results:
-    """Values one after another in a file. One process may write at a time.
+    """A file of values, one after another. One process may write at a time.
 
-    A value is in the kernel's hands when `append` returns. What a killed writer has left behind the
-    last value that the journal knows is passed over.
+    `append` returns when the value is on disk. Data of a killed writer that the journal does not
+    know is ignored.
 
     Args:
-        path: The file; made if it is not there.
+        path: File of the values. Created if it does not exist.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: The file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,11 +42,11 @@ class Results:
         """Store a value.
 
         Returns:
-            Where it is.
+            Offset and size of the value in bytes.
 
         Raises:
-            StorageError: It could not be written; the file is as it was.
-            TarmacError: It cannot be stored at all.
+            StorageError: The value could not be written; the file is unchanged.
+            TarmacError: The value is of a kind that cannot be stored.
         """
         packed = pack(value)
         with storage_errors(self._path):
@@ -55,7 +55,7 @@ class Results:
                 view = memoryview(packed)
                 while view:
                     view = view[os.write(self._file, view[:_MAX_AT_ONCE]) :]
-                # The journal says next that it is there.
+                # The value must be on disk before the journal refers to it.
                 os.fdatasync(self._file)
             except BaseException:
                 os.ftruncate(self._file, start)
@@ -66,7 +66,7 @@ class Results:
         """Return a stored value.
 
         Raises:
-            TarmacError: It is not there, or damaged.
+            TarmacError: The value is missing or damaged.
         """
         start, size = place
         parts = []
@@ -85,5 +85,5 @@ class Results:
             raise TarmacError(f"{self._path}: {error.message}") from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)

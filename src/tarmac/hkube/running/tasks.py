@@ -1,4 +1,4 @@
-"""Tasks of a run as its pipelines ask for them: named, given to the host, and written down."""
+"""The tasks of a run: their names, their submission to the host, and their journal."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """What all pipelines of a run share; the host's `EngineWatcher`.
+    """The tasks that all pipelines of a run share; the host's `EngineWatcher`.
 
     Args:
         run: Directory of the run, whose name starts each task ID.
-        history: What has happened in it.
-        observer: Is told what happens.
+        history: History of the run, with the endings of earlier sessions.
+        observer: Receives each event of a task.
 
     Attributes:
-        host: Set before the first task is submitted.
-        counts: How many tasks have ended how, those of earlier sessions among them.
-        broken: Fails with what keeps the run from going on: a full disk, an observer's error.
-        is_leaving: Whether what is at work is left to an engine, so that it has not ended.
+        host: Host of the tasks, set before the first task is submitted.
+        counts: Number of ended tasks by outcome, including those of earlier sessions.
+        broken: Future that fails with an error that breaks the run, such as a full disk or an
+            observer's error.
+        is_leaving: Whether running tasks are left to an engine, so they must not be ended.
     """
 
     host: Host
@@ -50,25 +51,25 @@ class Tasks:
         self._num_called: dict[str, Counter[str]] = {}
 
     def index_and_id(self, name: str) -> tuple[int, str]:
-        """Return a task's number in the run and its id, the same in each session."""
+        """Return a task's number in the run and its ID, the same in each session."""
         index = self.history.index_of(name)
         return index, f"{re.sub('[^A-Za-z0-9_-]', '-', self.run.name)}-{index:06d}"
 
     def name_of_call(self, caller: Work, called: str) -> str:
-        """Return the name of what a task's algorithm has asked for: ``train/evaluate#1``."""
+        """Return the name of a call by a task's algorithm, such as ``train/evaluate#1``."""
         numbers = self._num_called.setdefault(caller.name, Counter())
         numbers[called] += 1
         return f"{caller.name}/{called}#{numbers[called]}"
 
     def submit(self, work: Work, digest: str) -> asyncio.Future[Ending]:
-        """Give a task to the host.
+        """Submit a task to the host.
 
         Args:
             work: Task for the host to run.
             digest: Digest of the task's input, from `digest_of`.
 
         Returns:
-            How it ended, once that is written down. Cancelling it stops the task.
+            Future of the ending, resolved after the journal has it. Cancelling it stops the task.
         """
         future: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         hosted = self.host.submit(work)
@@ -77,15 +78,15 @@ class Tasks:
         return future
 
     def end(self, ending: Ending, digest: str) -> Ending:
-        """Write down how a task ended, and tell it.
+        """Record the ending of a task, and report it to the observer.
 
         Returns:
-            The same, or that it has failed, where its result cannot be stored.
+            The same ending, or a failure if the result is of a kind that cannot be stored.
 
         Raises:
-            StorageError: There is no room for it, or the like.
+            StorageError: The files cannot be written, for example because of a full disk.
         """
-        # What an algorithm says of its end may have its secrets.
+        # An algorithm's error message may contain its secrets.
         ending = self.history.ended(without_known_in(ending, "message", "details"), digest)
         self._num_called.pop(ending.work.name, None)
         stopped = ending.why == "stopped"
@@ -96,17 +97,17 @@ class Tasks:
         return ending
 
     def repeated(self, name: str, *, succeeded: bool) -> None:
-        """Note that a task had its end in an earlier session."""
+        """Count and report a task that ended in an earlier session."""
         self.history.forget(name)
         self.counts["succeeded" if succeeded else "failed"] += 1
         self._observer.repeated(name)
 
     def tried(self, name: str, number: int, params: Mapping[str, Any], value: float | None) -> None:
-        """Tell how a trial has ended."""
+        """Report the end of a trial."""
         self._observer.tried(name, number, params, value)
 
     def started(self, work: Work, attempt: int, directory: Path, gpus: Sequence[str]) -> None:
-        """Write down that an attempt begins; see `Watcher`."""
+        """Record and report the start of an attempt; see `Watcher`."""
 
         def note() -> None:
             self.history.started(work, attempt, directory, gpus)
@@ -115,13 +116,13 @@ class Tasks:
         self._guard(note)
 
     def queued(self, work: Work, attempt: int, directory: Path, place: str) -> None:
-        """Write down that an engine has an attempt; see `EngineWatcher`."""
+        """Record that an engine has queued an attempt; see `EngineWatcher`."""
         self._guard(lambda: self.history.queued(work, attempt, directory, place))
 
     def began(
         self, work: Work, attempt: int, directory: Path, gpus: Sequence[str], host: str
     ) -> None:
-        """Write down that an attempt begins on a host; see `EngineWatcher`."""
+        """Record and report the start of an attempt on a host; see `EngineWatcher`."""
 
         def note() -> None:
             self.history.started(work, attempt, directory, gpus, host)
@@ -130,13 +131,13 @@ class Tasks:
         self._guard(note)
 
     def kept(self, work: Work, attempt: int, reason: str, *, is_at_work: bool) -> None:
-        """Write down what keeps an attempt waiting, and tell it; see `EngineWatcher`."""
+        """Record and report why an attempt waits; see `EngineWatcher`."""
         self._guard(lambda: self.history.kept(work, attempt, reason, is_at_work=is_at_work))
         if reason:
             self.waiting(work, reason)
 
     def requeued(self, work: Work, attempt: int, cause: Cause, reason: str) -> None:
-        """Write down that an attempt waits again, and tell it; see `EngineWatcher`."""
+        """Record and report that an attempt is queued again; see `EngineWatcher`."""
 
         def note() -> None:
             self.history.requeued(work, attempt, cause, reason)
@@ -147,7 +148,7 @@ class Tasks:
     def disturbed(
         self, work: Work, attempt: int, cause: Cause | None, reason: str, delay_s: float
     ) -> None:
-        """Write down that another attempt follows, and tell it; see `EngineWatcher`."""
+        """Record and report that another attempt follows a disturbance; see `EngineWatcher`."""
 
         def note() -> None:
             self.history.disturbed(work, attempt, cause, reason)
@@ -156,11 +157,11 @@ class Tasks:
         self._guard(note)
 
     def progress(self, work: Work, value: float | None, details: str) -> None:
-        """Tell how far a task is; see `Watcher`."""
+        """Report the progress of a task; see `Watcher`."""
         self._guard(lambda: self._observer.progress(work, value, without_known(details)))
 
     def retrying(self, work: Work, reason: str, delay_s: float) -> None:
-        """Write down that another attempt follows; see `Watcher`."""
+        """Record and report that a failed attempt is retried; see `Watcher`."""
         reason = without_known(reason)
 
         def note() -> None:
@@ -170,7 +171,7 @@ class Tasks:
         self._guard(note)
 
     def waiting(self, work: Work, reason: str) -> None:
-        """Tell why a task cannot begin, once for each algorithm and reason; see `Watcher`."""
+        """Report why a task waits, once for each algorithm and reason; see `Watcher`."""
         reason = without_known(reason)
         if (work.algorithm, reason) not in self._seen:
             self._seen.add((work.algorithm, reason))
@@ -194,7 +195,7 @@ class Tasks:
                 return
             ending = self.end(hosted.result(), digest)
         except Exception as error:
-            # The run ends with it, and nobody asks this one task for it any more.
+            # The error ends the whole run through `broken`, so this future only needs to end.
             self._break(error)
             future.cancel()
             return
@@ -202,7 +203,7 @@ class Tasks:
             future.set_result(ending)
 
     def _guard(self, note: Callable[[], None]) -> None:
-        # The host goes on whatever its watcher does; the run does not.
+        # An error in a watcher must end the run, but not break the host.
         try:
             note()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Runs a job with a pipeline in its run's directory, and goes on with one that was stopped."""
+"""Starting and resuming a job with a pipeline in its run's directory."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.plan import PipelinePlan
     from tarmac.jobs import Job, JobRun, Secret, Task
 
-# How often it is asked whether to stop.
+# Interval of the checks for a request to stop or detach.
 _LOOK_EVERY_S = 0.1
 
 
 class OpenHost(Protocol):
-    """Opens a host of algorithms; `Pool` is one."""
+    """A function that opens a host of algorithms, such as `Pool`."""
 
     def __call__(
         self,
@@ -62,7 +62,7 @@ class OpenHost(Protocol):
         fake_gpus: int,
         secrets: Mapping[str, Secret],
     ) -> AbstractAsyncContextManager[Host]:
-        """Return what opens it."""
+        """Return a context manager that opens the host."""
         ...
 
 
@@ -75,20 +75,20 @@ def prepare_pipeline(
     executor: str = "local",
     by_job: bool = False,
 ) -> PipelinePlan:
-    """Refuse what cannot be done before anything starts.
+    """Plan a job's pipeline, and refuse it before anything starts if it can never run.
 
     Args:
         job: Job with ``pipeline`` set and no refusals.
         base: Directory that relative paths in the job start from.
-        secrets: What names of secrets stand for here.
+        secrets: Sources of the secrets on this machine, by secret name.
         fake_gpus: Number of GPUs to pretend where the tasks run. Default 0: use the real ones.
-        executor: Where its tasks are to run, one of `tarmac.jobs.executor_names`.
-        by_job: Whether the run's runner is to be a job there.
+        executor: Name of the tasks' executor, one of `tarmac.jobs.executor_names`.
+        by_job: Whether the runner itself will be a job of the cluster.
 
     Raises:
-        RequestError: The pipeline is wrong or cannot be run there, or an algorithm of its nodes can
-            never fit, or needs a secret or an engine that is not there.
-        MissingExtraError: A node tunes, and Optuna is not installed.
+        RequestError: The pipeline is invalid or cannot run on the executor, or an algorithm of its
+            nodes can never fit, or needs a missing secret or container engine.
+        MissingExtraError: The pipeline has a tuner node, and Optuna is not installed.
     """
     if job.refusals:
         first, *rest = job.refusals
@@ -107,17 +107,17 @@ def prepare_pipeline(
 
 
 def asked_of_cluster(job: Job, base: Path, on: str) -> Sequence[Task]:
-    """Return what a cluster is asked for to run a job with a pipeline: a task for each algorithm.
+    """Return the cluster tasks of a job with a pipeline: a template for each algorithm.
 
-    How often, and with which input, is known as it runs.
+    Their number and inputs are known only during the run.
 
     Args:
         job: Job with ``pipeline`` set.
         base: Directory that relative paths in the job start from.
-        on: Where, one of `tarmac.jobs.executor_names`.
+        on: Name of the executor, one of `tarmac.jobs.executor_names`.
 
     Raises:
-        RequestError: The pipeline is wrong, or an algorithm has no place on such a cluster.
+        RequestError: The pipeline is invalid, or an algorithm cannot run on such a cluster.
     """
     needed = plan_pipeline(job).needed.values()
     return [
@@ -137,10 +137,10 @@ def work_on_pipeline(
     secrets: Mapping[str, Secret] | None = None,
     open_host: OpenHost | None = None,
 ) -> PipelineEnd:
-    """Run what has not been done yet of a job with a pipeline.
+    """Run the remaining tasks of a job with a pipeline.
 
-    What has succeeded with the same input in an earlier session is not done again. What has failed
-    is, but in a run that was killed: that goes on where it was, beyond what failed.
+    Tasks that succeeded with the same input in an earlier session are not run again. Failed tasks
+    are, unless the run was killed: a killed run continues from where it was, beyond its failures.
 
     Args:
         run: Run of a job with ``pipeline`` set, with its directory.
@@ -148,17 +148,19 @@ def work_on_pipeline(
         concurrency: Most instances of algorithms at once. Default: the job's limit, else as many as
             fit.
         fake_gpus: Number of GPUs to pretend where the tasks run. Default 0: use the real ones.
-        stop: Whether to end all that runs and stop; asked a few times a second.
-        detach: Whether to leave what is at work to the engine that has it; asked as often, and not
-            where this machine has it.
-        secrets: What names of secrets stand for here.
-        open_host: Opens what runs algorithms; by default what runs them where the run's tasks are.
+        stop: Function that returns whether to end all tasks and stop. Called some ten times a
+            second.
+        detach: Function that returns whether to leave running tasks to their engine. Called as
+            often; not for tasks on this machine.
+        secrets: Sources of the secrets on this machine, by secret name.
+        open_host: Function that opens the host of algorithms. Default: the host for the run's
+            executor.
 
     Raises:
-        RequestError: Another process works on the run, its tasks are still with another engine, or
-            the pipeline is wrong.
-        TarmacError: It cannot go on: its directory is full, or damaged; or another process has
-            taken it over, on whose machine this one seemed dead.
+        RequestError: Another process works on the run, another engine still has its tasks, or the
+            pipeline is invalid.
+        TarmacError: The run cannot continue: its directory is full or damaged, or another process
+            took over its lease because this process seemed dead.
     """
     plan = plan_pipeline(run.job)
     leaving, myself = _Leaving(), identify(os.getpid())
@@ -191,7 +193,7 @@ def work_on_pipeline(
                         or (lock.is_lost and run.executor == "local")
                         or is_asked_to_end(run.path, myself)
                     ),
-                    # What an engine has is whose who has taken the run over.
+                    # Only the current lease holder may use the engine, so detach on a lost lease.
                     detach=lambda: run.executor != "local" and (detach() or lock.is_lost),
                     leaving=leaving,
                 )
@@ -205,7 +207,7 @@ def work_on_pipeline(
 
 
 class _Leaving:
-    """Whether what is at work is left to its engine."""
+    """A flag: whether running tasks are left to their engine."""
 
     is_so = False
 

@@ -1,7 +1,7 @@
-"""Serves a workload of Tarmac's as an HKube algorithm.
+"""Serving of a Tarmac workload as an HKube algorithm.
 
-`read_request` says what a task asks, `ServedWorkload` trains it, and `Loop` does what the worker
-says; `Connection` keeps the websocket up.
+`read_request` reads a task's input and `ServedWorkload` trains it. `Loop` handles the worker's
+messages, and `Connection` keeps the websocket up.
 """
 
 from tarmac.hkube.serving.verb import serve
