@@ -1,7 +1,7 @@
-"""Values of tasks as bytes: stored, and known again.
+"""Storage format and digest of tasks' values.
 
-Values are plain: None, bool, int, float, str, bytes, list, dict. They come back exactly, integers
-of any size too, which the encodings of HKube's protocol do not promise.
+Values are plain: None, bool, int, float, str, bytes, list, dict. The format is lossless, even for
+integers of any size, unlike the encodings of HKube's protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tarmac.errors import TarmacError
 with explained_imports():
     import msgpack
 
-# MessagePack's own integers end at 64 bits; JSON's do not.
+# MessagePack's integers have at most 64 bits; JSON's may have more.
 _BIG_INTEGER = 1
 
 
@@ -23,7 +23,7 @@ def pack(value: Any) -> bytes:
     """Return a value as MessagePack.
 
     Raises:
-        TarmacError: It is none of the plain values, nested too deeply, or 4 GiB and more in a part.
+        TarmacError: The value is not plain, nested too deeply, or has a part of 4 GiB or more.
     """
     try:
         packed = msgpack.packb(value, default=_pack_other, unicode_errors="surrogatepass")
@@ -33,22 +33,22 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-    """Return the value that `pack` was given.
+    """Return the value from the bytes of `pack`.
 
     Raises:
-        TarmacError: These are not its bytes.
+        TarmacError: The bytes are damaged.
     """
     try:
         return msgpack.unpackb(
             packed, strict_map_key=False, ext_hook=_unpack_other, unicode_errors="surrogatepass"
         )
     except (TypeError, ValueError, msgpack.UnpackException, RecursionError) as error:
-        # A TypeError is a list for a key.
+        # A TypeError comes from a list as a key.
         raise TarmacError(f"a stored result is damaged: {error}") from error
 
 
 def digest_of(value: Any) -> str:
-    """Return what tells a value from others; what cannot be packed is like nothing else.
+    """Return a digest of a value; empty if the value cannot be packed, so it equals no other.
 
     Example:
         >>> digest_of([1]) == digest_of([1]) != digest_of([2])

@@ -1,4 +1,4 @@
-"""The websocket to HKube's worker, made again whenever it drops."""
+"""The websocket to HKube's worker, which reconnects whenever it drops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tarmac.hkube.protocol import Encoding
 
-# HKube's chart gives its worker as much (WORKER_SOCKET_MAX_PAYLOAD_BYTES, chart 2.0.20).
+# The limit of HKube's worker (WORKER_SOCKET_MAX_PAYLOAD_BYTES, chart 2.0.20).
 _MAX_BYTES = 10**9
 
 _FIRST_DELAY_S = 0.1
@@ -30,33 +30,33 @@ _LONGEST_DELAY_S = 2.0
 _OPENING_S = 10.0
 _CLOSING_S = 1.0
 
-# HKube's debug node takes one algorithm, and tells the next ones who it is (core/algorithm-debug).
+# HKube's debug node takes one algorithm, and names its host to others (core/algorithm-debug).
 _HELD = "alreadyConnectedError"
 
 
 class _HeldByAnotherError(Exception):
-    """Another algorithm has the worker already."""
+    """Another algorithm is already connected to the worker."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """The websocket is there, for the first time or again."""
+    """The event of an open websocket, for the first time or again."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PassedOver:
-    """A frame came that is no message, and why it is none."""
+    """The event of a frame that is no message, with the reason."""
 
     reason: str
 
 
 @dataclasses.dataclass(frozen=True)
 class GivenUp:
-    """No worker was there for too long, or none takes this algorithm.
+    """The event of a connection that was given up: no worker, or no worker for this algorithm.
 
     Attributes:
-        reason: What was seen of it last.
-        holder: The host of the algorithm that has it already; None where nobody has.
+        reason: Last error of the connection in words.
+        holder: Host of the algorithm that is already connected. None: no such algorithm.
     """
 
     reason: str
@@ -64,17 +64,17 @@ class GivenUp:
 
 
 class Connection:
-    """Reads what the worker sends in a thread of its own, and sends to it.
+    """A connection to the worker that reads in a thread of its own.
 
     Args:
         url: URL of the worker's websocket, such as ``ws://127.0.0.1:3000``.
         encoding: Encoding of the frames: ``json``, ``msgpack`` or ``bson``.
         limit_s: Seconds to retry without a worker before giving up.
-        take: Is given `Opened`, each `Message`, `PassedOver`, and `GivenUp` at last; in the thread.
-            What it is given after `close` has no meaning.
+        take: Function that gets `Opened`, each `Message`, `PassedOver`, and finally `GivenUp`, in
+            the thread. Ignore the events after `close`.
 
     Raises:
-        RequestError: The URL is none of a websocket.
+        RequestError: The URL is no websocket URL.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Connection:
         threading.Thread(target=self._work, name="tarmac-worker-socket", daemon=True).start()
 
     def send(self, message: Message) -> bool:
-        """Send a message; return whether there was a worker to take it."""
+        """Send a message; return False if no worker is connected."""
         socket = self._socket
         if socket is None:
             return False
@@ -112,24 +112,24 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Close the websocket, for good."""
+        """Close the websocket without reconnecting."""
         self._closed.set()
         socket = self._socket
         if socket is not None:
             socket.close()
 
     def _work(self) -> None:
-        """Keep the websocket up until it is closed or given up."""
+        """Keep the websocket connected until it is closed or given up."""
         try:
             self._take(GivenUp(self._keep_up()))
         except _HeldByAnotherError as held:
             self._take(GivenUp(_HELD, holder=str(held)))
         except Exception as error:
-            # Nobody else would notice that nothing is read any more.
+            # Without this event, the loop would not notice that the reader has stopped.
             self._take(GivenUp(f"{type(error).__name__}: {error}"))
 
     def _keep_up(self) -> str:
-        """Return why there is no websocket any more."""
+        """Reconnect until the connection is closed or given up; return the last error."""
         last, delay_s, reason = time.monotonic(), _FIRST_DELAY_S, ""
         while not self._closed.is_set():
             try:
@@ -139,7 +139,7 @@ class Connection:
                     max_size=_MAX_BYTES,
                     open_timeout=_OPENING_S,
                     close_timeout=_CLOSING_S,
-                    # HKube's own clients send none, and a worker of its need not answer them.
+                    # HKube's own clients send no pings, so a worker may not answer them.
                     ping_interval=None,
                     # The worker is in the same pod.
                     proxy=None,
@@ -157,10 +157,10 @@ class Connection:
         return reason
 
     def _read(self, socket: ClientConnection) -> bool:
-        """Read to the connection's end; return whether it was one, not only a door that shuts.
+        """Read until the connection ends; return whether it lasted longer than 2 s.
 
-        A server that says something and closes takes nobody: it is not asked again and again at
-        once, and not for ever.
+        A server that closes soon after opening does not accept the algorithm. Such a connection
+        must not reset the backoff and the time limit.
         """
         opened = time.monotonic()
         self._socket = socket
@@ -180,7 +180,7 @@ class Connection:
                     raise _HeldByAnotherError(str(named or "another host"))
                 self._take(message)
         except ConnectionClosed:
-            # As one that is closed in order: it is made again.
+            # The caller reconnects, as after an orderly close.
             pass
         finally:
             self._socket = None

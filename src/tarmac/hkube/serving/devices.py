@@ -1,4 +1,4 @@
-"""How many GPUs an algorithm's definition asked for, which then must be there."""
+"""The GPUs that an algorithm's definition asks for, which must be available."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Device
 
-# What these variables say where they name no GPU. An image of CUDA's own says `all`, whatever is
-# asked for (NVIDIA Container Toolkit, "Environment variables"; CUDA C++ programming guide).
+# Values that name no GPU. CUDA's own images set `all`, whatever the definition asks for (NVIDIA
+# Container Toolkit, "Environment variables"; CUDA C++ programming guide).
 _NO_NAMES = frozenset({"", "all", "none", "void", "-1", "nodevfiles"})
-# The first that is set counts: CUDA's narrows what a container was given.
+# The first variable that is set counts: CUDA's variable narrows a container's GPUs.
 _NAMES_OF_GPUS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 _ASKED = "TARMAC_GPUS"
@@ -25,7 +25,7 @@ _ASKED = "TARMAC_GPUS"
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """That GPUs were asked for.
+    """A request for GPUs.
 
     Attributes:
         number: Number of GPUs, at least 1. A fraction is rounded up.
@@ -37,12 +37,12 @@ class Asked:
 
 
 def read_asked(environment: Mapping[str, str]) -> Asked | None:
-    """Return how many GPUs were asked for; None where nothing says that any were.
+    """Return the number of GPUs that were asked for; None if no variable asks for GPUs.
 
     Args:
-        environment: ``TARMAC_GPUS`` is the definition's ``gpu``, which HKube passes on to no
-            container; where it is not set, HKube's device plug-in and Tarmac name the GPUs that a
-            process was given.
+        environment: Environment variables. ``TARMAC_GPUS`` is the definition's ``gpu``, which HKube
+            itself does not pass on to containers. Otherwise the variables count in which HKube's
+            device plug-in and Tarmac name a process's GPUs.
 
     Raises:
         RequestError: ``TARMAC_GPUS`` is no number of GPUs.
@@ -64,13 +64,13 @@ def read_asked(environment: Mapping[str, str]) -> Asked | None:
 
 
 def why_too_few(asked: Asked, request: str, found: Sequence[Device]) -> str:
-    """Return in which way devices are fewer than was asked for; empty where they are not.
+    """Return why devices are too few for the request; empty if they are not.
 
     Args:
         asked: Number of GPUs that the definition asks for, with the reason.
-        request: What the input says of devices, ``auto`` where it says nothing. Devices that it
-            names are taken as they are, but for a CPU in the place of a GPU.
-        found: The devices that it stands for.
+        request: Value of ``devices`` in the input. Default ``auto``. Named devices are accepted,
+            except a CPU in place of a GPU.
+        found: Devices that the request stands for.
     """
     if request.startswith("cpu"):
         return ""
@@ -86,14 +86,14 @@ def why_too_few(asked: Asked, request: str, found: Sequence[Device]) -> str:
 
 
 def refuse_fewer_gpus(devices: str, environment: Mapping[str, str]) -> None:
-    """Refuse to compute on a CPU, or on fewer GPUs than were asked for, where nobody named them.
+    """Refuse a CPU, or fewer GPUs than the definition asks for, unless the input names devices.
 
     Args:
-        devices: What the input asks for, ``auto`` where it says nothing.
+        devices: Value of ``devices`` in the input. Default ``auto``.
         environment: Environment variables of the process, for `read_asked`.
 
     Raises:
-        RequestError: There are too few GPUs that can be computed on.
+        RequestError: There are too few usable GPUs.
     """
     request = read_asked(environment)
     if request is None:

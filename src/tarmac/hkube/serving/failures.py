@@ -1,4 +1,4 @@
-"""An exception as the ``errorMessage`` that HKube shows: type, message, cause, what to do."""
+"""An exception as the ``errorMessage`` that HKube shows: type, message, cause and advice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tarmac.masking import remember_environment, without_known
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# As HKube's own wrappers have it.
+# The code that HKube's own wrappers send.
 _CODE = "Failed"
 
 _MAX_CAUSES = 5
@@ -27,7 +27,7 @@ _COMMAND = re.compile(r"(?:^|[\s`])tarmac [a-z]")
 
 
 def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what ``errorMessage`` carries as ``error``: ``code``, ``message``, ``details``.
+    """Return the ``error`` of an ``errorMessage``: ``code``, ``message``, ``details``.
 
     Args:
         error: Exception that ended a task.
@@ -35,7 +35,7 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
     """
     words: list[str] = []
     for each in _chain(error):
-        # An error and its causes often say the same.
+        # An error and its causes often have the same message.
         if not (words and str(each) and str(each) in words[-1]):
             words.append(_in_words(each))
     message = ", caused by ".join(dict.fromkeys(words))
@@ -48,9 +48,9 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
 
 
 def _as_inputs(hint: str) -> str:
-    """Return what to do in terms of an algorithm's input, where it is said for a command line.
+    """Turn command-line options in a hint into fields of an algorithm's input.
 
-    Commands are left out: whoever sees the message has none here.
+    Sentences with commands are left out, because the reader has no command line here.
     """
 
     def named(option: re.Match[str]) -> str:
@@ -72,7 +72,7 @@ def _in_words(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it, as Python's own traceback has it."""
+    """Yield an error and its causes, in the order of Python's traceback."""
     current: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if current is None:

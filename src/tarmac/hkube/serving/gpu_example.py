@@ -1,4 +1,4 @@
-"""The network of kube-HPC/gpu-algorithm: what is served where no workload is named.
+"""The network of kube-HPC/gpu-algorithm, which is served if no workload is named.
 
 784-512-10, ReLU, dropout 0.2, 407,050 parameters, Glorot-uniform weights and zero biases; Adam with
 Keras's values; batches of 32, 10 epochs, inputs divided by 255; the first 1000 training images
@@ -17,33 +17,33 @@ from torch import nn
 from tarmac import data
 from tarmac.workloads import Adam, Recipe, Workload
 
-# What the example takes where its input does not say.
+# The example's defaults for values that the input does not set.
 TRAIN_SIZE = 1000
 OUTPUT = "/training_1"
 
 _TEST_SIZE = 1000
 
-# As the example: the same numbers on every node, and the test images scored after each epoch.
+# As in the example: equal results on every node, and test images scored after each epoch.
 OPTIONS = {"precision": "fp32", "validation_split": "own", "validation_size": _TEST_SIZE}
 
 
 @functools.cache
 def dataset() -> data.Dataset:
-    """Return MNIST with the first test images alone, and the first training images first.
+    """Return MNIST with the first 1000 test images, and training images in their order.
 
-    They are scored after each epoch too, as the example gives them to Keras as ``validation_data``.
-    Nothing is chosen by it: the last epoch's weights are the result.
+    The test images are scored after each epoch, as the example's ``validation_data`` in Keras. The
+    scores select nothing: the last epoch's weights are the result.
     """
     mnist = data.load("mnist")
     images, classes = mnist.test.arrays
     test = data.Split(images[:_TEST_SIZE], classes[:_TEST_SIZE])
-    # The first `train_size` are trained on, not drawn.
+    # `train_size` takes the first images instead of random ones.
     train = dataclasses.replace(mnist.train, is_series=True)
     return dataclasses.replace(mnist, train=train, test=test, validation=test)
 
 
 def model(hidden: int = 512, dropout: float = 0.2) -> nn.Module:
-    """Build 784-hidden-10."""
+    """Build the 784-hidden-10 network."""
     first, last = nn.Linear(784, hidden), nn.Linear(hidden, 10)
     for layer in (first, last):
         nn.init.xavier_uniform_(layer.weight)

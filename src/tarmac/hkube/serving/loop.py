@@ -1,7 +1,7 @@
-"""Does what HKube's worker says, task after task, in one warm process.
+"""The loop that serves HKube's worker, one task after another, in one warm process.
 
-The main thread takes one event after another: messages, how a task ended, signals. Another thread
-reads the websocket, and a third one does the tasks, one at a time.
+The main thread handles events: messages, the ends of tasks, signals. A second thread reads the
+websocket, and a third thread runs the tasks, one at a time.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R")
 
-# As HKube's wrappers: its worker takes an algorithm for dead that once said it is alive and then
-# nothing for 10 s, until it says how its task ended (core/worker, wrapperTimeoutDuration).
+# As in HKube's wrappers: after a first `alive`, the worker takes an algorithm that sends nothing
+# for 10 s for dead, until the task ends (core/worker, wrapperTimeoutDuration).
 _ALIVE_EVERY_S = 5.0
-# Each gives what is being stopped as long as `stop` did (core/worker, STOPPING_TIME_OUT).
+# Each `stopping` restarts the grace period of `stop` (core/worker, STOPPING_TIME_OUT).
 _STOPPING_EVERY_S = 1.0
 _MAX_EXIT_CODE = 255
-# A signal is noticed so soon.
+# Bound on the delay until a signal is noticed.
 _LOOK_EVERY_S = 0.25
 
 
 class Algorithm(Protocol[_R]):
-    """What is served."""
+    """The algorithm that a loop serves."""
 
     def read(self, data: Any) -> _R:
-        """Read what ``initialize`` carries. What it raises is told, and no task begins."""
+        """Read the payload of ``initialize``; an exception is reported, and no task starts."""
         ...
 
     def run(
         self, request: _R, tell: Callable[[float, str], None], is_stopped: Callable[[], bool]
     ) -> Any:
-        """Do a task, in a thread that all tasks have in common; return its result.
+        """Run a task in the thread of all tasks, and return its result.
 
         Args:
             request: Request that `read` returned for the task.
-            tell: Receives the share of the work done, 0 to 1, and a line on it.
-            is_stopped: Returns whether the task is to stop.
+            tell: Function that gets the fraction of the work done, 0 to 1, and a line about it.
+            is_stopped: Function that returns whether the task must stop.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class _Progress:
-    """How much of the task is done, of 1, and a line on it."""
+    """The event of a task's progress: the fraction done, and a line about it."""
 
     done: float
     details: str
@@ -68,18 +68,18 @@ class _Progress:
 
 @dataclasses.dataclass(frozen=True)
 class _Ended:
-    """A task has ended; its future knows how."""
+    """The event of a task's end; the result is in the task's future."""
 
 
 @dataclasses.dataclass
 class _Task:
-    """A task under way.
+    """A running task.
 
     Attributes:
         future: Resolves with the task's result or error.
-        stop: Set to stop it.
+        stop: Event that is set to stop the task.
         is_told_to_stop: Whether the worker waits for ``stopped``.
-        is_dropped: Whether the worker no longer wants to know how it ends.
+        is_dropped: Whether the worker no longer needs the task's result.
     """
 
     future: Future[Any]
@@ -89,16 +89,16 @@ class _Task:
 
 
 class Loop(Generic[_R]):
-    """Serves an algorithm to the worker at a URL.
+    """The loop that serves an algorithm to a worker.
 
     Args:
-        algorithm: Algorithm that reads requests and does tasks.
+        algorithm: Algorithm that reads requests and runs tasks.
         url: URL of the worker's websocket, such as ``ws://127.0.0.1:3000``.
         encoding: Encoding of the frames: ``json``, ``msgpack`` or ``bson``.
         limit_s: Seconds without a worker after which the process ends.
         environment: Environment whose secrets are redacted in messages, usually ``os.environ``.
-        asks_to_end: Returns whether a signal asked the process to end.
-        say: Takes a line for the log.
+        asks_to_end: Function that returns whether a signal asked the process to end.
+        say: Function that writes a line to the log.
     """
 
     def __init__(
@@ -129,11 +129,11 @@ class Loop(Generic[_R]):
         self._exit_code: int | None = None
 
     def run(self) -> int:
-        """Serve until the worker says ``exit``; return the exit code that it wants.
+        """Serve until the worker sends ``exit``; return the exit code that it asks for.
 
         Raises:
-            Interrupted: A signal came; a task under way was stopped first.
-            TarmacError: There was no worker for too long.
+            Interrupted: A signal arrived; a running task was stopped first.
+            TarmacError: No worker was connected for too long.
         """
         self._connection = Connection(
             self._url, self._encoding, limit_s=self._limit_s, take=self._events.put
@@ -168,7 +168,7 @@ class Loop(Generic[_R]):
                 self._conclude()
 
     def _look(self) -> None:
-        """Do what no message demands: end where that is asked, and say that a task is alive."""
+        """End if a signal or a lost worker demands it, and send keep-alives for a task."""
         task = self._task
         if self._asks_to_end() or self._given_up is not None:
             if task is None:
@@ -210,7 +210,7 @@ class Loop(Generic[_R]):
             task.stop.set()
             self._next_sign = 0.0
         elif message.command in ("initialize", "exit"):
-            # A worker that begins anew has forgotten the task; what it has done is not lost.
+            # The worker starts again without the task; the task's saved state is not lost.
             task.is_dropped = True
             task.stop.set()
             self._deferred.append(message)
@@ -218,7 +218,7 @@ class Loop(Generic[_R]):
             self._ignore(message)
 
     def _obey(self, message: Message) -> None:
-        """Do what a message says while there is no task."""
+        """Handle a message while no task runs."""
         match message.command:
             case "initialize":
                 self._initialize(message.data)
@@ -233,7 +233,7 @@ class Loop(Generic[_R]):
                 self._ignore(message)
 
     def _read_exit_code(self, data: Any) -> int:
-        """Return the exit code that the worker wants, 0 where it does not say; HKube's says 0."""
+        """Return the exit code that the worker asks for. Default 0; HKube's worker sends 0."""
         code = data.get("exitCode") if isinstance(data, dict) else None
         if code is None:
             return 0
@@ -241,7 +241,7 @@ class Loop(Generic[_R]):
             code = int(code)
         if isinstance(code, int) and not isinstance(code, bool) and 0 <= code <= _MAX_EXIT_CODE:
             return code
-        # What a shell would make of it, 0 for 256, would be success.
+        # A shell would turn 256 into 0, which means success.
         self._say(f"exitCode is {code!r:.80}, expected a number from 0 to 255; 1 is taken")
         return 1
 
@@ -271,7 +271,7 @@ class Loop(Generic[_R]):
         self._events.put(_Progress(done, details))
 
     def _conclude(self) -> None:
-        """Tell how the task has ended, and do what waited for that."""
+        """Report the task's end, and handle the messages that waited for it."""
         task, self._task = self._task, None
         assert task is not None
         error = task.future.exception()
@@ -300,7 +300,7 @@ class Loop(Generic[_R]):
         self._say(f"{message.command} is passed over: it means nothing to a training now")
 
     def _send(self, message: Message) -> None:
-        """Send what must reach the worker: now, or when it is there again."""
+        """Send a message that must reach the worker, now or after a reconnection."""
         self._unsent.append(message)
         self._send_unsent()
 

@@ -1,4 +1,4 @@
-"""TensorBoard's events where HKube looks for them: ``ALGO_METRICS_DIR``."""
+"""TensorBoard events in ``ALGO_METRICS_DIR``, where HKube looks for them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 class TaskEvents:
     """The events of a task, in a directory that HKube uploads after it.
 
-    Nothing is removed there, by HKube neither: TensorBoard shows the newest of several trainings,
-    whose events say that all before are over. That nothing can be written there is said and ends no
-    training.
+    Neither Tarmac nor HKube removes files there. TensorBoard shows the newest of several trainings,
+    because its events end all earlier ones. A failed write is logged and does not end the training.
 
     Args:
-        directory: What ``ALGO_METRICS_DIR`` says; None for no events.
-        say: Takes a line for the log.
+        directory: Directory from ``ALGO_METRICS_DIR``. None: no events.
+        say: Function that writes a line to the log.
     """
 
     def __init__(self, directory: Path | None, say: Callable[[str], None]) -> None:
@@ -33,10 +32,10 @@ class TaskEvents:
         self._writer: EventWriter | None = None
 
     def begin(self, run: Run) -> None:
-        """Open an event file, with the epochs that a run has done already."""
-        # A training that lost a worker begins again.
+        """Open an event file, and write the epochs that a run has already finished."""
+        # A training that lost a worker process starts again.
         self.close()
-        # A run that lies in there is uploaded with the events that it has.
+        # HKube uploads a run inside the directory together with the run's own events.
         if self._directory is None or run.path.resolve().is_relative_to(self._directory.resolve()):
             return
         with self._failure_said():
@@ -46,7 +45,7 @@ class TaskEvents:
             self.write(row)
 
     def write(self, row: Mapping[str, float]) -> None:
-        """Write a point of each value of a line of ``metrics.jsonl``, at its ``epoch``."""
+        """Write each value of a line of ``metrics.jsonl`` as a point at its ``epoch``."""
         if self._writer is None:
             return
         with self._failure_said():
@@ -54,7 +53,7 @@ class TaskEvents:
                 self._writer.scalar(tag, row[tag], int(row["epoch"]))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the event file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -1,4 +1,4 @@
-"""What a task asks of a workload, read from the input of an ``initialize``.
+"""The request of a task to a workload, read from the input of an ``initialize``.
 
 Example:
     >>> data = {"input": [{"num_epochs": 2, "hidden": 64}], "taskId": "a1"}
@@ -29,7 +29,7 @@ _MAX_WHOLE = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Defaults:
-    """What is taken where an input says nothing.
+    """The defaults for values that an input does not set.
 
     Attributes:
         output: Directory or object store URI below which each training's directory is made.
@@ -43,12 +43,11 @@ class Defaults:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a task asks.
+    """The request of a task.
 
     Attributes:
         task_id: Name of the task and of its training.
-        output: The directory, absolute, or the URI of one in an object store, in which its own is
-            made.
+        output: Absolute directory or object store URI below which the training's directory is made.
         options: Values for fields of `tarmac.training.Options`, by field name.
         settings: Settings of the workload, by name, as ``--set`` takes them.
     """
@@ -65,7 +64,7 @@ class Request:
 
     @property
     def place(self) -> str:
-        """What the training makes, as its directory or the URI of one."""
+        """The training's own directory or object store URI."""
         return f"{self.output.rstrip('/')}/{self.task_id}"
 
 
@@ -77,7 +76,7 @@ def read_settings(text: str, name: str) -> Mapping[str, Any]:
         name: Name of the variable, for error messages.
 
     Raises:
-        RequestError: It holds something else.
+        RequestError: The variable holds something else.
     """
     try:
         value = parse_json(text or "{}")
@@ -89,17 +88,17 @@ def read_settings(text: str, name: str) -> Mapping[str, Any]:
 
 
 def read_request(data: Any, defaults: Defaults) -> Request:
-    """Read what a task asks.
+    """Read the request of a task.
 
-    The first item of the input is what is asked. Further ones may be there for the order of a
-    pipeline's nodes, and are left alone.
+    The first item of the input is the request. Further items may only set the order of a pipeline's
+    nodes, and are ignored.
 
     Args:
         data: Payload of ``initialize``, with ``input`` and ``taskId``.
         defaults: Values for what the input does not set.
 
     Raises:
-        RequestError: A value of another type than its field's, or one that cannot be.
+        RequestError: A value has the wrong type or is invalid.
     """
     if not isinstance(data, Mapping):
         raise RequestError(f"initialize carries {_kind(data)}, expected an object")
@@ -134,14 +133,14 @@ def _first(inputs: Any) -> Mapping[Any, Any]:
 
 
 def _by_field(asked: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
-    """Return what is asked by the field that it is for, with the name that it was given."""
+    """Return the input's names and values, by field."""
     fields: dict[str, tuple[str, Any]] = {}
     for key, value in asked.items():
         name = str(key)
         field = _ALIASES.get(name, name)
         if field in fields:
             raise RequestError(f"{fields[field][0]} and {name} are both given, and mean the same")
-        # A zip of batches of different lengths has null where one has no more.
+        # Zipped batches of different lengths have null after the end of a shorter batch.
         if value is not None:
             fields[field] = (name, value)
     return fields
@@ -149,7 +148,7 @@ def _by_field(asked: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
 
 def _task_id(value: Any) -> str:
     if value is None:
-        # A task without a name is never gone on with.
+        # A task without an ID is never resumed.
         return f"task-{secrets.token_hex(4)}"
     fault = task_id_fault(value)
     if fault is not None:
@@ -171,14 +170,14 @@ def _output(name: str, value: Any) -> str:
         raise RequestError(f"{name} is {text[:80]!r}, which no path can be: it has a zero byte")
     if not location.path and not location.host:
         raise RequestError(f"{name} is empty, expected a directory or s3://bucket/directory")
-    # Whoever reads the result is elsewhere.
+    # Absolute, because the reader of the result has another working directory.
     return str(Path(location.path).absolute()) if location.is_local else text
 
 
 def _number(name: str, value: Any, expected: str = "a number") -> int | float:
     number = value
     if isinstance(value, str):
-        # The items of a raw batch, "#[200,400]", are texts.
+        # The items of a raw batch, "#[200,400]", are strings.
         whole = _parsed(int, value)
         number = _parsed(float, value) if whole is None else whole
     if isinstance(number, bool) or not isinstance(number, int | float) or number - number != 0:
@@ -202,7 +201,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _bounded(name: str, number: int) -> int:
-    # Its hundreds of digits would be all that a message says.
+    # The message omits the number, which may have hundreds of digits.
     if abs(number) > _MAX_WHOLE:
         raise RequestError(f"{name} is too large, expected a whole number below 2^63")
     return number
@@ -264,7 +263,7 @@ def _kind(value: Any) -> str:
     return next(words, f"a {type(value).__name__}")
 
 
-# The GPU example's name of a field, and ours.
+# Field names of the GPU example, with Tarmac's names.
 _ALIASES = {"num_epochs": "epochs"}
 
 OPTIONS: Mapping[str, Callable[[str, Any], Any]] = {

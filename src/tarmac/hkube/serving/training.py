@@ -1,4 +1,4 @@
-"""A task as a training: begun, gone on with, or found done, and its result."""
+"""A task as a training: started, resumed or already complete, with its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tarmac.training import Plan, Reporter, Score
     from tarmac.workloads import Workload
 
-# What a training must have been begun with to be gone on with. The rest is the machine's.
+# Options that must be equal to resume a training. Other options depend on the machine.
 _SAME = (
     "epochs",
     "batch_size",
@@ -47,7 +47,7 @@ _SAME = (
 _RECORD = "run.json"
 _WEIGHTS = "model.safetensors"
 
-# As often as a person looks.
+# Progress for human readers needs no shorter interval.
 _TELL_EVERY_S = 1.0
 
 
@@ -56,13 +56,13 @@ class ServedWorkload:
 
     Args:
         workload: Workload that each task trains.
-        reference: What `tarmac.train` takes for it: a name, or the workload itself.
+        reference: Argument of `tarmac.train` for the workload: a name or the workload itself.
         defaults: Values for what the input does not set.
         environment: Environment variables of the process, usually ``os.environ``.
-        reporting: Opens what is told how a training goes.
-        say: Takes a line for the log.
-        begin_with: Options of trainings that begin, where neither input nor ``defaults`` say them.
-            One that goes on keeps what it was begun with.
+        reporting: Function that opens a reporter for a training.
+        say: Function that writes a line to the log.
+        begin_with: Options of new trainings that neither input nor ``defaults`` set. A resumed
+            training keeps its own options. Default: none.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class ServedWorkload:
         self._load = _KeptDataset()
 
     def read(self, data: Any) -> Request:
-        """Read what a task asks.
+        """Read the request of a task.
 
         Raises:
-            RequestError: A value that cannot be, or a setting that the workload does not have.
+            RequestError: A value is invalid, or the workload does not have a setting.
         """
         request = read_request(data, self._defaults)
         try:
@@ -107,21 +107,22 @@ class ServedWorkload:
         tell: Callable[[float, str], None],
         is_stopped: Callable[[], bool],
     ) -> Mapping[str, Any]:
-        """Train what a task asks.
+        """Train the workload for a task.
 
         Args:
             request: Request that `read` returned for the task.
-            tell: Receives the share of the work done, 0 to 1, and a line on it; called in this
-                thread.
-            is_stopped: Asked after every step whether to save the state and stop.
+            tell: Function that gets the fraction of the work done, 0 to 1, and a line about it.
+                Called in this thread.
+            is_stopped: Function that returns whether to save the state and stop. Called after every
+                step.
 
         Returns:
-            ``loss`` and ``acc`` on the test set, and where the weights are as ``output``. Where
-            accuracy is not scored ``acc`` is None, and what the workload is judged by is there by
-            its own name.
+            ``loss`` and ``acc`` on the test set, and the location of the weights as ``output``.
+            ``acc`` is None for a workload without accuracy. A metric other than accuracy or loss
+            by which the workload is judged has its own name.
 
         Raises:
-            Interrupted: It was stopped; the next call with the same task's name goes on.
+            Interrupted: The training was stopped; the next call with the same task ID resumes it.
             TarmacError: The request cannot be met, or the training failed.
         """
         refuse_fewer_gpus(str(request.options.get("devices", "auto")), self._environment)
@@ -141,7 +142,7 @@ class ServedWorkload:
         return {**scores, "output": f"{request.place}/{_WEIGHTS}"}
 
     def _train(self, request: Request, watch: _Watch, is_stopped: Callable[[], bool]) -> Run:
-        """Bring a task's training to its end, or to where it is stopped."""
+        """Start or resume a task's training, until it ends or is stopped."""
         above = runs.default_output() if request.is_remote else Path(request.output)
         path = above / request.task_id
         if request.is_remote and fetch_run(request.place, path):
@@ -181,19 +182,19 @@ class ServedWorkload:
         )
 
     def _refuse_elsewhere(self, run: Run, request: Request) -> None:
-        """Refuse to take a training for done in a store where nothing of it was put."""
+        """Refuse a completed training that was uploaded to another store."""
         begun = run.record.uploaded_to or str(run.path.parent)
         if request.is_remote and begun.rstrip("/") != request.output.rstrip("/"):
             raise _begun_with(str(run.path), "output", begun, request.output)
 
     def _refuse_other(self, run: Run, request: Request) -> None:
-        """Refuse to take a training for that of a task that asks for another one."""
+        """Refuse an existing training whose options differ from the request."""
         begun = options_of(run)
         options = dict(request.options)
-        # Records before schema 6 do not say it: the first samples were trained on.
+        # Records before schema 6 lack this option: they trained on the first samples.
         if run.record.configuration["validation_split"] is None:
             options = {"validation_split": "last"} | options
-        # What nobody has asked for is as it was begun.
+        # Options that the request does not set stay as the training was started.
         unasked = self._begin_with.keys() - request.options.keys()
         options |= {name: begun[name] for name in unasked if name in begun}
         plan = make_plan(
@@ -204,7 +205,7 @@ class ServedWorkload:
             goes_on=True,
         ).to_record()
         same = [*_SAME, *(["precision"] if options.get("precision", "auto") != "auto" else [])]
-        # Records of before 0.2 do not say it, and are gone on with as they were begun.
+        # Records of versions before 0.2 lack this option, and are resumed as they were started.
         same += ["monitor"] if begun["monitor"] is not None else []
         before = _told_apart(run.record.workload, begun, same)
         now = _told_apart(self._workload.name, plan, same)
@@ -214,7 +215,7 @@ class ServedWorkload:
 
 
 def _scores(run: Run) -> dict[str, float | None]:
-    """Return a finished training's scores on the test set, by the names that HKube's users know."""
+    """Return a finished training's test scores, under the names that HKube's users know."""
     judged = run.record.judged_by
     scores: dict[str, float | None] = {
         "acc": run.metrics.get("test_accuracy"),
@@ -235,13 +236,13 @@ def _begun_with(place: str, name: str, before: Any, now: Any) -> RequestError:
 def _told_apart(
     workload: str, configuration: Mapping[str, Any], names: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return what makes one training another, by its name in messages."""
+    """Return the values that distinguish trainings, by their names in messages."""
     settings = {f"settings.{key}": value for key, value in configuration["settings"].items()}
     return {"workload": workload, **{name: configuration.get(name) for name in names}, **settings}
 
 
 class _Watch:
-    """Passes on what a training tells: to its reporter, as progress, and into events."""
+    """A reporter that passes a training's events on as progress and TensorBoard events too."""
 
     def __init__(
         self, reporter: Reporter, tell: Callable[[float, str], None], events: TaskEvents
@@ -278,7 +279,7 @@ class _Watch:
 
 
 class _KeptDataset:
-    """Loads datasets, and keeps the last one for the tasks that follow."""
+    """A dataset loader that caches the last dataset for the next tasks."""
 
     def __init__(self) -> None:
         self._kept: dict[str, data.Dataset] = {}

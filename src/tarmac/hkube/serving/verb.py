@@ -1,4 +1,4 @@
-"""Serves a workload of Tarmac's as an HKube algorithm, until its worker says ``exit``."""
+"""Serving of a Tarmac workload as an HKube algorithm, until its worker sends ``exit``."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ def serve(
     reporting: Callable[[], AbstractContextManager[Reporter]],
     say: Callable[[str], None],
 ) -> int:
-    """Connect to HKube's worker and train what its tasks ask for.
+    """Serve a workload as an HKube algorithm, until the worker sends ``exit``.
 
-    The environment says the rest: where the worker is (``WORKER_SOCKET_URL``, or
-    ``WORKER_SOCKET_PROTOCOL``, ``_HOST`` and ``_PORT``), how messages are encoded
-    (``WORKER_ALGORITHM_ENCODING``), and what goes before the workload's settings
+    Environment variables set the worker's address (``WORKER_SOCKET_URL``, or
+    ``WORKER_SOCKET_PROTOCOL``, ``_HOST`` and ``_PORT``), the encoding of messages
+    (``WORKER_ALGORITHM_ENCODING``), and options and settings that override the workload's defaults
     (``TARMAC_SETTINGS``).
 
     Args:
-        workload: A name, or ``path/to/file.py:attribute``; by default HKube's GPU example.
-        worker_timeout_s: So many seconds may a worker be away, at first and later; above 0, 300 by
-            default.
-        reporting: Opens what is told how a training goes.
-        say: Takes a line for the log.
+        workload: Name of a workload, or ``path/to/file.py:attribute``. Default: HKube's GPU
+            example.
+        worker_timeout_s: Seconds to wait for a worker, at first and after each loss. Above 0,
+            default 300.
+        reporting: Function that opens a reporter for a training.
+        say: Function that writes a line to the log.
 
     Returns:
         The exit code that the worker asks for.
 
     Raises:
-        RequestError: There is no such workload, or a variable's value or the timeout cannot be.
-        Interrupted: A signal came; a task under way was stopped first.
-        TarmacError: There was no worker for too long.
+        RequestError: The workload does not exist, or a variable or the timeout is invalid.
+        Interrupted: A signal arrived; a running task was stopped first.
+        TarmacError: No worker was connected for too long.
     """
     if not worker_timeout_s > 0:
         raise RequestError(f"worker_timeout_s is {worker_timeout_s:g}, expected seconds above 0")
@@ -73,7 +74,7 @@ def serve(
         say=say,
         begin_with=gpu_example.OPTIONS if workload is None else None,
     )
-    # What the process was started with is wrong for every task.
+    # Fail now: an invalid environment would fail every task.
     served.read({})
     read_asked(environment)
     say(f"{loaded.name} is served to the worker at {without_password(worker_url(environment))}")

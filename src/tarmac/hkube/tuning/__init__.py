@@ -1,4 +1,4 @@
-"""Nodes of the kind hyperparamsTuner: trials chosen by Optuna."""
+"""Nodes of the kind hyperparamsTuner, whose trials Optuna chooses."""
 
 from tarmac.hkube.tuning.trials import TrialEnd, tune
 

@@ -1,4 +1,4 @@
-"""Optuna's samplers, by the names that HKube gives them."""
+"""Optuna's samplers, by HKube's names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Grid(GridSampler):
-    """Optuna's own, but for the end of a loop that is not Optuna's."""
+    """Optuna's grid sampler, without its call that stops Optuna's own loop."""
 
     def after_trial(
         self,
@@ -31,22 +31,22 @@ class _Grid(GridSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Stop nothing: `num_trials_of` counts a grid's combinations."""
+        """Do nothing: the specification's total counts a grid's combinations."""
 
 
 def make_sampler(spec: TunerSpec) -> BaseSampler:
-    """Make what a specification names.
+    """Return the sampler that a specification names.
 
-    What it draws is a function of the seed and the trials that there are, so that tuning that goes
-    on in another process draws what the first would have drawn.
+    Its draws depend only on the seed and the existing trials. So tuning that resumes in another
+    process draws the same parameters.
 
     Raises:
-        MissingExtraError: ``CmaEs`` without the package that computes it.
+        MissingExtraError: The sampler is ``CmaEs``, and its package is not installed.
     """
     sampler, seed = spec.sampler, int(spec.sampler.seed)
     if sampler.name == "Grid":
         space = {param.name: _choice_names(param.choices or ()) for param in spec.parameters}
-        # Its combinations are shuffled by the seed, so each trial needs the same.
+        # The seed shuffles the combinations, so all trials need the same seed.
         return _Grid(space, seed=seed)
     if sampler.name == "CmaEs":
         require("cmaes", "spec.sampler CmaEs")
@@ -68,13 +68,13 @@ def _partial_fixed(spec: TunerSpec, seed: int) -> BaseSampler:
         for name, value in (spec.sampler.fixed_values or {}).items()
     }
     with warnings.catch_warnings():
-        # That Optuna calls it experimental is nothing that a user can change.
+        # Users cannot act on Optuna's warning that this sampler is experimental.
         warnings.simplefilter("ignore")
         return PartialFixedSampler(fixed, optuna.samplers.TPESampler(seed=seed))
 
 
 def suggest(trial: Trial, spec: TunerSpec) -> dict[str, Any]:
-    """Have a trial's parameters drawn, or read again what was drawn before."""
+    """Draw a trial's parameters, or return the parameters that were drawn before."""
     for param in spec.parameters:
         low, high = param.low or 0.0, param.high or 0.0
         match param.suggest:
@@ -92,7 +92,7 @@ def suggest(trial: Trial, spec: TunerSpec) -> dict[str, Any]:
 
 
 def values_of(params: dict[str, Any], spec: TunerSpec) -> dict[str, Any]:
-    """Return parameters as the specification has them, from what Optuna stores."""
+    """Convert parameters that Optuna stores to the specification's values."""
     return {param.name: _value_of(param, params[param.name]) for param in spec.parameters}
 
 
@@ -111,10 +111,10 @@ def _name_of(one: HyperParam, value: Any) -> Any:
 
 
 def _choice_names(choices: Sequence[Any]) -> list[Any]:
-    """Return what Optuna is told in place of choices, one for each.
+    """Return a name for each choice that Optuna can store.
 
-    It keeps texts, numbers, booleans and null, and tells them apart by ``==``, by which 1 is true.
-    Where that does not do, each stands as its JSON.
+    Optuna stores strings, numbers, booleans and null, and compares them by ``==``, for which 1
+    equals true. If choices have other types or are equal, their JSON stands for them.
     """
     are_plain = all(choice is None or isinstance(choice, (str, int, float)) for choice in choices)
     if are_plain and len({*choices}) == len(choices):

@@ -1,6 +1,6 @@
-"""A tuning's trials, in a database of SQLite that Optuna and its dashboard read.
+"""The trials of a tuner node, in an SQLite database that Optuna and its dashboard read.
 
-All of it is called in one thread.
+Call everything in one thread.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tarmac.formats import TunerSpec
 
 _STUDY = "tuning"
-# Of a trial that gave no number: why.
+# User attribute of a trial without a value: the reason.
 _REASON = "reason"
 
 
 class Trials:
-    """The trials of one node.
+    """The trials of a tuner node.
 
     Args:
         path: File of the database. Created if it does not exist.
@@ -49,7 +49,7 @@ class Trials:
         sampler = make_sampler(spec)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with self._errors():
-            # By a function, since a URL would take `?` in a path for its end.
+            # Connect by a function: in a URL, `?` in a path would start the query.
             self._storage = RDBStorage(
                 "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(path)}
             )
@@ -63,7 +63,7 @@ class Trials:
         self._trial: Trial | None = None
 
     def ask(self) -> tuple[int, dict[str, Any]] | None:
-        """Return the next trial's number, from 0, and parameters; None where all have been made."""
+        """Return the next trial's number, from 0, and parameters; None if no trial is left."""
         with self._errors():
             trials = self._study.get_trials(deepcopy=False)
             under_way = [trial for trial in trials if trial.state == TrialState.RUNNING]
@@ -77,10 +77,10 @@ class Trials:
             return self._trial.number, suggest(self._trial, self._spec)
 
     def tell(self, value: float | None, reason: str) -> float | None:
-        """Keep the value of the trial that was asked for last, or why it has none.
+        """Store the value of the trial of the last `ask`, or the reason why it has none.
 
         Returns:
-            The least value so far.
+            The least value so far, or None.
         """
         assert self._trial is not None
         with self._errors():
@@ -93,10 +93,10 @@ class Trials:
         return None if best is None else best.value
 
     def best(self) -> dict[str, Any]:
-        """Return the parameters of the trial with the least value, the first of several.
+        """Return the parameters of the first trial with the least value.
 
         Raises:
-            TarmacError: None has a value.
+            TarmacError: No trial has a value.
         """
         with self._errors():
             best = self._least()

@@ -1,4 +1,4 @@
-"""One trial after another, each kept in the run's directory before the next begins."""
+"""Sequential trials, each stored in the run's directory before the next starts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TrialEnd:
-    """How a trial ended.
+    """The end of a trial.
 
     Attributes:
         number: Number of the trial, from 1.
         of: Number of trials in all.
         params: Values of the trial's parameters, by name.
-        value: What the objective pipeline gave; None where that is no number.
-        best: The least value so far; None where there is none.
+        value: Value of the objective pipeline. None: its result is no number.
+        best: Least value so far. None: no trial has a value.
     """
 
     number: int
@@ -46,18 +46,18 @@ async def tune(
     directory: Path,
     watch: Callable[[TrialEnd], None] | None = None,
 ) -> dict[str, Any]:
-    """Find the parameters for which the objective pipeline gives the least value.
+    """Find the parameters with the least value of the objective pipeline.
 
-    Trials are made one after another, as HKube does. They are kept in ``tuning.db`` in the
-    directory; called again there, tuning goes on: trials that have ended are not made again, and
-    the one that was under way is made again with the parameters that it had.
+    Trials run one after another, as in HKube, and are stored in ``tuning.db`` in the directory. A
+    second call with the same directory resumes: it keeps ended trials, and runs the interrupted
+    trial again with the same parameters.
 
     Args:
         spec: Sampler, parameters and number of trials of the node.
-        objective: Runs the objective pipeline. It is given the trial's number, from 0, which is the
-            same again for a trial that is made again, and its parameters; it returns the results as
-            HKube lists them: ``[{"nodeName": ..., "result": ...}]``. The first one's result, or the
-            first element of that where it is a list, is the trial's value.
+        objective: Function that runs the objective pipeline. It gets the trial's number, from 0,
+            and its parameters; a repeated trial keeps its number. It returns the results in HKube's
+            form: ``[{"nodeName": ..., "result": ...}]``. The trial's value is the first result, or
+            the first element of a list.
         directory: Directory of the node's task, which holds ``tuning.db``.
         watch: Receives the end of each trial. Default: none.
 
@@ -65,12 +65,12 @@ async def tune(
         The best trial's parameters, by name.
 
     Raises:
-        TarmacError: What ``objective`` raised, which ends the tuning as it does in HKube; or the
-            pipeline has no result; or no trial gave a number; or the trials cannot be kept.
+        TarmacError: ``objective`` raised it, which ends the tuning as in HKube; or the pipeline has
+            no result; or no trial has a number as its value; or the trials cannot be stored.
         MissingExtraError: Optuna is not installed.
     """
-    # What SQLite and the samplers do takes long enough to be felt by others in the loop. One
-    # thread, since a connection of SQLite's belongs to one.
+    # SQLite and the samplers would block the loop for too long. A single thread, because an SQLite
+    # connection belongs to one thread.
     with ThreadPoolExecutor(1, thread_name_prefix="tuning") as thread:
         call = functools.partial(asyncio.get_running_loop().run_in_executor, thread)
         trials = await call(_open, directory / "tuning.db", spec)
@@ -91,13 +91,13 @@ async def tune(
 
 def _open(path: Path, spec: TunerSpec) -> Trials:
     with explained_imports("search"):
-        # Takes a second, which only those who tune shall wait for.
+        # The import takes a second, so only tuning pays for it.
         from tarmac.hkube.tuning.store import Trials  # noqa: PLC0415
     return Trials(path, spec)
 
 
 def _value(results: Any) -> tuple[float | None, str]:
-    """Return a trial's value, or why it has none."""
+    """Return a trial's value, or None and the reason."""
     if not results:
         raise TarmacError("objective pipeline has no result")
     result = results[0].get("result")
