@@ -1,10 +1,10 @@
-"""What comes after a training: its model is scored, asked, and written to files of other forms.
+"""Scoring, prediction and export with the model of a run.
 
 Example::
     from tarmac import inference
 
-    said = inference.predict("latest", "samples.csv")
-    print(said.classes, said.probabilities)
+    predictions = inference.predict("latest", "samples.csv")
+    print(predictions.classes, predictions.probabilities)
 """
 
 from tarmac.inference.exporting import FORMATS, TOLERANCE, Exported, Format, export

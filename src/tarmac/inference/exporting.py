@@ -1,4 +1,4 @@
-"""The verb: a run's model as a file that needs no Tarmac, checked by running both."""
+"""Export of a run's model to a file that needs no Tarmac, checked by running both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tarmac.workloads import Workload
 
 Format = Literal["onnx", "torch", "tensorboard"]
-# The names of their files. An open TensorBoard stays at the last name, which is the scalars' here.
+# Default file names. An open TensorBoard keeps reading the last file by name: that of the scalars.
 FORMATS: Mapping[str, str] = {
     "onnx": "model.onnx",
     "torch": "model.pt2",
@@ -42,27 +42,26 @@ FORMATS: Mapping[str, str] = {
 }
 _PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "tensorboard": ("tensorboard",)}
 
-# Other orders of the same sums in fp32 differ in the last of some 24 bits, more so over layers.
+# Summing in another order changes the last of some 24 bits in fp32, and more over several layers.
 TOLERANCE = 1e-4
 
 _SAMPLES = 64
-# A file of protobuf's holds no 2 GiB; weights of more lie beside it.
+# A protobuf file cannot hold 2 GiB; larger weights go to a second file.
 _MAX_BYTES = 2**31 - 2**24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A file that a model was written to.
+    """The result of an export.
 
     Attributes:
         path: File that holds the exported model.
-        format: ``onnx``, ``torch`` or ``tensorboard``.
-        inputs: What a sample must be: the shape ``[batch, ...]`` and the type, by name.
-        outputs: The names of what it returns, in their order.
-        num_samples: Samples of the test set that both models were run on; 0 for TensorBoard's
-            graph.
-        difference: The largest between their answers, relative to the largest answer; None for
-            TensorBoard's graph, which computes nothing.
+        format: Format of the file: ``onnx``, ``torch`` or ``tensorboard``.
+        inputs: Data type and shape ``[batch, ...]`` of each input, by name.
+        outputs: Names of the model's outputs, in order.
+        num_samples: Number of test samples that both models were run on; 0 for ``tensorboard``.
+        difference: Largest difference between the outputs of both models, relative to the largest
+            value of the output. None for ``tensorboard``, which computes nothing.
     """
 
     path: Path
@@ -82,25 +81,25 @@ def export(
     workload: str | Workload | None = None,
     checkpoint: Checkpoint = "last",
 ) -> Exported:
-    """Write a run's model to a file of another form, with the preprocessing in front of it.
+    """Write a run's model, with its preprocessing, to a file of another format.
 
-    It takes any number of raw samples, as the data have them, and computes in fp32. Before the file
-    is there under its name, it and the model are asked about samples of the test set, and must
-    agree within `TOLERANCE`. ``tensorboard`` is the graph of the same for TensorBoard to draw.
+    The exported model takes any number of raw samples, as the data have them, and computes in fp32.
+    Before the file gets its name, both models run on samples of the test set. Their outputs must
+    agree within `TOLERANCE`. ``tensorboard`` writes the graph of the model for TensorBoard to draw.
 
     Args:
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``.
         to: ``onnx``, ``torch`` for a program of ``torch.export``, or ``tensorboard``.
         file: File to write. Default: the name in `FORMATS`, in the run's directory.
         output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
-        workload: The run's own, where it was passed to `tarmac.train` as a value.
-        checkpoint: ``best`` for the one that was best on held-out data.
+        workload: The run's workload, if it was passed to `tarmac.train` as a value.
+        checkpoint: ``last`` or ``best``, which is the best on held-out data. Default ``last``.
 
     Raises:
-        RequestError: The run has no weights, its data are not here, or ``file`` names a directory
-            or a device, or one that TensorBoard would not read.
+        RequestError: The run has no weights, its data are missing, or ``file`` is a directory, a
+            device or a name that TensorBoard does not read.
         MissingExtraError: ``onnx`` or ``tensorboard`` needs packages that are not installed.
-        TarmacError: The model cannot be exported, or what was written does not agree with it.
+        TarmacError: The model cannot be exported, or the exported model does not agree with it.
     """
     if to not in FORMATS:
         raise unknown_name("format", to, dict.fromkeys(FORMATS, ""))
@@ -152,7 +151,7 @@ def export(
 
 
 def _test_samples(trained: Trained) -> dict[str, NDArray[Any]]:
-    """Return the first samples of the run's test set, of its kind."""
+    """Return the first samples of the run's test set; fail if their shapes or types changed."""
     dataset = _dataset(trained)
     some = slice_columns(dataset.test.inputs, 0, _SAMPLES)
     columns = {name: np.ascontiguousarray(column) for name, column in columns_of(some).items()}
@@ -160,7 +159,7 @@ def _test_samples(trained: Trained) -> dict[str, NDArray[Any]]:
     if {name: (column.shape[1:], column.dtype) for name, column in columns.items()} != wanted:
         raise RequestError(f"{dataset.name} has changed since run {trained.run.name} was made")
     if len(dataset.test) == 1:
-        # A batch of one would be taken for a size that never changes.
+        # torch.export would take a batch of one for a fixed size.
         columns = {name: np.repeat(column, 2, axis=0) for name, column in columns.items()}
     return columns
 
@@ -179,7 +178,7 @@ def _program(trained: Trained, example: Any) -> torch.export.ExportedProgram:
         with _quiet(), torch.no_grad():
             return torch.export.export(trained.asked, (example,), dynamic_shapes={"inputs": shapes})
     except Exception as error:
-        # Whatever the user's own code does, PyTorch's tracer has a word of its own for it.
+        # PyTorch's tracer raises many kinds of errors for code that it does not support.
         raise TarmacError(
             f"{trained.workload.name} cannot be exported: {_first_line(error)}",
             hint="torch.export follows tensors through the model and its preprocessing: decisions "
@@ -189,7 +188,7 @@ def _program(trained: Trained, example: Any) -> torch.export.ExportedProgram:
 
 
 def _write_torch(program: torch.export.ExportedProgram, path: Path) -> None:
-    # PyTorch ends the process where the disk is full while it writes a file itself.
+    # When PyTorch writes the file itself and the disk is full, it ends the process.
     made = io.BytesIO()
     torch.export.save(program, made)
     path.write_bytes(made.getbuffer())
@@ -213,10 +212,10 @@ def _write_onnx(
             made.model.metadata_props["tarmac.workload"] = trained.run.record.workload
             made.save(path, external_data=size > _MAX_BYTES)
     except OSError:
-        # Of the disk, not of the model.
+        # An error of the disk, not of the model.
         raise
     except Exception as error:
-        # The exporter wraps what C++ code says of a limit of memory.
+        # The exporter wraps the C++ error for memory that ran out.
         if "bad_alloc" in str(error):
             raise MemoryError(_first_line(error)) from error
         raise TarmacError(
@@ -226,7 +225,7 @@ def _write_onnx(
 
 
 def _run_torch(path: Path, example: Any) -> dict[str, NDArray[Any]]:
-    # By a path PyTorch loads only what is at one that is UTF-8.
+    # PyTorch loads by path only if the path is UTF-8.
     with _quiet(), torch.no_grad(), path.open("rb") as file:
         return named_outputs(torch.export.load(file).module()(example))
 
@@ -234,14 +233,14 @@ def _run_torch(path: Path, example: Any) -> dict[str, NDArray[Any]]:
 def _run_onnx(
     path: Path, columns: Mapping[str, NDArray[Any]], outputs: Sequence[str]
 ) -> dict[str, NDArray[Any]]:
-    # The extra may be missing where only torch is asked for.
+    # The extra may be missing when only ``torch`` is exported.
     import onnxruntime  # noqa: PLC0415
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     directory = os.open(path.parent, os.O_PATH)
     try:
-        # Only paths that are UTF-8 are taken.
+        # onnxruntime accepts only UTF-8 paths, so name the directory by its descriptor.
         place = f"/proc/self/fd/{directory}/{path.name}"
         session = onnxruntime.InferenceSession(place, options, providers=["CPUExecutionProvider"])
     finally:
@@ -250,7 +249,7 @@ def _run_onnx(
         name or "inputs": column.astype(np.int32) if column.dtype == np.uint16 else column
         for name, column in columns.items()
     }
-    # What the model does not look at is no input of its graph.
+    # The graph has no input for data that the model does not use.
     taken = {node.name: wide[node.name] for node in session.get_inputs()}
     return dict(zip(outputs, session.run(None, taken), strict=True))
 
@@ -261,7 +260,7 @@ def _difference(
     """Return the largest difference of any output, relative to that output's largest value.
 
     Raises:
-        TarmacError: It is beyond the tolerance, or the shapes differ.
+        TarmacError: The difference exceeds the tolerance, or the shapes differ.
     """
     worst = 0.0
     for name, wanted in expected.items():
@@ -274,7 +273,7 @@ def _difference(
             )
         scale = max(float(np.abs(wanted).max(initial=0.0)), 1e-30)
         apart = float(np.abs(output.astype(np.float64) - wanted).max(initial=0.0)) / scale
-        # Written so that NaN is beyond it.
+        # In this form, NaN fails the check.
         if not apart <= TOLERANCE:
             raise TarmacError(
                 f"what was exported does not agree with the model: {name} differs by {apart:.2g} "
@@ -287,7 +286,7 @@ def _difference(
 
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """Yield a file of the same name in a new directory beside it, which is removed."""
+    """Yield a path of the same name in a temporary directory beside it."""
     with contextlib.ExitStack() as stack:
         with storage_errors(path):
             directory = stack.enter_context(temporary_directory(path.parent))
@@ -295,14 +294,14 @@ def _beside(path: Path) -> Iterator[Path]:
 
 
 def _move(made: Path, path: Path) -> None:
-    """Give a file its place, with the one of large weights that may lie beside it."""
+    """Move a file to its path, after the file of large weights if there is one."""
     for file in sorted(made.parent.iterdir(), key=lambda file: file == made):
         replace_file(file, path.parent / file.name)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back what PyTorch's exporters say of themselves."""
+    """Suppress the log messages and warnings of PyTorch's exporters."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

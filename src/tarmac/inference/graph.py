@@ -1,4 +1,4 @@
-"""A model's operations as TensorBoard's graph: one node of each, in the scope of its module."""
+"""A model's operations as a TensorBoard graph: a node per operation, named by its module."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def graph_file(program: torch.export.ExportedProgram) -> bytes:
     """Return an event file with the graph of a program.
 
-    A GraphDef (tensorflow/core/framework/graph.proto) knows no modules: TensorBoard draws a box
-    for each part of a name before a slash. Sizes that may differ, as a batch's, are -1.
+    A GraphDef (tensorflow/core/framework/graph.proto) has no modules: TensorBoard draws a box for
+    each part of a name before a slash. Dynamic sizes, such as that of a batch, are -1.
     """
-    # The extra may be missing where only torch is asked for.
+    # The extra may be missing when only ``torch`` is exported.
     from tensorboard.compat.proto.graph_pb2 import GraphDef  # noqa: PLC0415
 
     graph: Any = GraphDef()
@@ -32,7 +32,7 @@ def graph_file(program: torch.export.ExportedProgram) -> bytes:
     }
     names: dict[Node, str] = {}
     for node in program.graph.nodes:
-        # What only asserts something, as the tracer does of types.
+        # The tracer adds assertions, such as of types; their results have no users.
         if node.op == "call_function" and not node.users:
             continue
         names[node] = held[node.name].replace(".", "/") if node.name in held else _scoped(node)
@@ -52,7 +52,7 @@ def graph_file(program: torch.export.ExportedProgram) -> bytes:
 
 
 def _scoped(node: Node) -> str:
-    """Return a node's name behind the path of the module that it is of: ``model/0/linear``."""
+    """Return a node's name after the path of its module: ``model/0/linear``."""
     stack = node.meta.get("nn_module_stack") or {}
     path = [path for path, _ in stack.values()][-1] if stack else ""
     return "/".join((*filter(None, path.split(".")), node.name))

@@ -1,4 +1,4 @@
-"""What a model is given for each sample: its parts, and how values from outside become them."""
+"""The parts of a model's input samples, and the conversion of values to parts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MAX_NAMED = 8
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of each sample, as the data have it before any preprocessing.
+    """One part of each sample, as in the data before any preprocessing.
 
     Attributes:
         name: Name of the part; empty where a sample is one array.
         shape: Shape of the part in one sample; ``()`` for a number.
         dtype: NumPy type of the data, before any preprocessing.
-        features: The names of its values, where it is a row that has names.
+        features: Names of the values, if the part is a row with named values.
     """
 
     name: str
@@ -35,23 +35,23 @@ class Part:
     features: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return it in words: ``uint8 [28, 28]``."""
+        """Return the name, type and shape: ``uint8 [28, 28]``."""
         named = f"{self.name}: " if self.name else ""
         return f"{named}{self.dtype} {list(self.shape)}"
 
     @property
     def size(self) -> int:
-        """How many values of it a sample has."""
+        """The number of values of this part in a sample."""
         return math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """Some samples.
+    """A batch of samples.
 
     Attributes:
-        columns: ``[num_samples, *shape]`` of each part, by name.
-        files: The file of each sample, where each is one.
+        columns: Array ``[num_samples, *shape]`` of each part, by name.
+        files: File of each sample, if every sample is a file.
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -70,27 +70,27 @@ def parts_of(record: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
 
 
 def misfit(missing: Sequence[str], unknown: Sequence[str]) -> str:
-    """Return which names are missing and which the model does not have; empty where all fit."""
+    """Return a message with the missing and the unknown names; empty if all names fit."""
     words = [f"missing: {', '.join(missing[:_MAX_NAMED])}"] if missing else []
     words += [f"not of the model's: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
     return "; ".join(words)
 
 
 def join_parts(samples: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Stack samples of one each to columns."""
+    """Stack single samples to columns."""
     return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 
 def as_part(value: Any, part: Part, where: str) -> NDArray[Any]:
-    """Turn values into a part of the data's type, without changing any of them.
+    """Convert values to a part's data type, without changing any value.
 
     Args:
-        value: A number, nested lists or an array; of one sample or of several.
-        part: What is wanted; its shape is the end of the result's.
-        where: What messages begin with: the file and the line.
+        value: A number, nested lists or an array, for one sample or several.
+        part: Expected part; the shape of the result ends with its shape.
+        where: Beginning of error messages: the file and the line.
 
     Raises:
-        RequestError: Another shape, another kind of value, or one that the type cannot hold.
+        RequestError: The shape or the kind of values is wrong, or the type cannot hold a value.
     """
     named = f"{where}: {part.name}" if part.name else where
     try:
@@ -130,7 +130,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _no_number(value: Any) -> str:
-    """Return the first value that is none, as it was written."""
+    """Return the first value that is not a number, as written."""
     if isinstance(value, list | tuple):
         for item in value:
             if np.asarray(item).dtype.kind not in "iufb":

@@ -1,4 +1,4 @@
-"""The verb: asks a run's model about samples."""
+"""Predictions of a run's model."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _BATCH = 256
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """What a model says of some samples, in their order.
+    """The predictions of a model for samples, in the order of the samples.
 
     Attributes:
-        outputs: ``[num_samples, ...]`` by name: ``output`` of a model that returns one tensor.
-        classes: int64 ``[num_samples]``; None where the model does not classify.
-        probabilities: float32 ``[num_samples]``, that of each one's class; None likewise.
-        labels: The names of these classes; None where the data do not name them.
-        files: The file of each sample, where each is one.
+        outputs: Arrays ``[num_samples, ...]`` by name; ``output`` if the model returns one tensor.
+        classes: Predicted classes, int64 ``[num_samples]``; None if the model does not classify.
+        probabilities: Probability of each predicted class, float32 ``[num_samples]``; None if the
+            model does not classify.
+        labels: Names of the predicted classes; None if the data do not name them.
+        files: File of each sample, if every sample is a file.
     """
 
     outputs: Mapping[str, NDArray[Any]]
@@ -61,20 +62,20 @@ def predict(
     checkpoint: Checkpoint = "last",
     batch_size: int = _BATCH,
 ) -> Predictions:
-    """Ask a run's model about samples.
+    """Return the predictions of a run's model for samples.
 
     Args:
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``.
-        inputs: A file or a folder of images, or arrays ``[num_samples, ...]`` as the data had them,
-            before any preprocessing; by name where a sample has several parts.
-        device: Where it computes; see `tarmac.machine.find_devices`.
+        inputs: Samples before any preprocessing: a file, a folder of images, or arrays
+            ``[num_samples, ...]``, by name if a sample has several parts.
+        device: Device to compute on; see `tarmac.machine.find_devices`. Default ``auto``.
         output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
-        workload: The run's own, where it was passed to `tarmac.train` as a value.
-        checkpoint: ``best`` for the one that was best on held-out data.
-        batch_size: Samples at a time.
+        workload: The run's workload, if it was passed to `tarmac.train` as a value.
+        checkpoint: ``last`` or ``best``, which is the best on held-out data. Default ``last``.
+        batch_size: Number of samples in a batch. Default 256.
 
     Raises:
-        RequestError: The run has no weights, or samples do not fit: which, and in which line.
+        RequestError: The run has no weights, or samples do not fit; the message names their line.
         TarmacError: A file is damaged.
     """
     trained = open_trained(
@@ -95,16 +96,16 @@ def predict(
 def predict_each(
     trained: Trained, batches: Iterator[Samples], where: str = "inputs"
 ) -> Iterator[Predictions]:
-    """Ask a model about one batch after another.
+    """Yield the predictions of a model for each batch.
 
     Args:
         trained: Run's model, as `open_trained` loads it.
         batches: Batches of raw samples, in order.
-        where: What messages about samples begin with: their file.
+        where: Beginning of error messages: the file of the samples.
 
     Raises:
-        RequestError: The model does not return a value for each sample, or one has a token beyond
-            its vocabulary.
+        RequestError: The model does not return a row for each sample, or a sample has a token
+            beyond the vocabulary.
     """
     count = 0
     for samples in batches:
@@ -121,7 +122,7 @@ def predict_each(
         if trained.classifies:
             logits = outputs["output"].astype(np.float64)
             classes = logits.argmax(1)
-            # The largest logit's own probability, from differences that cannot overflow.
+            # The probability of the largest logit; exp of differences up to 0 cannot overflow.
             shares = np.exp(logits - logits.max(1, keepdims=True))
             probabilities = (1 / shares.sum(1)).astype(np.float32)
             if trained.classes:

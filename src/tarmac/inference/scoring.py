@@ -1,4 +1,4 @@
-"""The verb: scores a run's model on a test set."""
+"""Scoring of a run's model on a test set."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How a run's model scores.
+    """The scores of a run's model.
 
     Attributes:
         run: Run whose model was scored.
-        weights: The file that they were read from.
-        dataset: The name of the data.
+        weights: File that the weights were read from.
+        dataset: Name of the dataset.
         num_samples: Samples in the test set that was scored.
         device: Name of the device that computed the scores.
         precision: Precision of the matrix products.
-        metrics: ``test_loss``, ``test_accuracy`` and the like.
-        judged_by: The metric that counts.
-        direction: Whether more of that is better, ``max``, or less, ``min``.
-        expectation: What was expected of it and whether it is met, as in a run's record; None
-            where nothing is known of these data.
+        metrics: Scores by name, such as ``test_loss`` and ``test_accuracy``.
+        judged_by: Name of the main metric, without ``test_``.
+        direction: ``max`` if a larger main metric is better, ``min`` if a smaller.
+        expectation: The workload's expectation and whether it is met, as in a run's record; None if
+            there is none for these data.
     """
 
     run: Run
@@ -54,7 +54,7 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        """The metric that counts."""
+        """The value of the main metric."""
         return self.metrics[f"test_{self.judged_by}"]
 
 
@@ -68,22 +68,22 @@ def evaluate(
     checkpoint: Checkpoint = "last",
     progress: data.Progress | None = None,
 ) -> Evaluation:
-    """Score a run's model on its own test set, or on another one.
+    """Score a run's model on its own test set, or on that of another dataset.
 
     Args:
-        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
-            one that is not completed the newest checkpoint is scored.
-        dataset: Another one, or the name of one, whose test set is scored; by default the run's.
-            Where both have names of features or classes these must be the same, in any order.
-        device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. An
+            incomplete run is scored by its newest checkpoint.
+        dataset: Dataset, or its name, with the test set to score. Default: the run's dataset. If
+            both name features or classes, the names must match, in any order.
+        device: Device to compute on; see `tarmac.machine.find_devices`. Only the first is used.
         output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
-        workload: The run's own, where it was passed to `tarmac.train` as a value.
-        checkpoint: ``best`` for the one that was best on held-out data.
-        progress: Is told how a download goes.
+        workload: The run's workload, if it was passed to `tarmac.train` as a value.
+        checkpoint: ``last`` or ``best``, which is the best on held-out data. Default ``last``.
+        progress: Callback for the progress of a download.
 
     Raises:
-        RequestError: There is no such run, it has no weights, or the data do not fit its model.
-        TarmacError: A file is damaged, or the data cannot be had.
+        RequestError: The run does not exist or has no weights, or the data do not fit its model.
+        TarmacError: A file is damaged, or the data are unavailable.
     """
     run = reference if isinstance(reference, runs.Run) else runs.resolve(str(reference), output)
     weights = find_weights(str(run.path), checkpoint=checkpoint)
@@ -93,7 +93,7 @@ def evaluate(
         other = _in_order_of(run.record.dataset, other)
     plan = plan_to_score(run, own, device=device, dataset=other)
     score = score_test(plan, weights, read_weights_of(run, workload, weights))
-    # An expectation is of a workload's own data, as they were.
+    # An expectation holds only for the workload's own, unchanged data.
     is_own = plan.dataset.fingerprint == run.record.dataset["fingerprint"]
     objective = plan.workload.objective
     metrics = score.named("test_")
@@ -115,11 +115,11 @@ def _in_order_of(record: Mapping[str, Any], dataset: Dataset) -> Dataset:
     """Return a dataset whose test set has features and classes in the order of a run's data.
 
     Args:
-        record: What the run's record says of its data.
+        record: Entry of the run's record about its data.
         dataset: The dataset to score on.
 
     Raises:
-        RequestError: It has features or classes of other names.
+        RequestError: The dataset's features or classes have other names.
     """
     features, classes = tuple(record.get("features", ())), tuple(record.get("classes", ()))
     if features and dataset.features not in ((), features):

@@ -1,4 +1,4 @@
-"""Whether samples have tokens beyond a model's vocabulary."""
+"""A check for tokens beyond a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def tokens_checked(model: nn.Module, where: str, first: int) -> Iterator[None]:
-    """Look at what a model's embeddings are given within.
+    """Check the tokens that a model's embeddings receive within the context.
 
-    Of a token beyond, PyTorch says only that an index is out of range, and a GPU ends the process.
+    For a token beyond the vocabulary, PyTorch says only that an index is out of range, and a GPU
+    ends the process.
 
     Args:
         model: The model, with its preprocessing.
-        where: What the message begins with.
-        first: The number of the first sample that it is given.
+        where: Beginning of the error message.
+        first: Number of the first sample in the batch, from 0.
 
     Raises:
-        RequestError: A token is beyond: which, in which sample.
+        RequestError: A token is beyond the vocabulary; the message names it and its sample.
     """
 
     def look(layer: nn.Module, arguments: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""A run's model, with its weights, ready to be asked."""
+"""A run's model with its weights, ready for predictions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Asked(torch.nn.Module):
-    """What a model says of raw samples: preprocessing, views and the model, as they are scored.
+    """A model for raw samples: preprocessing, test views and the trained module, as scored.
 
     Args:
         model: Trained module that the workload builds.
@@ -69,11 +69,11 @@ class Trained:
     Attributes:
         run: Run that trained the model.
         workload: Workload with the run's settings applied.
-        weights: The file that its weights are from.
-        asked: The model behind its preprocessing, on ``device``.
-        parts: What a sample is made of.
-        classes: The names of the classes in the order of their numbers, where they have any.
-        device: Where it computes, as PyTorch names it.
+        weights: File that the weights were read from.
+        asked: Model that takes raw samples, on ``device``.
+        parts: Parts of each input sample.
+        classes: Class names in the order of the class numbers; empty if the data name none.
+        device: Device of the model, as PyTorch names it.
     """
 
     run: Run
@@ -86,11 +86,11 @@ class Trained:
 
     @property
     def classifies(self) -> bool:
-        """Whether its outputs are logits of classes."""
+        """Whether the model's outputs are logits of classes."""
         return isinstance(self.workload.objective, Classification)
 
     def columns_as_inputs(self, columns: Mapping[str, NDArray[Any]]) -> Any:
-        """Return a batch as the preprocessing takes it: a tensor, or a dictionary of them."""
+        """Return a batch as the preprocessing takes it: a tensor, or a dictionary of tensors."""
         own = dict(columns) if self.parts[0].name else columns[""]
         inputs, _ = samples_of(Subset.whole(Split(own)), 0, len(next(iter(columns.values()))))
         if isinstance(inputs, dict):
@@ -100,12 +100,12 @@ class Trained:
     @torch.no_grad()
     @threads_within_limits()
     def outputs(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return what the model says of samples: arrays ``[num_samples, ...]`` by name.
+        """Return the model's outputs for samples: arrays ``[num_samples, ...]`` by name.
 
-        One that returns a tensor says ``output``, one of a tuple ``output_0``, ``output_1``.
+        A single tensor is named ``output``; the items of a tuple are ``output_0``, ``output_1``.
 
         Args:
-            columns: ``[num_samples, *shape]`` of each part.
+            columns: Array ``[num_samples, *shape]`` of each part, by name.
         """
         return named_outputs(self.asked(self.columns_as_inputs(columns)))
 
@@ -132,20 +132,20 @@ def open_trained(
     workload: str | Workload | None = None,
     checkpoint: Checkpoint = "last",
 ) -> Trained:
-    """Load a run's model. Its data are not needed where its record describes them.
+    """Load a run's model. The data are needed only if the run's record does not describe them.
 
     Args:
-        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
-            one that is not completed the newest checkpoint is taken.
-        device: Where it computes; see `tarmac.machine.find_devices`. The first of several.
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. For
+            an incomplete run, the newest checkpoint is loaded.
+        device: Device to compute on; see `tarmac.machine.find_devices`. Only the first is used.
         output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
-        workload: The run's own, where it was passed to `tarmac.train` as a value.
-        checkpoint: ``best`` for the one that was best on held-out data.
+        workload: The run's workload, if it was passed to `tarmac.train` as a value.
+        checkpoint: ``last`` or ``best``, which is the best on held-out data. Default ``last``.
 
     Raises:
-        RequestError: There is no such run, it has no weights, its workload was changed since, or
-            the device is not here.
-        TarmacError: A file of it is damaged.
+        RequestError: The run does not exist, has no weights, its workload has changed since, or
+            this machine lacks the device.
+        TarmacError: A file of the run is damaged.
     """
     run = reference if isinstance(reference, runs.Run) else runs.resolve(str(reference), output)
     file = find_weights(str(run.path), checkpoint=checkpoint)
@@ -175,22 +175,23 @@ def load_model(
     workload: str | Workload | None = None,
     checkpoint: Checkpoint = "last",
 ) -> nn.Module:
-    """Return a run's trained module, the one that its workload builds, in evaluation mode.
+    """Return the trained module that a run's workload builds, in evaluation mode.
 
-    It takes what the recipe's preprocessing makes of samples; `open_trained` gives a module that
-    takes the samples themselves, as ``asked``.
+    The module takes preprocessed samples. For a module that takes raw samples, use the ``asked`` of
+    `open_trained`.
 
     Args:
-        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. Of
-            one that is not completed the newest checkpoint is taken.
-        device: Where its weights are; see `tarmac.machine.find_devices`. The first of several.
+        reference: The run: its directory, its name, the beginning of its name or ``"latest"``. For
+            an incomplete run, the newest checkpoint is loaded.
+        device: Device of the weights; see `tarmac.machine.find_devices`. Only the first is used.
         output: Directory of the runs. Default: ``TARMAC_RUNS``, or ``./runs``.
-        workload: The run's own, where it was passed to `tarmac.train` as a value.
-        checkpoint: ``best`` for the one that was best on held-out data.
+        workload: The run's workload, if it was passed to `tarmac.train` as a value.
+        checkpoint: ``last`` or ``best``, which is the best on held-out data. Default ``last``.
 
     Raises:
-        RequestError: As `open_trained` does.
-        TarmacError: A file of it is damaged.
+        RequestError: The run does not exist, has no weights, its workload has changed since, or
+            this machine lacks the device.
+        TarmacError: A file of the run is damaged.
     """
     trained = open_trained(
         reference, device=device, output=output, workload=workload, checkpoint=checkpoint
@@ -201,15 +202,15 @@ def load_model(
 def read_weights_of(
     run: Run, workload: str | Workload | None, file: Path
 ) -> dict[str, torch.Tensor]:
-    """Read weights of a run's, by name, as its training scores them.
+    """Read a run's weights, by name, in the form that its training scores.
 
     Args:
         run: Run that the weights belong to.
-        workload: The run's own, where it was passed to `tarmac.train` as a value.
+        workload: The run's workload, if it was passed to `tarmac.train` as a value.
         file: File or directory of the weights, from `tarmac.training.find_weights`.
 
     Raises:
-        RequestError: The workload was changed since.
+        RequestError: The workload has changed since the run.
         TarmacError: The file is damaged.
     """
     bound, _, model = _build(run, workload_of(run, workload))
@@ -218,7 +219,7 @@ def read_weights_of(
 
 
 def _build(run: Run, workload: Workload) -> tuple[Workload, Dataset, nn.Module]:
-    """Return a run's workload with its settings, an outline of its data, and a model as drawn."""
+    """Return a run's workload with its settings, an outline of its data, and an untrained model."""
     settled, arguments = apply_settings(workload, run.record.configuration["settings"])
     described = _outline(run, settled)
     bound = bind_dataset(settled, described)
@@ -228,10 +229,10 @@ def _build(run: Run, workload: Workload) -> tuple[Workload, Dataset, nn.Module]:
 
 
 def _outline(run: Run, workload: Workload) -> Dataset:
-    """Return a dataset of the run's kind: one sample of zeros by its record, or the data."""
+    """Return a stand-in with one sample of zeros, built from the run's record, or the dataset."""
     record = run.record.dataset
     if "inputs" not in record:
-        # Of a run before records said so.
+        # Older runs do not record their inputs.
         return (
             data.load(workload.dataset) if isinstance(workload.dataset, str) else workload.dataset()
         )
@@ -247,7 +248,7 @@ def _outline(run: Run, workload: Workload) -> Dataset:
         split,
         split,
         num_classes,
-        # Of a run before records named them: none.
+        # Older runs do not record these names.
         features=tuple(record.get("features", ())),
         classes=tuple(record.get("classes", ())),
     )

@@ -1,4 +1,4 @@
-"""What a model says, as JSON lines, a table or arrays."""
+"""Files of predictions: JSON lines, CSV tables or NumPy arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDINGS = (".jsonl", ".ndjson", ".csv", ".npy", ".npz")
 
 
 def check_target(path: Path) -> None:
-    """Raise a RequestError where a file's ending is none that predictions are written as."""
+    """Raise a RequestError if predictions cannot be written to a file with this ending."""
     if path.suffix.lower() not in _ENDINGS:
         raise RequestError(
             f"{path}: predictions are not written as {path.suffix or 'files without an ending'}",
@@ -37,17 +37,17 @@ def write_predictions(path: Path, batches: Iterable[Predictions]) -> int:
     """Write predictions to a file, whole or not at all.
 
     Args:
-        path: ``.jsonl`` and ``.csv`` have a line for each sample; ``.npy`` the model's output,
-            which must be one array; ``.npz`` all outputs by name, and ``class`` and ``probability``
-            where the model classifies.
+        path: File to write. ``.jsonl`` and ``.csv`` have a line for each sample. ``.npy`` has the
+            model's output, which must be one array. ``.npz`` has all outputs by name, and ``class``
+            and ``probability`` if the model classifies.
         batches: Predictions by batch, in the order of the samples.
 
     Returns:
-        How many samples.
+        The number of samples.
 
     Raises:
-        RequestError: Another ending, or several outputs for ``.npy``.
-        StorageError: It cannot be written.
+        RequestError: The ending is unknown, or there are several outputs for ``.npy``.
+        StorageError: The file cannot be written.
     """
     check_target(path)
     ending = path.suffix.lower()
@@ -84,7 +84,7 @@ def json_lines(batches: Iterable[Predictions]) -> Iterator[str]:
 
 
 def _about(some: Predictions, row: int) -> dict[str, Any]:
-    """Return what is said of a sample beside the outputs."""
+    """Return the fields of a sample other than its outputs, such as its class."""
     fields: dict[str, Any] = {} if some.files is None else {"file": some.files[row]}
     if some.classes is not None and some.probabilities is not None:
         fields["class"] = int(some.classes[row])
@@ -107,7 +107,7 @@ def _write_csv(file: IO[bytes], batches: Iterable[Predictions]) -> None:
             writer.writerow([index, *_about(some, row).values(), *values])
             index += 1
     text.flush()
-    # The file is closed by whoever opened it.
+    # The caller closes the file.
     text.detach()
 
 
@@ -149,6 +149,6 @@ def _plain(array: NDArray[Any]) -> Any:
 
 
 def _shortest(value: Any) -> float | None:
-    """Return a float as the shortest text names it; None for what JSON has no number for."""
+    """Return a float with its shortest digits; None for NaN and infinity, which JSON lacks."""
     number = float(str(value))
     return number if math.isfinite(number) else None

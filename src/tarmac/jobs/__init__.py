@@ -1,4 +1,4 @@
-"""Jobs: programs with their needs, run in order within what this machine has.
+"""Jobs: programs with their needs, run in order within the resources of this machine.
 
 Example:
     >>> from tarmac.jobs import parse_job

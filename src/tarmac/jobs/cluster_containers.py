@@ -1,6 +1,6 @@
-"""A task's container on a node of a cluster: the command lines of Apptainer and of Pyxis.
+"""Command lines of Apptainer and Pyxis for a task's container on a cluster node.
 
-Docker and Podman run containers on nodes as they do on any machine, see `tarmac.jobs.containers`.
+For Docker and Podman, see `tarmac.jobs.containers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.containers import ContainerRun
     from tarmac.jobs.model import Container
 
-# A container of Pyxis is a step of the job, which has the container's name.
+# Pyxis runs a container in a job step that has the container's name.
 _FIND_STEP = """\
 name=$1
 step() {
@@ -26,8 +26,8 @@ step() {
 }
 """
 
-# srun answers SIGTERM by SIGKILL to all that it has started, so it is kept from it, in a session of
-# its own; the program gets it from Slurm.
+# srun answers SIGTERM with SIGKILL to all that it has started, so it runs in a session of its own,
+# without SIGTERM. The program gets SIGTERM from Slurm.
 _IN_STEP = (
     _FIND_STEP
     + """\
@@ -43,16 +43,16 @@ done
 """
 )
 
-# What Pyxis reads between mounts and within one.
+# Pyxis separates mounts, and the parts of a mount, with these characters.
 _PYXIS_MARKS = frozenset(",:\n")
 
 
 def refuse_unknown_settings(container: Container, engine: str) -> None:
-    """Raise a RequestError where a container asks for what an engine does not have.
+    """Raise a RequestError for container settings that an engine does not support.
 
     Args:
-        container: What a task asks for.
-        engine: ``apptainer`` or ``pyxis``; the others have everything.
+        container: Container that the task requests.
+        engine: Name of the container engine; only ``apptainer`` and ``pyxis`` lack settings.
     """
     if engine not in ("apptainer", "pyxis"):
         return
@@ -71,17 +71,17 @@ def refuse_unknown_settings(container: Container, engine: str) -> None:
 
 
 def apptainer_command(run: ContainerRun, *, program: str, image: str) -> tuple[str, ...]:
-    """Return the command line that runs a container by Apptainer or Singularity.
+    """Return the command line that runs a container with Apptainer or Singularity.
 
-    It sees of the machine what Docker would show it: its directory, its mounts and its GPUs.
+    The container sees what it would see under Docker: its directory, its mounts and its GPUs.
 
     Args:
         run: Container to run, with its command, mounts and GPUs.
         program: Path or name of the program, ``apptainer`` or ``singularity``.
-        image: A file of it, or its name as Apptainer takes names.
+        image: Path of an image file, or the image's name in Apptainer's form.
 
     Raises:
-        RequestError: The container asks for what Apptainer does not have.
+        RequestError: Apptainer does not support a setting of the container.
     """
     container = run.container
     refuse_unknown_settings(container, "apptainer")
@@ -97,10 +97,10 @@ def apptainer_command(run: ContainerRun, *, program: str, image: str) -> tuple[s
     if run.grant.gpus:
         options.append("--nv")
     prefix = "APPTAINERENV_" if Path(program).name == "apptainer" else "SINGULARITYENV_"
-    # A value on its command line would be in the list of processes, and be cut at its commas.
+    # On the command line, a value would show in the process list and be cut at its commas.
     exports = [f'[ -z "${{{name}+x}}" ] || export {prefix}{name}="${name}"' for name in run.names]
     exports += [f"export {prefix}{name}={shlex.quote(v)}" for name, v in run.variables.items()]
-    # Else it evaluates values as a shell would.
+    # Without this, Apptainer evaluates values as a shell would.
     exports.append("export APPTAINER_NO_EVAL=1")
     script = "; ".join((*exports, 'exec "$@"'))
     verb = "run" if container.entrypoint is None else "exec"
@@ -109,16 +109,16 @@ def apptainer_command(run: ContainerRun, *, program: str, image: str) -> tuple[s
 
 
 def pyxis_command(run: ContainerRun, *, program: str, image: str, node: str) -> tuple[str, ...]:
-    """Return the command line that runs a container by Pyxis, in a step of the job's own.
+    """Return the command line that runs a container with Pyxis, in a job step of its own.
 
     Args:
         run: Container to run, with its command, mounts and variables.
-        program: srun's, which Pyxis is plugged into.
-        image: A file of it, or its name as Pyxis takes names.
-        node: Slurm's name for this one.
+        program: Path or name of ``srun``; Pyxis is a plug-in of it.
+        image: Path of an image file, or the image's name in Pyxis' form.
+        node: Slurm's name for this node.
 
     Raises:
-        RequestError: The container asks for what Pyxis does not have.
+        RequestError: Pyxis does not support a setting of the container.
     """
     container = run.container
     refuse_unknown_settings(container, "pyxis")
@@ -147,7 +147,7 @@ def pyxis_command(run: ContainerRun, *, program: str, image: str, node: str) -> 
 
 
 def pyxis_kill_command(name: str) -> tuple[str, ...]:
-    """Return what ends a container of Pyxis at once.
+    """Return the command line that kills a container of Pyxis at once.
 
     Args:
         name: Name of the container, which is the job name of its Slurm step.
@@ -169,15 +169,15 @@ def _pyxis_mounts(run: ContainerRun) -> str:
 
 
 def image_name(image: str, engine: str, base: Path) -> str:
-    """Return an image's name as an engine of clusters takes it.
+    """Return an image's name in the form of a cluster's container engine.
 
-    A file of an image, ``./torch.sif``, is taken from beside the job file, and a name with a scheme
-    of its own, ``library://``, as it stands.
+    The path of an image file, ``./torch.sif``, starts from the job file's directory. A name with
+    its own scheme, ``library://``, stays as it is.
 
     Args:
-        image: As Docker takes it: ``nvcr.io/nvidia/pytorch:26.01-py3``.
+        image: Image name in Docker's form: ``nvcr.io/nvidia/pytorch:26.01-py3``.
         engine: Name of the container engine: ``apptainer`` or ``pyxis``.
-        base: The job file's directory.
+        base: Directory of the job file.
     """
     if image.startswith(("/", "./", "../", "~")) or image.endswith((".sif", ".sqsh")):
         return str(base / expanded(image))
@@ -186,7 +186,7 @@ def image_name(image: str, engine: str, base: Path) -> str:
     if engine == "apptainer":
         return f"docker://{image}"
     registry, separator, rest = image.partition("/")
-    # The first part is a registry's where it looks like a host, as Docker tells them.
+    # Docker's rule: the first part is a registry if it looks like a host.
     is_host = separator and ("." in registry or ":" in registry or registry == "localhost")
     if registry == "docker.io":
         return rest

@@ -1,4 +1,4 @@
-"""A task's container: the engine's command line that runs it, and whether memory was its end."""
+"""A task's container: its engine's command line, and the detection of out-of-memory kills."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from tarmac.jobs.machine import Grant
     from tarmac.jobs.model import Container, Resources
 
-# By which a guardian finds a run's containers.
+# Label by which a guardian finds a run's containers.
 _LABEL = "tarmac.run"
 
-# Where a task's directory is inside.
+# Path of the task's directory inside the container.
 WORK = "/tarmac"
 
-# An engine that does not answer says nothing of memory.
+# After this time without an answer, the engine is assumed to know of no memory kill.
 _ANSWER_WITHIN_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContainerRun:
-    """What a container runs, and with what.
+    """A container to run, with its command and resources.
 
     Attributes:
-        container: What the task asks for.
+        container: Container that the task requests.
         command: Command line of the task, run inside the container.
-        resources: Resources that the task asks for, such as shared memory.
+        resources: Resources that the task requests, such as shared memory.
         grant: Cores, memory and GPUs that the task was granted.
         name: Name of the container, unique to the attempt.
-        work: The task's directory, which is `WORK` inside.
-        base: What relative sources of mounts start from: the job file's directory.
+        work: Directory of the task, mounted at `WORK`.
+        base: Directory that relative sources of mounts start from: the job file's directory.
         variables: Environment variables of the container, with their values.
-        names: Further variables, whose values come from the engine's own environment, so that they
-            are in no list of processes.
+        names: Names of further variables. The engine passes their values from its own environment,
+            so that no process list shows them.
     """
 
     container: Container
@@ -57,7 +57,7 @@ class ContainerRun:
     names: Sequence[str]
 
     def mounts(self) -> list[tuple[Path, str, bool]]:
-        """Return what it sees of the machine: from where, to where, and whether only to read."""
+        """Return the container's mounts: source, target, and whether the mount is read-only."""
         own = (self.work, WORK, False)
         mounts = self.container.mounts
         return [
@@ -67,7 +67,7 @@ class ContainerRun:
 
 
 def container_command(run: ContainerRun, *, engine: str, mark: str) -> tuple[str, ...]:
-    """Return the command line that runs a container by Docker or Podman.
+    """Return the command line that runs a container with Docker or Podman.
 
     Args:
         run: Container to run, with its command, mounts and limits.
@@ -76,7 +76,7 @@ def container_command(run: ContainerRun, *, engine: str, mark: str) -> tuple[str
     """
     container, grant, resources = run.container, run.grant, run.resources
     options = ["--rm", "--name", run.name, "--label", f"{_LABEL}={mark}", "--init"]
-    # Only `pull_with_login` can pull what asks for a login.
+    # Only `pull_with_login` can pull an image that needs a login.
     options += ["--pull", container.pull if container.login is None else "never"]
     for mount in run.mounts():
         options += ["--mount", mount_line(*mount)]
@@ -89,11 +89,11 @@ def container_command(run: ContainerRun, *, engine: str, mark: str) -> tuple[str
     if resources.shm is not None:
         options += ["--shm-size", str(resources.shm)]
     if grant.gpus and is_podman(engine):
-        # By the Container Device Interface, as nvidia-ctk describes the GPUs to it.
+        # Use the Container Device Interface, in which nvidia-ctk describes the GPUs.
         for uuid in grant.gpus:
             options += ["--device", f"nvidia.com/gpu={uuid}"]
     elif grant.gpus:
-        # The inner quotes are the engine's: without them it takes the comma for an option's.
+        # The inner quotes are for the engine: without them, the comma would start another option.
         options += ["--gpus", f'"device={",".join(grant.gpus)}"']
     options += _settings_of(container)
     for key, value in run.variables.items():
@@ -109,17 +109,18 @@ def container_command(run: ContainerRun, *, engine: str, mark: str) -> tuple[str
 
 
 def was_out_of_memory(engine: str, name: str, seconds: float) -> bool:
-    """Whether the kernel has ended a process of a container for the container's limit of memory.
+    """Whether the kernel killed a process of a container at the container's memory limit.
 
     Args:
-        engine: The engine's program. Podman does not tell.
-        name: The container's, which may be gone.
-        seconds: It began so long ago, or later.
+        engine: Path or name of the engine's program. Always False for Podman, which does not report
+            this.
+        name: Name of the container, which may be gone.
+        seconds: Upper bound of the container's age in seconds.
     """
     if is_podman(engine):
         return False
     now = time.time()
-    # The engine keeps the last events for a while.
+    # The engine keeps recent events for a while.
     command = [engine, "events", "--since", f"{now - seconds:.9f}", "--until", f"{now:.9f}"]
     command += ["--filter", f"container={name}", "--filter", "event=oom", "--format", "oom"]
     try:
@@ -132,10 +133,10 @@ def was_out_of_memory(engine: str, name: str, seconds: float) -> bool:
 
 
 def mount_line(source: Path, target: str, read_only: bool) -> str:
-    """Return a value of ``--mount``, which Docker, Podman and Apptainer read as a line of CSV."""
+    """Return a value of ``--mount``, which Docker, Podman and Apptainer parse as a line of CSV."""
     fields = ["type=bind", f"source={source}", f"target={target}"]
     line = io.StringIO()
-    # Unlike --volume, this takes any path, and makes no directory where the source is not there.
+    # Unlike --volume, --mount accepts any path, and creates no directory for a missing source.
     csv.writer(line, lineterminator="\n").writerow([*fields, *(["readonly"] if read_only else [])])
     return line.getvalue().removesuffix("\n")
 

@@ -1,4 +1,4 @@
-"""Samples from files: tables, JSON, arrays and images, some at a time."""
+"""Batches of samples from files: tables, JSON, arrays and images."""
 
 from tarmac.inference.reading.arrays import cut_samples
 from tarmac.inference.reading.files import read_samples

@@ -1,4 +1,4 @@
-"""Samples from NumPy's files."""
+"""Samples from NumPy files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_npy(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
-    """Read an array of samples, which is mapped into memory; see `read_samples`."""
+    """Read samples from a memory-mapped array; see `read_samples`."""
     if len(parts) > 1 or parts[0].name:
         names = ", ".join(part.name for part in parts)
         raise RequestError(
@@ -34,7 +34,7 @@ def read_npy(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
 
 
 def read_npz(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
-    """Read arrays by name; where a sample is one array, the only one or that of ``inputs``."""
+    """Read arrays by name; for samples of one array, the only array or ``inputs``."""
     with read_errors(path), _load(path) as file:
         names = file.files
         if not parts[0].name:
@@ -59,16 +59,16 @@ def read_npz(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
 def cut_samples(
     arrays: Mapping[str, NDArray[Any]], parts: Sequence[Part], size: int, where: str
 ) -> Iterator[Samples]:
-    """Check arrays, ``[num_samples, *shape]`` or one sample, and yield parts of them.
+    """Check arrays and yield them in batches of samples.
 
     Args:
-        arrays: By the names of ``parts``.
-        parts: What each sample must have.
-        size: How many samples are given at a time, at most.
-        where: What messages begin with.
+        arrays: Arrays by the names of ``parts``, ``[num_samples, *shape]`` or one sample.
+        parts: Expected parts of each sample.
+        size: Largest number of samples in a batch.
+        where: Beginning of error messages.
 
     Raises:
-        RequestError: They do not fit; of values that do not, in which samples.
+        RequestError: The arrays do not fit. For wrong values, the message names the samples.
     """
     whole = {}
     for part in parts:

@@ -1,7 +1,7 @@
-"""Which of a sample's named values gives each of a model's features.
+"""The mapping from a sample's named values to a model's features.
 
-`tarmac data add --categorical street` has made the features ``street=High`` and ``street=Low`` of a
-column ``street``: a sample may have either.
+`tarmac data add --categorical street` turns a column ``street`` into the features ``street=High``
+and ``street=Low``. A sample may have the column or the features.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MAX_NAMED = 8
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """Where a feature is found in a sample.
+    """The source of a feature in a sample.
 
     Attributes:
-        source: The name of the value.
-        categories: Those that the value may be, where it is one of a column of categories. An empty
-            value is none of them.
-        category: The category for which the feature is 1; it is 0 for any other.
+        source: Name of the sample's value.
+        categories: Categories that the value may have, if it is categorical. An empty value is none
+            of them.
+        category: Category for which the feature is 1; any other gives 0.
     """
 
     source: str
@@ -34,10 +34,10 @@ class Feature:
     category: str = ""
 
     def of_category(self, value: object, where: str) -> int:
-        """Return the feature of a value that is a category.
+        """Return the feature, 0 or 1, of a categorical value.
 
         Raises:
-            RequestError: The value is no category that the training data have.
+            RequestError: The value is not a category of the training data.
         """
         text = "" if value is None else str(value).strip()
         if text not in self.categories:
@@ -53,7 +53,7 @@ class Feature:
 
 
 def _is_same(text: str, category: str) -> bool:
-    """Whether a text is a category: ``true`` and ``1.50`` of a table are ``True`` and ``1.5``."""
+    """Return whether a text is a category: ``true`` and ``1.50`` match ``True`` and ``1.5``."""
     if text == category or category in ("True", "False"):
         return text.lower() == category.lower()
     try:
@@ -63,15 +63,15 @@ def _is_same(text: str, category: str) -> bool:
 
 
 def features_in(names: Collection[str], features: Sequence[str], where: str) -> list[Feature]:
-    """Return where each feature is found in samples whose values have names.
+    """Return the source of each feature in samples with named values.
 
     Args:
         names: The names of a sample's values.
         features: The model's features, in its order.
-        where: What messages begin with: the file and the line.
+        where: Beginning of error messages: the file and the line.
 
     Raises:
-        RequestError: A name is missing, or is not of the model's.
+        RequestError: A name is missing, or the model does not have it.
     """
     columns: dict[str, list[str]] = {}
     for feature in features:
@@ -87,7 +87,7 @@ def features_in(names: Collection[str], features: Sequence[str], where: str) -> 
         elif column in columns and column in names:
             matches.append(Feature(column, tuple(columns[column]), category))
         else:
-            # Of categories none of which is there it is their column that is missing.
+            # If none of a column's categories is present, the column itself is missing.
             is_whole = len(columns.get(column, ())) > 1 and not any(
                 name.startswith(f"{column}=") for name in names
             )

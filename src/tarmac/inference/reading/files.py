@@ -1,4 +1,4 @@
-"""Which reader a file has, by its ending."""
+"""The reader of a file, chosen by its ending."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def read_samples(path: Path, parts: Sequence[Part], size: int) -> Iterator[Sampl
 
     Args:
         path: ``.csv``, ``.json``, ``.jsonl``, ``.npy``, ``.npz``, an image, or a folder of images.
-        parts: What each sample must have.
-        size: How many are given at a time, at most.
+        parts: Expected parts of each sample.
+        size: Largest number of samples in a batch.
 
     Yields:
-        Samples, in their order; at least one in all.
+        Batches of samples, in order, with at least one sample in all.
 
     Raises:
-        RequestError: No such file, another kind of file, or samples that do not fit: which, and in
-            which line.
+        RequestError: The file does not exist or has another kind, or samples do not fit. The
+            message names the samples or the line.
         TarmacError: The file is damaged.
     """
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Samples from image files, brought to the size of those that the model was trained on."""
+"""Samples from image files, scaled to the size of the training images."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 def read_images(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
-    """Read an image, or all of a folder in the order of their names; see `read_samples`.
+    """Read an image, or all images of a folder in the order of their names; see `read_samples`.
 
-    An image of another size is scaled until it covers the model's, and cut around its centre.
+    An image of another size is scaled to cover the model's size, then cropped around its centre.
     """
     part = parts[0]
     shape = part.shape

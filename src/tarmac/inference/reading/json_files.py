@@ -1,4 +1,4 @@
-"""Samples from JSON: a list of them, or one on each line."""
+"""Samples from JSON: a list of samples, or a sample on each line."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def read_json(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
     """Read a list of samples; see `read_samples`.
 
-    A sample is nested lists of the data's shape, or a number; where it has several parts, or is a
-    row whose values the data name, an object of them.
+    A sample is nested lists of the data's shape, or a number. A sample of several parts is an
+    object; a row with named values may be an object too.
     """
     with read_errors(path):
         content = path.read_bytes()
@@ -37,7 +37,7 @@ def read_json(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]
             try:
                 samples.append(_sample(sample, parts, ""))
             except RequestError as error:
-                # Places are looked up where they are needed alone: that reads the file again.
+                # Only an error needs the line, and finding it means parsing the file again.
                 line = parse_document(content.decode(), str(path)).place_of((index,)).line
                 raise RequestError(
                     f"{path}:{line}: sample {index} (from 0){error.message}", hint=error.hint
@@ -71,7 +71,7 @@ def _parse(content: bytes, path: Path, *, first_line: int) -> Any:
         line = first_line + content[: error.start].count(b"\n")
         raise RequestError(f"{path}:{line}: this is no UTF-8") from error
     except ValueError as error:
-        # A number of thousands of digits.
+        # Python does not convert a number of thousands of digits.
         raise RequestError(f"{path}:{first_line}: {error}") from error
     except RecursionError as error:
         raise RequestError(f"{path}:{first_line}: nested too deeply") from error

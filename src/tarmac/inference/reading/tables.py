@@ -1,4 +1,4 @@
-"""Samples from CSV: a line each, a column for each value."""
+"""Samples from CSV: a line for each sample, a column for each value."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 def read_csv(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
     """Read a table of numbers; see `read_samples`.
 
-    Where samples are one array its values stand in their order, row by row, with a line of names
-    above or without; where the data name the values, a line of names is theirs, in any order. Where
-    samples have several parts the first line names the columns: ``age`` for a number, ``pixels.0``,
-    ``pixels.1`` for the values of an array.
+    For samples of one array, columns are its values in order, row by row; a header is optional. If
+    the data name the values, a header has these names, in any order. Samples of several parts need
+    a header: ``age`` for a number, ``pixels.0``, ``pixels.1`` for the values of an array.
     """
     with read_errors(path), path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
@@ -69,7 +68,7 @@ def _names(parts: Sequence[Part]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Column:
-    """Where a value stands in a row, and which feature it gives where the features have names."""
+    """The index of a value in a row, and its feature if the features have names."""
 
     index: int
     feature: Feature | None = None
@@ -78,7 +77,7 @@ class _Column:
 def _columns(
     path: Path, first: Sequence[str], parts: Sequence[Part], *, is_header: bool
 ) -> list[_Column]:
-    """Return where each of the parts' values stands in a row."""
+    """Return the column of each of the parts' values."""
     expected = sum(part.size for part in parts)
     is_named = is_header and bool(parts[0].features)
     if not parts[0].name and not is_named:

@@ -1,4 +1,4 @@
-"""Executors: where tasks run. `local` is here, others join it behind the same interface."""
+"""Executors: the places where tasks run, such as `local`, all behind one interface."""
 
 from tarmac.jobs.executors.events import (
     DISTURBANCES,

@@ -1,4 +1,4 @@
-"""One try of a task, and the ways in which it can end."""
+"""One attempt of a task, and its possible outcomes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 Outcome = Literal["succeeded", "failed", "skipped", "interrupted"]
 
-# Where `tarmac train` makes its run in the directory that it is started in.
+# `tarmac train` makes its run here, in its working directory.
 _RUNS = "runs"
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One try of a task.
+    """One attempt of a task.
 
     Attributes:
-        task: The task that is tried.
+        task: Task that the attempt runs.
         number: Number of the attempt, from 1. Queued attempts of a task never share a number within
             a run.
         directory: Gets ``stdout``, ``stderr`` and ``work/``, the task's working directory. Later
-            attempts add to what earlier ones have printed.
-        free: Number of earlier attempts that spent no retry: disturbed ones, and those of earlier
-            sessions.
+            attempts append to the output of earlier ones.
+        free: Number of earlier attempts that spent no retry: disturbed attempts, and those of
+            earlier sessions.
     """
 
     task: Task
@@ -37,10 +37,10 @@ class Attempt:
 
     @property
     def kept(self) -> str:
-        """What of the working directory outlives each attempt; empty where nothing must."""
+        """Name in the working directory that outlives each attempt; empty for none."""
         return _RUNS if self.task.trains else ""
 
     @property
     def launch(self) -> str:
-        """A name for all attempts of the task, and for no other task of any run."""
+        """A name shared by all attempts of the task, unique among the tasks of all runs."""
         return f"{self.directory.parents[1].name}/{self.task.index}"

@@ -1,4 +1,4 @@
-"""From an attempt to what an agent takes: a command, variables, files of secrets, and staging."""
+"""Turns an attempt into an agent's element: command, variables, secret files and staging."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.receipts import Receipt
 
-# What clients of stores and web servers read in their environment, and what installers do.
+# Prefixes of the variables that clients of stores and web servers read, then those of installers.
 _OF_CLIENTS = (
     *("AWS_", "S3_", "AZURE_", "GOOGLE_", "GCS_"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
@@ -41,14 +41,14 @@ _OF_CLIENTS = (
 )
 _OF_INSTALLERS = ("PIP_", "UV_")
 
-# What is no secret of the first: where a store is, and how it is asked.
+# Client variables that hold no secret: a store's address and its access options.
 _PLAIN = (
     *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SKIP_SIGNATURE"),
     *("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "S3_ENDPOINT", "S3_USE_HTTPS", "S3_VERIFY_SSL"),
     *("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ENDPOINT"),
 )
 
-# What the agent itself tells the program, and a container must be told by name.
+# Variables that the agent sets; a container only gets variables that are passed by name.
 _OF_AGENTS = (
     *("TARMAC_RESTART", "TARMAC_NODES", "TARMAC_NODE_RANK", "TARMAC_GPUS_PER_NODE"),
     *("MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK"),
@@ -57,13 +57,13 @@ _OF_AGENTS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Apart:
-    """What goes to a node that sees no file of this machine, in place of such files.
+    """The replacement for this machine's files on a node that sees none of them.
 
     Attributes:
         python: Python interpreter on the node that has Tarmac: a path, or a name in PATH.
         settings: Environment variables for clients of stores. They hold no secret; the node has its
             own keys.
-        receipt: Receipt that the task leaves in its store; None for none.
+        receipt: Receipt that the task leaves in its store; None to leave no receipt.
     """
 
     python: str
@@ -81,25 +81,25 @@ def prepare_element(
     grace_s: float = 10.0,
     apart: Apart | None = None,
 ) -> Element:
-    """Return what the agent of an attempt takes.
+    """Return the agent's element for an attempt.
 
     Args:
         attempt: Attempt to hand to the agent.
-        nonce: Random hex text that tells this submission's chunk from others.
+        nonce: Random hex text that distinguishes this submission's chunk from others.
         site: Directories, secrets and settings of the run.
         spool: Spool that gets the secrets that are in no file.
-        options: The task's for the engine. ``check`` is whether its GPUs are checked before its
-            program begins. ``work`` is where it works: ``shared``, below its own
-            directory, or a directory on the node's own disk, in which variables of the node are
-            filled. ``containers`` names the engine of containers. ``store`` is where
-            environments and images that were made for nodes are kept, which all nodes see; by
-            default a part of the user's cache directory.
+        options: The task's options for the engine. ``check`` says whether to check its GPUs before
+            the program begins. ``work`` is its working directory: ``shared``, below the attempt's
+            own directory, or a directory on the node's own disk, which may contain variables of the
+            node. ``containers`` names the container engine. ``store`` is a directory that all nodes
+            see, for environments and images that were made for nodes. Default: a part of the user's
+            cache directory.
         grace_s: Seconds between SIGTERM and SIGKILL. Default 10.
         apart: Python, settings and receipt for a node that sees no file of this machine; None where
-            it does.
+            the node sees them.
 
     Raises:
-        RequestError: A secret is not to be had, or cannot be put down.
+        RequestError: A secret is not available, or cannot be stored.
         StorageError: The spool cannot be written.
     """
     task = attempt.task
@@ -141,7 +141,7 @@ def prepare_element(
 
 
 def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> None:
-    """Build the virtual environments of tasks here whose options say so, before any is submitted.
+    """Build virtual environments on this machine before any submission, where options ask for it.
 
     Args:
         tasks: All tasks of the run.
@@ -149,8 +149,8 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
         engine: Executor whose part of `Task.options` is read, such as ``slurm``.
 
     Raises:
-        RequestError: An interpreter or a requirements file is not here.
-        TarmacError: One could not be built; the installer's own words are in the message.
+        RequestError: An interpreter or a requirements file is missing.
+        TarmacError: A build failed; the message contains the installer's output.
     """
     wanted: dict[tuple[str, Path], Venv | Project] = {}
     for task in tasks:
@@ -177,9 +177,9 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
 
 
 def refuse_unknown_containers(tasks: Sequence[Task], *, engine: str) -> None:
-    """Raise a RequestError where a container asks for what the engine that it names lacks.
+    """Raise a RequestError where a container uses settings that its named engine lacks.
 
-    Where none is named, the node that has one says so.
+    Containers without a named engine are checked on their node.
 
     Args:
         tasks: Tasks of the job; those without a container are skipped.
@@ -199,7 +199,7 @@ def refuse_unknown_containers(tasks: Sequence[Task], *, engine: str) -> None:
 
 
 def _secret_file(variable: str, secret: Secret, site: Site, spool: Spool) -> Path:
-    """Return the file that a node reads a secret from."""
+    """Return the file from which a node reads a secret."""
     place = place_of_secret(variable, secret, site.secrets, site.base)
     if not isinstance(place, str):
         return place
@@ -210,7 +210,7 @@ def _secret_file(variable: str, secret: Secret, site: Site, spool: Spool) -> Pat
 
 
 def _work(attempt: Attempt, options: Mapping[str, Any]) -> str:
-    # A container sees the directory alone, and nothing that a link in it leads to.
+    # A container sees only its directory, so `kept` must not be a link to outside.
     if attempt.kept and isinstance(attempt.task.environment, Container):
         return "shared"
     return str(options.get("work", "shared"))
@@ -226,7 +226,7 @@ def _staged(
     names: tuple[str, ...],
     apart: Apart | None,
 ) -> str | None:
-    """Return what is to be staged for an attempt; None where nothing is."""
+    """Return the staging request of an attempt as text; None where nothing is staged."""
     task = attempt.task
     environment = task.environment
     if not (task.inputs or task.outputs or isinstance(environment, (BuiltEnvironment, Container))):
@@ -268,7 +268,7 @@ def _with_login_in_file(environment: Environment, site: Site, spool: Spool) -> E
 
 
 def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that staging a task reads, of those that there are.
+    """Return the variables that the staging of a task reads.
 
     Args:
         task: Task whose inputs, outputs and environment are staged.
@@ -282,19 +282,19 @@ def staging_variables(task: Task, environment: Mapping[str, str]) -> dict[str, s
         wanted += _OF_CLIENTS
     if isinstance(task.environment, BuiltEnvironment):
         wanted += _OF_INSTALLERS
-    # Nothing begins with one of no beginnings.
+    # An empty tuple of prefixes matches nothing.
     return {name: value for name, value in environment.items() if name.upper().startswith(wanted)}
 
 
 def store_settings(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the variables that staging a task reads which may go where secrets may not.
+    """Return the staging variables of a task that hold no secret.
 
     Args:
         task: Task that is staged. Names of its own secrets are left out.
         environment: Variables to choose from, usually ``os.environ``.
 
     Raises:
-        RequestError: One holds a password.
+        RequestError: A variable's value contains a password.
     """
     settings = {
         name: value
@@ -311,7 +311,7 @@ def store_settings(task: Task, environment: Mapping[str, str]) -> dict[str, str]
 
 
 def _client_settings(task: Task, spool: Spool) -> Path | None:
-    """Put the variables down that staging a task reads; None where it reads none."""
+    """Store the variables that staging a task reads; return their file, None for no variables."""
     variables = staging_variables(task, os.environ)
     if not variables:
         return None

@@ -1,4 +1,4 @@
-"""What an executor says of attempts: queued, waiting, begun, queued again, finished."""
+"""The events of attempts: queued, waiting, begun, requeued, finished."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.attempt import Attempt, Outcome
     from tarmac.jobs.machine import Grant
 
-# Why an attempt did not succeed. `exit`, `signal`, `timeout`, `memory` and `start`, which is that
-# it never began, are its own; `cancelled` is somebody else's will; `stop` is Tarmac's.
+# Why an attempt did not succeed. `exit`, `signal`, `timeout`, `memory` and `start` (the program
+# never started) are its own failures; `cancelled` was requested by a person; `stop` by Tarmac.
 Cause = Literal[
     "exit",
     "signal",
@@ -27,7 +27,7 @@ Cause = Literal[
     "lost",
 ]
 
-# What befalls an attempt: it is made again without spending one of the task's retries.
+# The scheduler repeats an attempt after one of these without spending one of the task's retries.
 DISTURBANCES: frozenset[Cause] = frozenset({"preempted", "node", "evicted", "lost"})
 
 
@@ -47,13 +47,13 @@ class Queued:
 
 @dataclasses.dataclass(frozen=True)
 class Waiting:
-    """An attempt still waits, and why; told when the reason changes.
+    """An attempt still waits; emitted when the reason changes.
 
     Attributes:
-        attempt: Attempt that waits in the queue or at its work.
+        attempt: Attempt that waits in the queue, or is suspended after its start.
         reason: Reason for people: ``waits for its turn (Priority)``.
-        is_at_work: Whether it has begun all the same, and its engine keeps it waiting or nobody
-            can ask how it is; the reason is empty once that is over.
+        is_at_work: Whether the attempt has begun, and its engine suspends it or does not answer.
+            The reason is empty once that is over.
     """
 
     attempt: Attempt
@@ -63,12 +63,12 @@ class Waiting:
 
 @dataclasses.dataclass(frozen=True)
 class Began:
-    """An attempt is at work.
+    """An attempt has begun.
 
     Attributes:
         attempt: Attempt whose program starts now.
         grant: CPUs, memory and GPUs that the attempt holds.
-        host: Name of its node; empty for this machine.
+        host: Name of the attempt's node; empty for this machine.
     """
 
     attempt: Attempt
@@ -78,12 +78,12 @@ class Began:
 
 @dataclasses.dataclass(frozen=True)
 class Requeued:
-    """An attempt was at work, and is in the queue again by the engine's own doing.
+    """An attempt had begun, and the engine has put it back into the queue.
 
     Attributes:
         attempt: Attempt that waits again, under its old number.
-        cause: Disturbance that ended the try: a member of `DISTURBANCES`.
-        reason: The cause in words, for people.
+        cause: Disturbance that ended the earlier try: a member of `DISTURBANCES`.
+        reason: Reason for the requeue, for people.
     """
 
     attempt: Attempt
@@ -93,22 +93,23 @@ class Requeued:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """How an attempt ended.
+    """The result of an attempt.
 
     Attributes:
-        attempt: The attempt that has ended.
-        outcome: ``interrupted`` only after `Executor.stop` and `Executor.end`.
+        attempt: Attempt that has ended.
+        outcome: Outcome of the attempt; ``interrupted`` only after `Executor.stop` or
+            `Executor.end`.
         reason: Reason for people; empty where the attempt succeeded.
         exit_code: Exit code of the program, negative for a signal; None where it was not started.
-        seconds: Time that the program ran, without staging of its inputs and outputs.
+        seconds: Seconds that the program ran, without staging of its inputs and outputs.
         problems: Errors of its outputs, a line each.
         cause: Kind of failure; None where the attempt succeeded.
-        host: Name of its node; empty for this machine.
-        bad_host: The node whose GPUs were found unfit, which is to be avoided from then on; empty
-            where none was.
-        notes: Observations beside its work, a line each.
-        goes_on: Whether another attempt is to follow at once that spends nothing: this one's turn
-            was over, and the task asks for more of them.
+        host: Name of the attempt's node; empty for this machine.
+        bad_host: Node whose GPUs failed the check and which the run avoids from now on; empty for
+            none.
+        notes: Observations about the attempt, a line each.
+        goes_on: Whether another attempt follows at once without spending a retry: the engine's time
+            limit ended this one, and the task asks to continue.
     """
 
     attempt: Attempt

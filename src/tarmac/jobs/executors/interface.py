@@ -1,14 +1,15 @@
-"""What starts tasks: the interface that each place where tasks run implements.
+"""The interface of executors: each place where tasks run implements it.
 
-The scheduler (`tarmac.jobs.scheduler`) knows what may run next and what follows a failure. An
-executor knows where there is room, starts attempts there, watches their limits, keeps their outputs
-and says how they ended. A cluster's executor queues attempts, which outlive the process that asked
-for them: another one attaches to what it left. The local one accepts what fits, and ends with it.
+The scheduler (`tarmac.jobs.scheduler`) decides which tasks may run next and when a retry follows.
+An executor knows the free resources, starts attempts, enforces their limits, keeps their outputs
+and reports how they ended. A cluster's executor queues attempts. They outlive the process that
+started them, and a later process attaches to them. The local executor accepts the attempts that
+fit; they end with its process.
 
 Version 2 of the contract: attempts in bulk, events, attach and detach.
 
-Every executor passes the checks of `tarmac.testing.executors`, which the author of a new one can
-import.
+Every executor passes the checks of `tarmac.testing.executors`. Authors of new executors can import
+them.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ __all__ = [
 
 
 class Busy(Enum):
-    """Why an attempt cannot begin now.
+    """Why an attempt cannot start now.
 
     Attributes:
-        FULL: CPUs or memory are short. Nothing may overtake, or a large task might wait for ever.
-        NO_GPU: Only GPUs are short; tasks without any may go on.
+        FULL: CPUs or memory are short. No other task may overtake, or a large task could starve.
+        NO_GPU: Only GPUs are short; tasks that need no GPU may start.
     """
 
     FULL = "full"
@@ -55,40 +56,40 @@ class Busy(Enum):
 
 
 class Executor(Protocol):
-    """Where the tasks of one run are started."""
+    """The interface that starts the tasks of one run."""
 
     @property
     def queues(self) -> bool:
-        """Whether attempts wait in an engine's queue, and outlive this executor.
+        """Whether attempts wait in an engine's queue and outlive this executor.
 
-        How many run at once is the executor's business then, else the scheduler's. Whether they
-        outlive the process too is said by `ExecutorKind.outlives`.
+        The executor then limits how many attempts run at once; otherwise the scheduler does.
+        `ExecutorKind.outlives` says whether the attempts outlive the process too.
         """
         ...
 
     def start(self, attempts: Sequence[Attempt]) -> Sequence[Began | Queued | Busy]:
-        """Begin or queue attempts, or say why there is no room for some now.
+        """Start or queue attempts; report those that do not fit now.
 
-        Returns at once: bringing inputs and the like goes on behind it. What goes wrong from here
-        on is an attempt's `Finished`, never an exception.
+        Returns at once: staging continues in the background. A later failure becomes the attempt's
+        `Finished`, never an exception.
 
         Args:
-            attempts: Attempts to begin, in the order in which they are wanted.
+            attempts: Attempts to start, in order of preference.
 
         Returns:
-            An answer for each attempt, in their order. Those answered by `Busy` were not taken and
-            may be asked for again.
+            An answer for each attempt, in the same order. Attempts answered with `Busy` were not
+            taken and may be submitted again.
         """
         ...
 
     def wait(self, patience_s: float) -> Sequence[Event]:
-        """Return what has happened since, each attempt's end once.
+        """Return the events since the last call, with each attempt's end exactly once.
 
-        What it returned before is on record by the time that it is called again: until then an
-        executor that queues keeps what `attach` needs to tell it once more.
+        The caller has recorded the returned events by the time that it calls `wait` again. Until
+        then, an executor that queues keeps the data that `attach` needs to report them once more.
 
-        `Queued` comes where the answer of `start` had no place yet; `Waiting`, `Began` and
-        `Requeued` as they are seen.
+        `Queued` follows where the answer of `start` had no place yet. `Waiting`, `Began` and
+        `Requeued` follow as the executor observes them.
 
         Args:
             patience_s: Seconds to wait for the first event.
@@ -96,15 +97,15 @@ class Executor(Protocol):
         ...
 
     def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:
-        """End one attempt: SIGTERM, a grace, SIGKILL. It finishes as ``interrupted``.
+        """End one attempt: SIGTERM, a grace period, SIGKILL. It finishes as ``interrupted``.
 
-        One that has ended is left as it is.
+        An attempt that has ended stays as it is.
 
         Args:
             attempt: Attempt that `start` has taken.
             reason: Reason for people, which becomes part of its `Finished`.
-            grace_s: How long it may take to end by itself, in seconds. An executor that queues may
-                leave it what its engine gives all attempts instead, which cannot be told another.
+            grace_s: Seconds from SIGTERM to SIGKILL. An executor that queues may use its engine's
+                fixed grace period instead.
         """
         ...
 
@@ -115,42 +116,42 @@ class Executor(Protocol):
     def attach(self, make: Callable[[int, int], Attempt | None]) -> Sequence[Queued | Began]:
         """Take over the attempts that an earlier process has left with the engine.
 
-        Called once, before anything else. One that has ended meanwhile is among them, and its
-        `Finished` comes from `wait`.
+        Called once, before anything else. Attempts that have ended meanwhile are included; `wait`
+        returns their `Finished`.
 
         Args:
             make: Makes an attempt from its task's index and its own number. Returns None where that
                 attempt's end is on record already.
 
         Returns:
-            What is there; nothing where attempts end with their process. Whatever else was queued
-            by an earlier process is tried anew.
+            The attempts that the engine still has; none where attempts end with their process. The
+            scheduler starts all other attempts anew.
         """
         ...
 
     def detach(self) -> None:
-        """Let go of what is queued and runs without ending it; asked only where it `queues`."""
+        """Release queued and running attempts without ending them; only where it `queues`."""
         ...
 
     def close(self) -> None:
-        """Let go of everything; no attempt is at work any more, or all were detached."""
+        """Release all resources; every attempt has ended or is detached."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Site:
-    """What a run gives the executor of its tasks.
+    """The settings that a run gives to the executor of its tasks.
 
     Attributes:
         tasks: All tasks that the executor may start.
-        run: The run's directory; its name is the run's.
+        run: The run's directory; its name is the run's name.
         base: Directory that relative paths of inputs and outputs start from: the job file's.
-        shared: The directory where tasks keep what is for other tasks of the run, ``run:PATH``.
+        shared: Directory where tasks keep files for other tasks of the run, ``run:PATH``.
         secrets: Secrets of this machine, by the name that job files use.
         fake_gpus: Number of GPUs to pretend, for trying a job without any. Default 0: real GPUs.
-        concurrency: Most tasks at once; None for as many as there is room for.
-        keep_going: Whether an executor that queues goes on also where the first tasks have all
-            failed alike.
+        concurrency: Most tasks at once; None for as many as fit.
+        keep_going: Whether an executor that queues continues after all of the first tasks have
+            failed with the same reason.
     """
 
     tasks: Sequence[Task]
@@ -164,37 +165,38 @@ class Site:
 
     @property
     def name(self) -> str:
-        """The run's name, its own among all runs."""
+        """The run's name, unique among all runs."""
         return self.run.name
 
 
 @dataclasses.dataclass(frozen=True)
 class ExecutorKind:
-    """A row of the table of executors.
+    """An entry in the table of executors.
 
-    A package provides one by an entry point of the group ``tarmac.executors``, whose name is what
-    ``--on`` takes and whose value is such a row.
+    A package provides an executor by an entry point of the group ``tarmac.executors``. The entry
+    point's name is the value of ``--on``; its object is an `ExecutorKind`.
 
     Attributes:
         name: Name of the executor, as ``--on`` takes it.
         title: Name of the place for people: ``this machine``.
-        refuse: Raises a RequestError where a task can never run there, before a run is made. Gets
-            the tasks and how many GPUs to pretend.
+        refuse: Raises a RequestError for a task that can never run there, before a run is made.
+            Gets the tasks and how many GPUs to pretend.
         open: Returns the executor for the tasks of a run.
-        outlives: Whether what was started goes on when the process ends that asked for it, so that
-            Ctrl-C lets go of it. More than that its executors queue: Ray's do, and end with it.
+        outlives: Whether attempts continue after the runner's process ends, so that Ctrl-C detaches
+            from them. Stronger than `Executor.queues`: Ray's attempts queue, but end with the
+            runner.
         has_secrets: Whether it has secrets of its own, by name and key; `refuse` looks for them.
         options: Pydantic model of ``options: {NAME: ...}`` in jobs; None where it has no options.
-        preview: Yields each text that a run would submit, whole, where it submits any. Nothing is
-            made; the site's run is not there.
+        preview: Yields the full text of each submission that a run would make. Creates nothing; the
+            site's run directory need not exist.
         runners: Engine whose jobs can be runners; None where runners use the user's machine alone.
-        refuse_afar: In place of `refuse` where the run's runner is to be a job, for the cluster may
-            be one that this machine cannot ask; None where `refuse` does for that too.
-        refuse_apart: Raises a RequestError where tasks with such options of its own see no
-            directory of this machine, for work that lives in one, and says what that is; None where
-            all see one.
-        runs_containers: Whether a task with a container is that container, so that nothing beside
-            it on its node could run one.
+        refuse_afar: Replaces `refuse` where the runner is to be a job, as this machine may not
+            reach the cluster; None where `refuse` covers that too.
+        refuse_apart: Raises a RequestError where tasks with these options see no directory of this
+            machine. Gets the options and a description of the work that needs a directory. None
+            where all tasks see one.
+        runs_containers: Whether the engine runs a task's container itself, so that no program
+            beside it on the node could run one.
     """
 
     name: str
@@ -214,9 +216,9 @@ class ExecutorKind:
 def is_retried(
     attempt: Attempt, outcome: Outcome, exit_code: int | None, cause: Cause | None = None
 ) -> bool:
-    """Whether an attempt's own failure is followed by another one; its outputs are not kept then.
+    """Return whether a retry follows an attempt's own failure; its outputs are not kept then.
 
-    A disturbance is none of these: it spends no retry, and the scheduler alone decides.
+    Always False for a disturbance: it spends no retry, and the scheduler alone decides.
     """
     retries = attempt.task.retries
     is_own = cause not in ("cancelled", "stop") and cause not in DISTURBANCES

@@ -1,4 +1,4 @@
-"""Kubernetes as an executor: chunks of tasks are Indexed Jobs."""
+"""The executor ``kubernetes``: chunks of tasks are Indexed Jobs."""
 
 from tarmac.jobs.executors.kubernetes.kind import KUBERNETES, KubernetesExecutor
 

@@ -1,4 +1,4 @@
-"""Why a queue does not admit Jobs: Kueue's Workloads say it, and are asked for seldom."""
+"""The reason why a queue does not admit a Job, from Kueue's Workloads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes import Cluster
 
-# Kueue has looked at a Job within that; one list is for all Jobs, and is made ever more seldom.
+# Kueue has mostly seen a Job before the first query. One query covers all Jobs; pauses double.
 _FIRST_S, _LONGEST_S = 2.0, 60.0
 _LONGEST_WORDS = 300
 
 
 class Admission:
-    """What keeps Jobs of queues from being admitted: quota, a queue that is not there.
+    """Explains why queues do not admit Jobs, such as a quota or a missing queue.
 
-    A login that may not list Workloads, and a cluster that has no such kind, say no reasons, and
-    are not asked again.
+    A login that may not list Workloads gets no reasons, nor does a cluster without that kind. The
+    query is then not repeated.
 
     Args:
         cluster: Cluster that has the Jobs.
-        clock: Seconds of some clock.
+        clock: Returns seconds that only increase. Default: `time.monotonic`.
     """
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +40,7 @@ class Admission:
         self._may_list = True
 
     def why(self, job: str, queue: str) -> str:
-        """Return what a suspended Job of a queue waits for, in words.
+        """Return why a suspended Job of a queue waits, in words.
 
         Args:
             job: Name of the suspended Job.

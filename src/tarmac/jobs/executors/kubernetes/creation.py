@@ -1,4 +1,4 @@
-"""Why a Job has fewer pods than it wants: its events say it, and are asked for seldom."""
+"""The reason why a Job has fewer pods than it wants, from the Job's events."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.pods import SeenJob
     from tarmac.kubernetes import Cluster, Object
 
-# A Job makes its pods within that; later it asks ever more seldom whether anything has changed.
+# A Job normally has its pods before the first query. Later pauses double up to the longest.
 _FIRST_S, _LONGEST_S = 2.0, 60.0
 
 
 class Creation:
-    """What keeps Jobs from making pods: a quota, a webhook.
+    """Explains why Jobs make no pods, such as a quota or a webhook.
 
-    Nothing is asked about a Job that has all the pods it wants. A login that may not list events
-    sees no reasons, and is not asked again.
+    Only a Job that lacks pods causes queries. A login that may not list events gets no reasons, and
+    the query is not repeated.
 
     Args:
         cluster: Cluster that has the Jobs.
-        clock: Seconds of some clock.
+        clock: Returns seconds that only increase. Default: `time.monotonic`.
     """
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,7 +38,7 @@ class Creation:
         self._may_list = True
 
     def why(self, job: SeenJob) -> str:
-        """Return why a Job lacks pods, in words; empty where it does not, or nothing is said."""
+        """Return why a Job lacks pods, in words; empty where it lacks none or nothing is known."""
         if not job.lacks_pods:
             self._next.pop(job.name, None)
             self._words.pop(job.name, None)

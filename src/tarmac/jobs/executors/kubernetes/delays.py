@@ -1,4 +1,4 @@
-"""How long what keeps a pod from its end has kept it."""
+"""Tracks how long a problem has held up each pod."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class Delays:
-    """What keeps pods, by their names, and since when by this machine's clock."""
+    """The problem of each pod and its start, by this machine's clock."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[str, float]] = {}
 
     def is_overdue(self, pod: SeenPod) -> bool:
-        """Whether what keeps a pod has kept it for as long as it may."""
+        """Return whether a pod's problem has lasted for as long as it may."""
         if pod.limit_s is None:
             self._since.pop(pod.name, None)
             return False

@@ -1,4 +1,4 @@
-"""What a task asks of Kubernetes, as plain values: tasks of equal demands share a Job."""
+"""A task's demand on Kubernetes as plain values; tasks of equal demands share a Job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """What each pod of a Job needs.
+    """The needs of each pod of a Job.
 
     Attributes:
         image: Image of the task's container, such as ``python:3.12-slim``.
@@ -32,12 +32,12 @@ class Demand:
         shm: Bytes of shared memory; None leaves the runtime's own 64 MiB.
         gpus: Whole GPUs of each pod. Default 0.
         gpu_resource: The cluster's name for its GPUs, such as ``nvidia.com/gpu``; empty for the
-            single kind that it has.
+            only GPU resource of its nodes.
         gpu_type: Kind of GPU that the task asks for; empty for any.
-        gpu_labels: Labels of nodes with that kind, and their values; any one will do.
-        nodes: Pods that do an attempt together, each on a node of its own. Default 1.
-        user: Number of the user that the container runs as, with a group's behind a colon; empty
-            for the image's own.
+        gpu_labels: Labels of nodes with that kind, and their accepted values; one label is enough.
+        nodes: Pods that run an attempt together, each on a node of its own. Default 1.
+        user: User ID of the container, optionally followed by a colon and a group ID; empty for the
+            image's own.
         claim: Name of the PersistentVolumeClaim that is mounted at `path`; empty for no volume.
         path: Directory where the volume is mounted, the same in pods as here.
         queue: Name of Kueue's queue for the Job; empty for none.
@@ -47,15 +47,15 @@ class Demand:
         pull: Image pull policy of Kubernetes: ``IfNotPresent``, ``Always`` or ``Never``.
         pull_secrets: Names of Secrets with the logins of image registries.
         secrets: Variables from Secrets of the user's own: variable to name and key.
-        given: Variables whose values this machine has.
+        given: Variables whose values come from this machine.
         queue_priority: Name of the Job's priority class in Kueue; empty for none.
         service_account: Name of the pods' service account, with its token; empty for pods without a
             token.
         check_image: Image that checks the GPUs before the program begins; empty for no check.
         check_python: Python in the check's image that has Tarmac. Default ``python3``.
-        jobset: Whether the pods of an attempt on several nodes are a JobSet's.
+        jobset: Whether a JobSet makes the pods of an attempt on several nodes.
         restricted: Whether the restricted Pod Security Standard admits its pods.
-        is_unnamed: Whether its user is one whom the image need not know.
+        is_unnamed: Whether Tarmac chose the user ID, which the image need not know.
         pod: Part of a pod's template that the user's options merge into the pods.
     """
 
@@ -90,7 +90,7 @@ class Demand:
 
     @property
     def kind(self) -> str:
-        """Of the object that is made for an attempt, or for several: ``Job`` or ``JobSet``."""
+        """The kind of object for one or several attempts: ``Job`` or ``JobSet``."""
         return "JobSet" if self.jobset else "Job"
 
 
@@ -98,15 +98,15 @@ _PULLS = {"missing": "IfNotPresent", "always": "Always", "never": "Never"}
 
 
 def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand:
-    """Return what a task's pods need.
+    """Return the demand of a task's pods.
 
     Args:
         task: Task that the pods run.
-        mapping: Secrets of this machine, by the name that job files use; other names are the
-            cluster's.
+        mapping: Secrets of this machine, by the name that job files use; other names are Secrets of
+            the cluster.
 
     Raises:
-        RequestError: Kubernetes, or this way of using it, has no place for what it asks.
+        RequestError: Kubernetes, or Tarmac's use of it, does not support a setting of the task.
     """
     options, needs, environment = options_of(task), task.resources, task.environment
     _refuse_unknown(task, has_volume=options.volume is not None)
@@ -172,9 +172,9 @@ def _user_of(container: Container | None, options: KubernetesOptions) -> tuple[s
 
 
 def program_of(task: Task) -> tuple[str, ...]:
-    """Return what runs in a task's container, which is not the image's own entry point.
+    """Return the program of a task's container, which replaces the image's own entry point.
 
-    The Python that Tarmac runs with here stands for the image's.
+    The image's Python replaces the Python of this process.
     """
     environment = task.environment
     first = environment.entrypoint or () if isinstance(environment, Container) else ()
@@ -183,7 +183,7 @@ def program_of(task: Task) -> tuple[str, ...]:
 
 
 def cluster_secrets(task: Task, mapping: Mapping[str, Secret]) -> dict[str, tuple[str, str]]:
-    """Return the secrets of a task that are the cluster's own: variable to name and key."""
+    """Return a task's secrets from the cluster: variable to name of a Secret and key."""
     return {
         variable: (secret.name, secret.key)
         for variable, secret in task.secrets.items()

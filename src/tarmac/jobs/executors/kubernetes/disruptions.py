@@ -1,4 +1,4 @@
-"""What others' needs have ended, and the cluster begins again."""
+"""The disruptions of pods, after which the cluster starts new pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Disruptions:
-    """How pods of units were ended for others' needs, kept when pods say so no longer."""
+    """The disruptions of units' pods, kept after the pods stop showing them."""
 
     def __init__(self) -> None:
         self._known: dict[UnitName, dict[str, Ending]] = {}
@@ -22,7 +22,7 @@ class Disruptions:
     def note(
         self, chunk: ChunkRecord, unit: UnitName, job: SeenJob | None, pod: SeenPod
     ) -> SeenPod:
-        """Return a unit's pod with how others' needs end it, as the watches show it."""
+        """Return a unit's pod with its disruption, as far as the watches have shown one."""
         known = self._known.setdefault(unit, {})
         if pod.phase == "Succeeded":
             known.pop(pod.name, None)
@@ -34,11 +34,11 @@ class Disruptions:
         return dataclasses.replace(pod, told=disruption)
 
     def last(self, unit: UnitName) -> Ending | None:
-        """Return how the last of a unit's pods was ended for others' needs; None where none was."""
+        """Return the last disruption of a unit's pods; None for none."""
         return next(reversed(self._known.get(unit, {}).values()), None)
 
     def restarts(self, unit: UnitName, pod: SeenPod) -> int:
-        """Return how many pods of a unit were ended so, beside this one."""
+        """Return the number of a unit's disrupted pods, beside this pod."""
         return len([name for name in self._known.get(unit, {}) if name != pod.name])
 
     def forget(self, unit: UnitName) -> None:
@@ -47,10 +47,10 @@ class Disruptions:
 
 
 def _evicted(chunk: ChunkRecord, job: SeenJob | None, pod: SeenPod) -> Ending | None:
-    """Return how a pod ends whose Job its queue has suspended again; None where that has not.
+    """Return the preemption of a pod whose Job its queue has suspended again; None for none.
 
-    The Jobs' watch may show for a while after the pods' one that the Job is not admitted yet.
-    Suspending a Job deletes its pods, by which the two are told apart.
+    The watch of Jobs may lag the watch of pods and still show a Job as not admitted. Unlike a
+    pending admission, a suspension deletes the Job's pods.
     """
     queue = demand_in(chunk).queue
     if job is None or not job.is_suspended or not queue or not pod.is_deleted:

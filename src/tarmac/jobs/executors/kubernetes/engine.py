@@ -1,4 +1,4 @@
-"""Kubernetes as an engine: chunks are Indexed Jobs, units their pods; two watches say all."""
+"""Kubernetes as an engine: chunks are Indexed Jobs, units are pods, two watches show both."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ if TYPE_CHECKING:
 
 MAX_UNITS = 1000
 
-# How pods end that are told to, and with them an attempt on several nodes.
+# Causes that a deleted pod may show too, so that they do not rule out a deleted Job.
 _SAYS_NO_REASON: frozenset[Cause | None] = frozenset({None, "exit", "signal", "start", "lost"})
 
-# The first list comes within this, or its silence is told.
+# Wait for the first lists of the watches before no answer is reported.
 _NOT_YET_S = 20.0
 
 
 def cluster_of(cluster: Cluster) -> ClusterId | None:
-    """Return a cluster by the uid of its first namespace, and its address; None if it is silent."""
+    """Return a cluster's identity, the uid of kube-system and its address; None for no answer."""
     namespace = cluster.get("Namespace", "kube-system")
     if isinstance(namespace, Silence):
         return None
-    # Whoever may see one namespace alone gets a refusal.
+    # A login for a single namespace gets a refusal here.
     uid = str(namespace["metadata"]["uid"]) if isinstance(namespace, dict) else ""
     context = shlex.quote(cluster.context) if cluster.context else ""
     way = f"kubectl config use-context {context} &&" if context else ""
@@ -71,7 +71,7 @@ def cluster_of(cluster: Cluster) -> ClusterId | None:
 
 
 class KubernetesEngine:
-    """A namespace of a cluster, for the chunks of one run.
+    """A namespace of a cluster as the engine for the chunks of one run.
 
     Args:
         cluster: Connection to the cluster, in the namespace where Jobs are made.
@@ -79,7 +79,7 @@ class KubernetesEngine:
         agent: The agent's file, for pods that see the run's directory.
         files: Chunk files of the run.
         mapping: Secrets of this machine, by the name that job files use.
-        values: Returns the values of variables of a task, by its number, that this machine has.
+        values: Returns the values of some variables of a task, by its index, from this machine.
         heard: Function to call, from any thread, when the cluster has news.
     """
 
@@ -101,7 +101,7 @@ class KubernetesEngine:
         self._code = run_code(run)
         self._mapping = mapping
         self._jobs_made = JobMaker(cluster, run=self._code, agent=agent, files=files, values=values)
-        # By kind and resource of a task: each is asked for once.
+        # GPU names by kind and resource of a task, so that each is queried once.
         self._gpus: dict[tuple[str, str], Demand] = {}
         self._heard = heard
         self.most_units = MAX_UNITS
@@ -124,7 +124,7 @@ class KubernetesEngine:
         self._deleted: set[str] = set()
 
     def close(self) -> None:
-        """End the watches."""
+        """Close the watches and the connection."""
         self._is_closed.set()
         if self._has_begun:
             self._pods.close()
@@ -132,13 +132,13 @@ class KubernetesEngine:
         self._cluster.close()
 
     def cluster(self) -> ClusterId | None:
-        """Return the cluster by the uid of its first namespace, and its address; see `Engine`."""
+        """Return the cluster's identity; see `Engine`."""
         if self._cluster_id is None:
             self._cluster_id = cluster_of(self._cluster)
         return self._cluster_id
 
     def shape(self, task: Task) -> Mapping[str, Any]:
-        """Return what a task's pods need; see `Engine`."""
+        """Return the demand of a task's pods; see `Engine`."""
         demand = demand_of(task, self._mapping)
         if demand.gpus:
             key = demand.gpu_type, demand.gpu_resource
@@ -154,7 +154,7 @@ class KubernetesEngine:
         return dataclasses.asdict(demand)
 
     def terms(self, task: Task) -> Terms:
-        """Return what a task's options ask for; see `Engine`."""
+        """Return the demands of a task's options; see `Engine`."""
         return Terms(pending_limit_s=options_of(task).pending_limit)
 
     def submit(
@@ -165,12 +165,12 @@ class KubernetesEngine:
         return self._jobs_made.make(chunk, most_at_once=most_at_once, excluded=excluded)
 
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
-        """Return what the cluster has under a chunk's name; see `Engine`."""
+        """Find a chunk's Job by its name; see `Engine`."""
         self._begin()
         return self._jobs_made.find(chunk)
 
     def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
-        """Return the units that the watches know of; no request is made for it; see `Engine`."""
+        """Return the units that the watches show, without a query; see `Engine`."""
         self._begin()
         self._sweep({chunk.name for chunk in chunks})
         pods, jobs = self._pods.look(), self._look_at_jobs()
@@ -217,7 +217,7 @@ class KubernetesEngine:
     def endings(
         self, units: Iterable[tuple[ChunkRecord, int]]
     ) -> Mapping[UnitName, Ending] | Silent:
-        """Return how units ended, as the watches have said it; see `Engine`."""
+        """Return the endings of units, as the watches have shown them; see `Engine`."""
         jobs = self._look_at_jobs()
         if isinstance(jobs, Silence):
             return silent(jobs)
@@ -226,7 +226,8 @@ class KubernetesEngine:
             unit = UnitName(chunk.number, number)
             known = self._reason(chunk, jobs.get(chunk.name), self._endings.get(unit))
             if known is None or known.cause in (None, "lost"):
-                # The pod is gone; a pod that is seen to fail has its own reason.
+                # A pod that is gone may have been disrupted; a pod that was seen to fail has its
+                # own reason.
                 known = self._disruptions.last(unit) or known
             if known is not None:
                 endings[unit] = known
@@ -235,10 +236,10 @@ class KubernetesEngine:
     def _reason(
         self, chunk: ChunkRecord, job: SeenJob | None, ending: Ending | None
     ) -> Ending | None:
-        """Return how a unit ended, or that its Job was deleted where its pods' end says no more."""
+        """Return a unit's ending, or a deleted Job where the pods' ending gives no reason."""
         is_open = ending is None or ending.cause in _SAYS_NO_REASON
         if job is not None:
-            # The Jobs' watch may lag the pods', which go with their Job.
+            # The watch of Jobs may lag the watch of pods, which are deleted with their Job.
             is_ended = ending is not None and ending.cause in ("lost", "signal", "start")
             is_deleted = is_ended and self._is_going(chunk)
         else:
@@ -246,22 +247,22 @@ class KubernetesEngine:
         return Ending("cancelled", "its Job was deleted in the cluster") if is_deleted else ending
 
     def _is_going(self, chunk: ChunkRecord) -> bool:
-        """Whether the cluster has no Job of a chunk any more, or waits for its pods to go."""
+        """Return whether the cluster has no Job of a chunk any more, or is deleting it."""
         job = self._cluster.get(demand_in(chunk).kind, chunk.name)
         if job is None:
             return True
         return isinstance(job, dict) and "deletionTimestamp" in job["metadata"]
 
     def _was_deleted(self, chunk: ChunkRecord) -> bool:
-        """Whether a Job that no watch shows is not there any more, rather than not shown yet."""
-        # Its whole life may lie between two looks.
+        """Return whether a Job that no watch shows was deleted, rather than not shown yet."""
+        # The Job may have come and gone between two polls.
         kind = demand_in(chunk).kind
         if chunk.name not in self._seen_jobs and self._cluster.get(kind, chunk.name) is None:
             self._seen_jobs.add(chunk.name)
         return chunk.name in self._seen_jobs
 
     def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
-        """Return why a unit's last pod was ended for others' needs; see `Engine`."""
+        """Return the last disruption of a unit's pods; see `Engine`."""
         return self._disruptions.last(UnitName(chunk.number, unit))
 
     def cancel(
@@ -292,17 +293,17 @@ class KubernetesEngine:
         return None
 
     def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> None:  # noqa: ARG002 - a Job's pods are as they were submitted
-        """Do nothing: what a Job's pods ask for cannot be changed once it has started."""
+        """Do nothing: the pods of a started Job cannot be changed."""
         return
 
     def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
-        """Let at most so many pods of a Job run at once; see `Engine`."""
+        """Limit how many pods of a Job run at once; see `Engine`."""
         patch = {"spec": {"parallelism": max(1, min(most_at_once, chunk.num_units))}}
         answer = self._cluster.patch("Job", chunk.name, patch)
         return silent(answer) if isinstance(answer, Silence) else None
 
     def _look_at_jobs(self) -> Mapping[str, SeenJob] | Silence:
-        """Return the Jobs by the names that they were made by."""
+        """Return the Jobs by the names of the submitted objects."""
         jobs = self._jobs.look()
         return jobs if isinstance(jobs, Silence) else {job.made: job for job in jobs.values()}
 
@@ -334,12 +335,12 @@ class KubernetesEngine:
         return None if job is None else self._show_podless(chunk, unit, job, place)
 
     def _show_podless(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob, place: str) -> Shown:
-        """Show by its Job's word a unit that has no pod now."""
+        """Show a unit that has no pod now, from its Job."""
         is_counted = unit.unit in job.completed or unit.unit in job.failed
         if is_counted and unit not in self._endings and self._has_pod(chunk, unit):
             return Shown("running", place)
         if unit.unit in job.completed:
-            # Its pod may be gone before any watch has shown its end.
+            # The pod may be deleted before any watch has shown its end.
             is_unheard = unit not in self._endings and not demand_in(chunk).claim
             is_heard = not is_unheard or self._mirrors.end_vanished(chunk, unit)
             if not is_heard and self._mirrors.is_reading(chunk, unit):
@@ -361,8 +362,8 @@ class KubernetesEngine:
         if unit in self._unwanted and not pod.is_over and pod.name not in self._deleted:
             self._delete(pod)
         if not pod.is_over and self._delays.is_overdue(pod):
-            # A Job waits for ever for the end of a pod whose node is silent, and may begin it again
-            # when that is back; by then another attempt is at work.
+            # A Job waits forever for the end of a pod whose node does not answer. Once the node is
+            # back, the Job may replace the pod; by then another attempt is at work.
             self._unwanted.add(unit)
             self._delete(pod)
             cause: Cause = "node" if pod.matter == "node" else "start"
@@ -405,7 +406,7 @@ class KubernetesEngine:
         is_taken_back = job is not None and job.is_suspended and group.is_deleted
         queue = demand_in(chunk).queue if is_taken_back else ""
         is_completed = job is not None and len(job.completed) == group.size
-        # What the first one's agent has said of the end comes with its pod.
+        # The first pod's log has the record of the end.
         if is_completed and 0 not in group.pods and self._has_pod(chunk, unit):
             return Shown("running", place, host=group.host)
         if group.phase == "over" or (not group.live and (problem or is_completed)):
@@ -423,17 +424,17 @@ class KubernetesEngine:
         return Shown("waiting", place, held or group.reason, group.host)
 
     def _held(self, chunk: ChunkRecord, job: SeenJob) -> str:
-        """Return why a Job makes no pods, in words; empty where nothing is known to keep it."""
+        """Return why a Job makes no pods, in words; empty where no reason is known."""
         if job.is_suspended:
             queue = demand_in(chunk).queue
             return self._admission.why(job.made, queue) if queue else ""
         return self._creation.why(job)
 
     def _take_vanished(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob | None) -> bool:
-        """Write down what a pod has said that is gone for good; return whether it had.
+        """Record the end of a pod that is gone for good; return whether an end is known.
 
-        It was ended here, or its Job was deleted. One whose end is told already has nothing more to
-        say.
+        The pod was ended here, or its Job was deleted. A unit with an ending needs no further
+        record.
         """
         if unit not in self._unwanted and (job is not None or chunk.name not in self._seen_jobs):
             return False
@@ -442,7 +443,7 @@ class KubernetesEngine:
         return self._mirrors.end_vanished(chunk, unit)
 
     def _has_pod(self, chunk: ChunkRecord, unit: UnitName) -> bool:
-        """Whether a unit has a pod that the pods' watch, which may lag the Jobs', does not show."""
+        """Return whether a unit has a pod that the watch of pods does not show yet."""
         label = OF_JOBSET if demand_in(chunk).kind == "JobSet" else OF_JOB
         listed = self._cluster.list("Pod", labels=f"{label}={chunk.name}")
         if isinstance(listed, (Denied, Silence)):
@@ -475,13 +476,13 @@ class KubernetesEngine:
                 self._unwanted.discard(unit)
 
     def sweep(self) -> None:
-        """Delete all Jobs that are left; nothing of them is at work."""
+        """Delete all Jobs that are left, after all attempts have ended."""
         with contextlib.suppress(OSError):
             self._sweep(set())
 
 
 def _is_newer(pod: SeenPod, before: SeenPod) -> bool:
-    """Whether a pod of an index follows another one; times have whole seconds."""
+    """Return whether a pod replaces an older pod of its index; times have whole seconds."""
     if pod.created != before.created:
         return pod.created > before.created
     return before.is_over and not pod.is_over

@@ -1,4 +1,4 @@
-"""Reads pods' logs while they run, a thread for each, so that nothing of an ended pod is lost."""
+"""Reads pods' logs while they run, one thread each, so that no output is lost with a pod."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes import Cluster
 
-# Each is a connection to the API server; what more pods print is read when they have ended.
+# Most logs at once, as each is a connection to the API server. Others are read after their end.
 _MAX_AT_ONCE = 64
 
-# The log of an ended pod that cannot be had after so many tries is gone; the pause after each is
-# twice the one before. The container of one that has not ended may only just be starting.
+# Tries before the log of an ended pod counts as gone; each pause is twice the one before. The
+# container of a pod that has not ended may only just be starting.
 _MAX_TRIES = 5
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
 
 
 class Followed(NamedTuple):
-    """Whose log it is.
+    """A pod's log and its attempt.
 
     Attributes:
         pod: Name of the pod whose log is read.
         directory: The task's directory in the run, which gets ``stdout`` and ``stderr``.
         number: Number of the attempt, from 1.
-        rank: Rank of the pod's node, from 0, where several nodes do the attempt; else 0.
+        rank: Rank of the pod's node, from 0, where several nodes run the attempt; else 0.
     """
 
     pod: str
@@ -43,7 +43,7 @@ class Followed(NamedTuple):
 
 
 class Followers:
-    """The logs of a run's pods.
+    """The threads that read the logs of a run's pods.
 
     Args:
         cluster: Cluster where the pods are.
@@ -60,7 +60,7 @@ class Followers:
         self._whose: dict[str, tuple[Path, int]] = {}
 
     def follow(self, followed: Followed, *, is_over: bool) -> None:
-        """Read a pod's log to its end, unless that is done or under way.
+        """Read a pod's log to its end, unless that is done or in progress.
 
         Args:
             followed: Pod and attempt whose log to read.
@@ -78,22 +78,22 @@ class Followers:
         ).start()
 
     def is_reading(self, pod: str) -> bool:
-        """Whether a pod's log may still say something: it is being read."""
+        """Return whether a pod's log is being read, so that more output may follow."""
         with self._lock:
             return pod in self._at_work
 
     def is_reading_of(self, directory: Path, number: int) -> bool:
-        """Whether a log of one of an attempt's pods is being read."""
+        """Return whether a log of an attempt's pods is being read."""
         with self._lock:
             return any(self._whose[pod] == (directory, number) for pod in self._at_work)
 
     def result(self, pod: str) -> Heard | None:
-        """Return what a pod's log has said; None while it is not at its end."""
+        """Return the content of a pod's log; None before it is read to its end."""
         with self._lock:
             return self._results.get(pod)
 
     def of(self, directory: Path, number: int) -> list[Heard]:
-        """Return what the logs of an attempt's pods have said that are at their ends."""
+        """Return the contents of an attempt's logs that are read to their end."""
         with self._lock:
             return [
                 heard
@@ -116,7 +116,7 @@ class Followers:
             time.sleep(min(_PAUSE_S * 2**failures, _LONGEST_PAUSE_S))
             failures += 1
             if not is_over:
-                # Whether it has ended by now, whoever follows it knows.
+                # The caller of `follow` knows whether the pod has ended by now.
                 break
             is_last = failures >= _MAX_TRIES
             heard = Heard() if is_last else self._try(followed, is_over=is_over)
@@ -129,7 +129,7 @@ class Followers:
         self._heard()
 
     def _try(self, followed: Followed, *, is_over: bool) -> Heard | None:
-        """Read a log to its end; None where it cannot be had, or broke off."""
+        """Read a log to its end; None where it is unavailable or broke off."""
         try:
             log = self._cluster.log(followed.pod, CONTAINER, follow=True)
             if isinstance(log, (Refused, Silence)):
@@ -137,6 +137,6 @@ class Followers:
             heard = mirror_log(*followed, log=log)
         except (ConnectionError, TarmacError):
             return None
-        # The first node's has the record; without one something on the way has ended the log.
+        # The first node's log has the record. Without a record, the connection ended too early.
         is_whole = heard.record is not None or followed.rank or is_over
         return heard if is_whole else None

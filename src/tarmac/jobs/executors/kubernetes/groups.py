@@ -1,7 +1,8 @@
-"""The pods of an attempt on several nodes: what they are together, and how they ended. Pure.
+"""The pods of an attempt on several nodes: their common state and ending, without any request.
 
-They are begun together and end together. The agent in the first one conducts, and ends the others'
-programs, so that its word is the attempt's; what Kubernetes did to any of them goes before that.
+The pods start and end together. The agent in the first pod coordinates the attempt and ends the
+other pods' programs, so its record is the attempt's. Kubernetes' actions on any pod take
+precedence over the record.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Group:
 
     Attributes:
         size: Number of pods that the attempt needs.
-        pods: Pods by rank, from 0; those that are gone too.
-        gone: Ranks of the pods that are gone.
+        pods: Last seen pods by rank, from 0, including those that are gone.
+        gone: Ranks of the pods that no longer exist.
     """
 
     size: int
@@ -32,26 +33,26 @@ class Group:
     gone: set[int] = dataclasses.field(default_factory=set)
 
     def see(self, there: Mapping[int, SeenPod]) -> None:
-        """Note which pods are there, by rank."""
+        """Note which pods exist, by rank."""
         self.gone = {rank for rank in self.pods if rank not in there}
         self.pods |= there
 
     @property
     def live(self) -> Sequence[SeenPod]:
-        """Those that may still do something."""
+        """The pods that exist and have not ended."""
         return [pod for rank, pod in self.pods.items() if rank not in self.gone and not pod.is_over]
 
     @property
     def is_deleted(self) -> bool:
-        """Whether somebody has deleted one of them."""
+        """Whether any pod of the group was deleted."""
         return bool(self.gone) or any(pod.is_deleted for pod in self.pods.values())
 
     @property
     def phase(self) -> Literal["waiting", "running", "over"]:
-        """What they do together.
+        """The common phase of the pods.
 
-        The first one's end is everybody's: the others end by themselves once they miss it, and one
-        that has not begun finds nobody.
+        The end of the first pod ends the group. Later pods end by themselves once the first pod
+        no longer answers, and a pod that has not begun finds no first pod.
         """
         if 0 in self.pods and (0 in self.gone or self.pods[0].is_over):
             is_left = any(pod.phase != "Pending" for pod in self.live)
@@ -61,7 +62,7 @@ class Group:
 
     @property
     def waiting(self) -> Sequence[tuple[int, SeenPod]]:
-        """Those that have not begun, by rank."""
+        """The pods that have not begun, by rank."""
         return [
             (rank, pod)
             for rank, pod in sorted(self.pods.items())
@@ -70,31 +71,31 @@ class Group:
 
     @property
     def reason(self) -> str:
-        """Why they wait, in words; empty where nobody says."""
+        """Why the pods wait, in words; empty where unknown."""
         pods = [(rank, pod) for rank, pod in self.waiting if pod.reason]
         return f"node {pods[0][0]}: {pods[0][1].reason}" if pods else ""
 
     @property
     def host(self) -> str:
-        """Where they run, by rank."""
+        """The names of the pods' nodes, in the order of ranks."""
         return ",".join(pod.host for _, pod in sorted(self.pods.items()) if pod.host)
 
     @property
     def disruption(self) -> Ending | None:
-        """How others' needs have ended one of them, and so all; None where they have not."""
+        """The first disruption of a pod, which ends the whole group; None for none."""
         for rank, pod in sorted(self.pods.items()):
-            # The agent of one that is not the first ends well, whatever it was ended for.
+            # The agent of a later rank exits with success, whatever ended it.
             if pod.told is not None:
                 words = f"node {rank}: {pod.told.words}"
                 return dataclasses.replace(pod.told, words=words)
         return None
 
     def ending(self, problem: str = "", queue: str = "") -> Ending:
-        """Return how they ended by Kubernetes' word.
+        """Return how the group ended according to Kubernetes.
 
         Args:
-            problem: Reason for which their Job has failed, for people; empty for none.
-            queue: Name of the Kueue queue that has suspended their Job to take its room back; empty
+            problem: Reason for which the group's Job has failed, for people; empty for none.
+            queue: Name of the Kueue queue that suspended the Job to take its resources back; empty
                 for none.
         """
         if queue:
@@ -103,7 +104,7 @@ class Group:
             return self.disruption
         ends = {rank: pod.ending for rank, pod in sorted(self.pods.items()) if pod.ending}
         for rank, ending in ends.items():
-            # Its agent had no time to say so, or never began.
+            # The pod's agent had no time to record this, or never began.
             if ending.cause == "memory" or ending.bad_host:
                 return dataclasses.replace(ending, words=f"node {rank}: {ending.words}")
         if 0 in ends:
