@@ -1,4 +1,4 @@
-"""Starts an attempt's program: which command, in which environment, within which limits."""
+"""Starts an attempt's program with its command, its environment and its limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Launcher:
     """Starts the programs of a run's attempts.
 
     Attributes:
-        mark: Random hex text that marks all that the run starts, so that a guardian finds it.
+        mark: Random hex text that marks each process of the run, so that a guardian finds it.
         base: Directory that relative paths of secrets and mounts start from: the job file's.
         secrets: Secrets of this machine, by the name that job files use.
         secret_variables: Environment variables of this process that hold a task's secret. Only
@@ -45,7 +45,7 @@ class Launcher:
     engines: Mapping[str | None, str]
 
     def launch(self, attempt: Attempt, grant: Grant, variables: Mapping[str, str]) -> Process:
-        """Start an attempt.
+        """Start the program of an attempt.
 
         Args:
             attempt: Attempt whose directory gets ``stdout``, ``stderr`` and ``work/``.
@@ -54,9 +54,9 @@ class Launcher:
                 ``VIRTUAL_ENV``.
 
         Raises:
-            OSError: The program or the directory is not to be had.
-            TarmacError: A secret is not to be had.
-            ValueError: A text cannot be given to a program, such as one with a zero byte.
+            OSError: The program or the directory is not available.
+            TarmacError: A secret is not available.
+            ValueError: A text cannot be passed to a program, such as one with a zero byte.
         """
         task, directory = attempt.task, attempt.directory
         work = directory / "work"
@@ -98,7 +98,7 @@ class Launcher:
             raise
 
     def look_for_memory(self, attempt: Attempt, process: Process, seconds: float) -> None:
-        """Note of a container's process whether memory was why it was killed.
+        """Mark a container's process as over its memory limit where that is why it was killed.
 
         Args:
             attempt: Attempt that the process belongs to.
@@ -126,7 +126,7 @@ class Launcher:
         variables: Mapping[str, str],
         secret_names: Sequence[str],
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """Return what runs a task in a container, and what kills it."""
+        """Return the command that runs a task in a container, and the command that kills it."""
         engine, name = self.engines[container.engine], self._name_of(attempt)
         run = ContainerRun(
             container=container,
@@ -148,18 +148,18 @@ class Launcher:
 
 
 def program_of(task: Task) -> str:
-    """Return the program of a task, or its name where its image brings the program."""
+    """Return the program of a task, or the task's name where its image brings the program."""
     return task.command[0] if task.command else task.name
 
 
 def attempt_variables(attempt: Attempt, cpus: float) -> dict[str, str]:
-    """Return what every task sees, its own ``env`` included.
+    """Return the variables that every task gets, including its own ``env``.
 
     Args:
         attempt: Attempt that the variables describe.
         cpus: Number of CPUs of the attempt, for thread counts.
     """
-    # What shares all CPUs counts them itself.
+    # A task that shares all CPUs sets its own thread counts.
     shares = attempt.task.resources.shares_cpus
     return {
         **({} if shares else thread_variables(cpus)),
@@ -174,7 +174,7 @@ def attempt_variables(attempt: Attempt, cpus: float) -> dict[str, str]:
 def _give(work: Path, user: str | None) -> None:
     """Give a task's directory and its inputs to the user that its container runs as.
 
-    Only root can, and a name is one of the image's users.
+    Only root can do so. A user name is skipped, as only the image knows its ID.
     """
     ids = (user or "").split(":")
     if os.geteuid() != 0 or not all(part.isdecimal() for part in ids):

@@ -1,7 +1,8 @@
-"""Tasks on this machine: as processes or containers, within what the machine has.
+"""Tasks on this machine: processes or containers, within the machine's resources.
 
-An attempt gets its resources from `Machine` and what it needs from `Stagers`, is started by a
-`Launcher`, watched here and judged by `judge`, and its outputs are kept by `Stagers` again.
+`Machine` grants an attempt its resources, `Stagers` stage its inputs in, and a `Launcher` starts
+its program. This module watches the program, `judge` gives the verdict, and `Stagers` keep the
+outputs.
 """
 
 from __future__ import annotations
@@ -38,28 +39,28 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
 
-# How often memory is looked at while any is limited.
+# Interval of memory checks while a task has a memory limit.
 _LOOK_EVERY_S = 0.5
 
-# Downloads and installers at once: more of them share the same line and the same disk.
+# Most downloads and installers at once: more would only share the same network and disk.
 _MAX_STAGERS = 4
 
 _STOPPED = "the run was stopped"
 
-# What an engine says of a container that SIGKILL has ended.
+# The engine's exit code for a container that SIGKILL ended.
 _KILLED = 128 + signal.SIGKILL
 
 
 @dataclasses.dataclass
 class _Active:
-    """An attempt that has its resources: staged in, at work with a process, or staged out.
+    """An attempt that holds resources: in staging, or with its program running.
 
     Attributes:
-        attempt: The attempt that is at work.
+        attempt: Attempt that holds the resources.
         grant: CPUs, memory and GPUs that the attempt holds.
         process: Process of its program; None while the program does not run.
         finished: Result of its program while its outputs are staged out; None before.
-        asked: Reason for ending it, in words; empty while nobody has asked for its end.
+        asked: Reason to end the attempt, in words; empty while nobody requested its end.
         watch: Watch over the use of its GPUs while its program runs; None for none.
         look_at: Time of the next look at its memory, by the monotonic clock.
         withdraw_at: Time to stop waiting for its outputs, by the monotonic clock; None for no
@@ -77,9 +78,9 @@ class _Active:
 
 
 class LocalExecutor:
-    """Starts tasks on this machine.
+    """Runs tasks on this machine.
 
-    While it exists, a guardian process ends its tasks should this process be killed.
+    A guardian process ends the tasks if this process is killed.
 
     Args:
         machine: CPUs, memory and GPUs that tasks may take.
@@ -89,8 +90,8 @@ class LocalExecutor:
         mapping: Secrets of this machine, by the name that job files use. Default: none.
         secret_variables: Environment variables of this process that hold a task's secret. Only
             tasks that ask for a secret inherit its variable.
-        grace_s: How long a task may take to end by itself once asked to, and its outputs once the
-            run is stopped, in seconds.
+        grace_s: Seconds that a task may take to end after SIGTERM, and its outputs after the run is
+            stopped. Default 10.
 
     Raises:
         RequestError: A container's engine is not installed.
@@ -138,29 +139,29 @@ class LocalExecutor:
         return False
 
     def start(self, attempts: Sequence[Attempt]) -> Sequence[Began | Busy]:
-        """Begin the first attempts, as long as there is room; see `Executor`."""
+        """Start the first attempts that fit; see `Executor`."""
         answers: list[Began | Busy] = []
         for attempt in attempts:
             answer = self._start(attempt)
             answers.append(answer)
             if isinstance(answer, Busy):
                 break
-        # None may overtake one that there was no room for: whoever asks knows which may.
+        # Only the scheduler knows which tasks may overtake an attempt that does not fit.
         return answers + answers[-1:] * (len(attempts) - len(answers))
 
     def attach(
         self,
         make: Callable[[int, int], Attempt | None],  # noqa: ARG002 - the contract's
     ) -> Sequence[Queued | Began]:
-        """Return nothing: what an earlier process had at work has ended with it."""
+        """Return nothing: the attempts of an earlier process ended with it."""
         return ()
 
     def detach(self) -> None:
-        """Refuse: nothing would watch what runs here."""
+        """Raise NotImplementedError: nothing would watch the tasks of this machine."""
         raise NotImplementedError("tasks of this machine end with their runner")
 
     def wait(self, patience_s: float) -> Sequence[Finished]:
-        """Return attempts that have ended; see `Executor`."""
+        """Return the attempts that have ended; see `Executor`."""
         deadline = time.monotonic() + patience_s
         while not self._ended:
             now = time.monotonic()
@@ -184,7 +185,7 @@ class LocalExecutor:
             self._end(active, _STOPPED, self._grace_s)
 
     def close(self) -> None:
-        """Let go of everything; see `Executor`."""
+        """Release all resources; see `Executor`."""
         self._opened.close()
 
     def _start(self, attempt: Attempt) -> Began | Busy:
@@ -205,7 +206,7 @@ class LocalExecutor:
         return Began(attempt, grant)
 
     def _next_look(self, now: float) -> float:
-        """Return for how many seconds nothing needs to be looked at."""
+        """Return the seconds until the next check is due."""
         times = self._stagers.times_to_look()
         for active in self._active.values():
             if active.process is not None:
@@ -221,7 +222,7 @@ class LocalExecutor:
         if active.process is not None:
             active.process.ask_to_end(active.asked, grace_s)
         elif active.finished is not None:
-            # Its work is done: what is left of it may take as long as a program may.
+            # The program has ended: its outputs may take as long as a program's grace period.
             active.withdraw_at = time.monotonic() + grace_s
         else:
             self._stagers.withdraw(active.attempt.task.index, active.asked, grace_s)
@@ -262,7 +263,7 @@ class LocalExecutor:
         self._selector.register(active.process.pidfd, selectors.EVENT_READ)
 
     def _look(self) -> None:
-        """See what has ended or gone too far."""
+        """Check staging answers, ended programs and limits."""
         now = time.monotonic()
         for index, answer in self._stagers.answers(now):
             self._proceed(self._active[index], answer)
@@ -274,7 +275,7 @@ class LocalExecutor:
                 self._stagers.withdraw(index, active.asked, self._grace_s)
 
     def _proceed(self, active: _Active, answer: Answer) -> None:
-        """Go on after what was staged: what a task needs, or its outputs."""
+        """Continue an attempt after staging: launch its program, or finish it."""
         if active.finished is not None:
             self._finish_with(active, active.finished, answer)
         elif active.asked:
@@ -286,7 +287,7 @@ class LocalExecutor:
             self._launch(active, answer.variables)
 
     def _finish_with(self, active: _Active, finished: Finished, answer: Answer) -> None:
-        """Let an attempt end with what was kept of its outputs."""
+        """Finish an attempt with the result of keeping its outputs."""
         if active.asked and answer.error == active.asked:
             reason = f"{active.asked} before its outputs were kept"
             finished = dataclasses.replace(
@@ -307,7 +308,7 @@ class LocalExecutor:
             process.enforce(now, task.timeout_s, limit_bytes, self._grace_s)
             return
         self._selector.unregister(process.pidfd)
-        # It may have started since now was read.
+        # The process may have started after `now` was read.
         seconds = max(0.0, now - process.started)
         code = process.finish(task.resources.memory)
         if code == _KILLED and not process.stopped_for:
@@ -317,7 +318,7 @@ class LocalExecutor:
         self._conclude(active, verdict, 0.0 if verdict.exit_code is None else seconds)
 
     def _conclude(self, active: _Active, verdict: Verdict, seconds: float = 0.0) -> None:
-        """Keep an attempt's outputs, unless another one follows, and let it end."""
+        """Keep an attempt's outputs unless a retry follows, then finish it."""
         attempt, outcome = active.attempt, verdict.outcome
         unused = active.watch.close(host="") if active.watch is not None else []
         active.watch = None
@@ -352,5 +353,5 @@ class LocalExecutor:
 
 
 def _watched_bytes(task: Task) -> int | None:
-    """Return the limit on the memory of a task's process; its engine limits a container's."""
+    """Return the memory limit to enforce on a task's process; the engine limits a container."""
     return None if isinstance(task.environment, Container) else task.resources.memory

@@ -1,7 +1,7 @@
-"""What a node is asked to bring for an attempt and to keep of it, as text that travels with it.
+"""The staging request for an attempt's node, and its answer, as JSON.
 
-The agent of a node knows nothing of inputs, containers and environments. Where an attempt needs
-any, it hands this text to Tarmac itself, see `tarmac.jobs.executors.stage`.
+An agent cannot stage inputs, containers or environments itself. Where an attempt has any, the
+agent passes the request to Tarmac on the node, see `tarmac.jobs.executors.stage`.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ if TYPE_CHECKING:
 
 Phase = Literal["in", "environment", "out"]
 
-# What an engine says of a container that SIGKILL has ended.
+# The engine's exit code for a container that SIGKILL ended.
 _KILLED = 137
 
-# Longer ago than it keeps events of a busy machine.
+# Longer than a Docker daemon on a busy machine keeps its events.
 _EVENTS_S = 86_400.0
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeAnswer:
-    """How a request ended.
+    """The result of a staging request.
 
     Attributes:
-        error: Error for people; None where all was done.
+        error: Error for people; None where the request succeeded.
         variables: Additional variables for the program's environment.
-        command: Command to start instead of the task's own; None to keep that.
+        command: Command that replaces the task's own; None to keep the task's own.
         kill_command: Command that ends the container, where killing its client is not enough; may
             be empty.
         problems: Errors of outputs, a line each.
         is_over_memory: Whether a container was ended for taking more memory than its limit.
-        done_before: URI of the receipt that shows that an earlier attempt did all of it; empty for
-            none.
+        done_before: URI of the receipt which proves that an earlier attempt completed the task;
+            empty for none.
     """
 
     error: str | None = None
@@ -78,16 +78,16 @@ class NodeAnswer:
     done_before: str = ""
 
     def to_text(self) -> str:
-        """Return it as the agent reads it: one JSON object."""
+        """Return the answer as one JSON object, which the agent reads."""
         return json.dumps(dataclasses.asdict(self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeRequest:
-    """What an attempt needs on its node and leaves there.
+    """The inputs, environment and outputs that a node stages for an attempt.
 
     Attributes:
-        name: Name for the attempt's container, unique among all of this user's.
+        name: Name for the attempt's container, unique among all containers of this user.
         base: Directory that relative paths start from: the job file's.
         shared: Directory where tasks keep files for other tasks of the run.
         inputs: Inputs to bring, each with its source and its path in the task's directory.
@@ -96,15 +96,15 @@ class NodeRequest:
         command: Program and arguments to run in a container; empty for any other environment.
         resources: CPUs, memory and GPUs that the task needs.
         names: Names of variables to pass into a container, secrets among them.
-        store: Directory that all nodes see, for environments and images that were made for them.
-        engine: Container engine of the job's options; None for the first that is there.
+        store: Directory that all nodes see, for environments and images that were made for nodes.
+        engine: Container engine of the job's options; None for the first engine that is installed.
         is_pretending: Whether the GPUs are pretended ones.
         clients: JSON file of variables for clients of stores and for installers. They may hold
-            passwords. None for none.
+            passwords. None where there are no such variables.
         settings: Variables for clients of stores, without secrets. Variables of the node take
             precedence.
         receipt: Receipt to leave in the task's store, where only the store outlives an attempt;
-            None for none.
+            None to leave no receipt.
         retried_on: Exit codes that a retry follows, which needs no outputs of this attempt. Empty
             for all codes; None for no retry.
         kept: Name in the task's directory that outlives its attempts; empty for none.
@@ -129,15 +129,15 @@ class NodeRequest:
     kept: str = ""
 
     def to_text(self) -> str:
-        """Return it as it travels; file names of any bytes survive."""
+        """Return the request as JSON, which preserves file names of any bytes."""
         return json.dumps(_ADAPTER.dump_python(self, mode="json", by_alias=True))
 
     @classmethod
     def from_text(cls, text: str) -> NodeRequest:
-        """Read it.
+        """Parse a request.
 
         Raises:
-            TarmacError: It is none; another version of Tarmac may have written it.
+            TarmacError: The text is no request; another version of Tarmac may have written it.
         """
         try:
             return _ADAPTER.validate_python(parse_json(text))
@@ -151,15 +151,15 @@ class NodeRequest:
         """Bring the inputs and make the environment.
 
         Args:
-            work: The task's working directory, which is emptied before.
+            work: The task's working directory, which is emptied first.
             only_environment: Whether another node brings the inputs to the same directory.
 
         Raises:
-            OSError: A file is not to be had.
-            TarmacError: An input, an image or an environment is not to be had.
+            OSError: A file is not available.
+            TarmacError: An input, an image or an environment is not available.
         """
         if not only_environment:
-            # Before the program's hours, not after them.
+            # Refuse before the program's hours of work, not after them.
             refuse_unknown_stores(self.outputs)
             if self.receipt is not None and self.receipt.is_there():
                 return NodeAnswer(done_before=self.receipt.uri)
@@ -210,10 +210,10 @@ class NodeRequest:
         return NodeAnswer(problems=tuple(request.perform()), is_over_memory=over)
 
     def client_variables(self) -> dict[str, str]:
-        """Return the variables that clients of stores and installers are to see.
+        """Return the variables for clients of stores and installers.
 
         Raises:
-            TarmacError: Their file cannot be read on this node.
+            TarmacError: The file of variables cannot be read on this node.
         """
         if self.clients is None:
             return {name: value for name, value in self.settings.items() if name not in os.environ}
@@ -228,7 +228,7 @@ class NodeRequest:
         return variables
 
     def _engine_name(self, container: Container) -> str | None:
-        # What the task itself says comes before the job's options.
+        # The task's own setting takes precedence over the job's options.
         return container.engine or self.engine
 
     def _in_container(self, container: Container, engine: ClusterEngine, work: Path) -> NodeAnswer:
@@ -262,13 +262,13 @@ class NodeRequest:
             when=container.pull,
             run=str(self.shared),
         )
-        # It is here by now, or is never to be pulled.
+        # The image is on the node by now, or must never be pulled.
         run = dataclasses.replace(run, container=container.model_copy(update={"pull": "never"}))
         command = container_command(run, engine=engine.program, mark=os.environ.get(MARK, ""))
         return NodeAnswer(command=command, kill_command=(engine.program, "kill", self.name))
 
     def _without_pull(self) -> Environment:
-        """Return the environment for what stages it, which is to pull no image."""
+        """Return the environment for `StageIn` without its login, so that it pulls no image."""
         if not isinstance(self.environment, Container):
             return self.environment
         return self.environment.model_copy(update={"login": None})

@@ -1,4 +1,4 @@
-"""What the end of a program says of its attempt."""
+"""The verdict on an attempt from the end of its program."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Attempt, Outcome
     from tarmac.processes import Process
 
-# A disk with less than this cannot take what a program says at its end.
+# A program cannot write its final output to a disk with less free space than this.
 _FULL_BYTES = 2**16
 
-# Of the engine itself, of a program that cannot be run, and of one that is not there
+# Exit codes for an error of the engine, a command that cannot be run, and one that is not found
 # (https://docs.docker.com/engine/containers/run/#exit-status).
 _ENGINE_CODES = (125, 126, 127)
 _ENGINE_ERRORS = ("docker: ", "Error: ", "[FATAL tini ")
@@ -31,7 +31,7 @@ _LAST_BYTES = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What an attempt has come to, before its outputs are kept.
+    """The result of an attempt before its outputs are kept.
 
     Attributes:
         outcome: Outcome of the attempt, such as ``failed``.
@@ -68,14 +68,14 @@ def judge(process: Process, code: int, attempt: Attempt, *, is_asked: bool) -> V
     reason = f"exit code {code}" if code > 0 else f"signal {-code}"
     if isinstance(attempt.task.environment, Container) and code in _ENGINE_CODES:
         reason += _said_by_engine(attempt.directory / "stderr")
-    # Its own words on this may not have found room either.
+    # The program's own message about the full disk may not have found room either.
     if _is_full(attempt.directory):
         reason += ", and no space is left on its disk"
     return Verdict("failed", reason, code, "exit" if code > 0 else "signal")
 
 
 def _said_by_engine(stderr: Path) -> str:
-    """Return why an engine could not start a container; empty where the program has ended so."""
+    """Return why an engine could not start a container; empty where the program itself ended."""
     with contextlib.suppress(OSError):
         lines = masked_end(stderr, _LAST_BYTES)[0].splitlines()
         errors = [line for line in lines if line.startswith(_ENGINE_ERRORS)]
@@ -84,7 +84,7 @@ def _said_by_engine(stderr: Path) -> str:
 
 
 def _is_full(directory: Path) -> bool:
-    # A task may have taken its directory away, which says nothing of the disk.
+    # A task may have removed its directory, which says nothing about the disk.
     with contextlib.suppress(OSError):
         return shutil.disk_usage(directory).free < _FULL_BYTES
     return False

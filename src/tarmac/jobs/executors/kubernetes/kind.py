@@ -1,4 +1,4 @@
-"""The row of the table of executors for Kubernetes."""
+"""The entry for Kubernetes in the table of executors."""
 
 from __future__ import annotations
 
@@ -62,28 +62,29 @@ if TYPE_CHECKING:
 
 _READS_SECRETS = Right("get", "secrets")
 _MAKES_SERVICES = Right("create", "services")
-# Nobody has to have it.
+# Optional rights, which only improve messages.
 _SEES_REASONS = (
     *(Right("list", kind) for kind in ("events", "limitranges", "resourcequotas")),
     Right("list", "workloads", "kueue.x-k8s.io"),
 )
 
-# In a preview where no cluster is known.
+# Note in a preview without a known cluster.
 _UNASKED = f"""\
 # No cluster was asked, for no kubeconfig is here: whether it takes this is not known. GPUs are
 # {UNKNOWN_GPU} where options.kubernetes.gpu_resource does not name them.
 """
 
-# Where pods' words come by the API, they are here before their end is told.
+# Without a volume, records come through the API before the end of their pods is reported.
 _MIRRORED = Patience(record_s=1.0, success_s=5.0)
 
 
 class KubernetesExecutor(QueueingExecutor):
-    """Has Kubernetes run the attempts of a run.
+    """Runs the attempts of a run in a Kubernetes cluster.
 
     Args:
         site: Directory, tasks and settings of the run.
-        patience: Seconds to wait for each witness.
+        patience: Seconds to wait for records and for the cluster. Default: those of `Patience`, and
+            less without a volume.
 
     Raises:
         RequestError: There is no cluster, or tasks name several.
@@ -118,11 +119,11 @@ class KubernetesExecutor(QueueingExecutor):
         super().__init__(self._engine, site, prepare, patience=patience)
 
     def _secret_values(self, index: int, names: Iterable[str]) -> Mapping[str, bytes]:
-        """Return the values of a task's variables that this machine has.
+        """Return the values of a task's variables from this machine.
 
         Raises:
-            RequestError: One is not to be had.
-            OSError: Likewise.
+            RequestError: The variable of a secret is not set.
+            OSError: The file of a secret cannot be read.
         """
         task = next(task for task in self._site.tasks if task.index == index)
         values: dict[str, bytes] = {}
@@ -132,7 +133,7 @@ class KubernetesExecutor(QueueingExecutor):
             if isinstance(place, Path):
                 values[name] = place.read_bytes().rstrip(b"\n")
                 continue
-            # The session that was to submit it may have had the variable, and this one not.
+            # The session that prepared the task may have had the variable, unlike this session.
             value = self._spool.read(place)
             if value is None:
                 raise RequestError(f"secret for {name}: the variable {place} is not set")
@@ -140,12 +141,12 @@ class KubernetesExecutor(QueueingExecutor):
         return values
 
     def detach(self) -> None:
-        """Let go of what is queued and runs; see `Executor`."""
+        """Release queued and running attempts; see `Executor`."""
         self._is_detached = True
         super().detach()
 
     def close(self) -> None:
-        """Let go of everything; see `Executor`."""
+        """Release all resources; see `Executor`."""
         super().close()
         if not self._is_detached and self.is_idle:
             self._engine.sweep()
@@ -154,7 +155,7 @@ class KubernetesExecutor(QueueingExecutor):
 
 
 def _prepare(attempt: Attempt, nonce: str, site: Site, spool: Spool) -> Element:
-    """Return what the agent in a pod takes: the pod is its container, and has its secrets."""
+    """Return the element for an agent in a pod, where the pod is the task's container."""
     task = attempt.task
     theirs = demand_of(task, site.secrets).secrets
     plain = dataclasses.replace(
@@ -170,24 +171,24 @@ def _prepare(attempt: Attempt, nonce: str, site: Site, spool: Spool) -> Element:
         nonce,
         site,
         spool,
-        # Each of several pods has a disk of its own, and brings the inputs there.
+        # Each of several pods has its own disk, and stages the inputs in there.
         options={"work": "shared" if has_volume or task.resources.nodes == 1 else RUN_DIRECTORY},
         apart=apart_of(attempt, f"{site.run.name}-{run_code(site.run)}"),
     )
-    # Its pod has them in its variables, from a Secret.
+    # The pod gets its secrets as variables, from a Secret.
     return element._replace(secrets={})
 
 
 def _is_alone(task: Task) -> bool:
-    """Whether each attempt of a task has a Job of its own.
+    """Return whether each attempt of a task has its own Job.
 
-    Kueue admits a Job whole or not at all; and several pods that are one attempt end together.
+    Kueue admits only whole Jobs, and the pods of one attempt must end together.
     """
     return bool(options_of(task).queue) or task.resources.nodes > 1
 
 
 def _origins(tasks: Sequence[Task]) -> list[Task]:
-    """Return a task of each origin: the others differ in what they are given alone."""
+    """Return one task of each spec, as the others differ only in their parameters."""
     return [*{(task.spec, task.is_last): task for task in tasks}.values()]
 
 
@@ -231,7 +232,7 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
 
 
 def _items(cluster: Cluster, kind: str) -> Sequence[Object]:
-    """Return all objects of a kind; none where one may not look."""
+    """Return all objects of a kind; none where the user may not list them."""
     listed = cluster.list(kind)
     return () if isinstance(listed, (Refused, Silence)) else listed.items
 
@@ -304,7 +305,7 @@ def _preview(site: Site) -> Iterator[str]:
                 manifest = manifests.manifest(record, most_at_once=site.concurrency)
                 yield f"---\n{note}{yaml.safe_dump(manifest, sort_keys=False)}"
                 if tasks[0].resources.nodes > 1 and manifest["kind"] == "Job":
-                    # Only a Job that is there has one.
+                    # Only an existing Job has a uid.
                     manifest["metadata"]["uid"] = "UID-OF-THE-JOB"
                     yield f"---\n{yaml.safe_dump(service_manifest(manifest), sort_keys=False)}"
 

@@ -1,4 +1,4 @@
-"""Makes chunks' Jobs and what their pods read, each step so that it may be taken again."""
+"""Makes the Jobs of chunks and the objects that their pods read; each step is repeatable."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
-# What all files of a ConfigMap take at most (the API's MaxSecretSize, which holds for both).
+# Most bytes of all files of a ConfigMap (the API's MaxSecretSize, which holds for both).
 _MAX_BYTES = 2**20
 
 
 class ChunkManifests:
-    """Writes the Jobs of one run; asks no cluster.
+    """Builds the manifests of one run's Jobs, without any request.
 
     Args:
-        run: Code of the run, by which labels of its objects name it.
+        run: Code of the run in the labels of its objects.
         agent: The agent's file, for pods that see the run's directory.
         files: Chunk files of the run.
     """
@@ -60,7 +60,7 @@ class ChunkManifests:
         most_at_once: int | None = None,
         excluded: Collection[str] = (),
     ) -> dict[str, Any]:
-        """Return a chunk's Job, or its JobSet."""
+        """Return the manifest of a chunk's Job or JobSet."""
         demand = demand_in(chunk)
         unit = Unit(
             name=chunk.name,
@@ -81,7 +81,7 @@ class ChunkManifests:
             spec = self._files.spec(chunk)
             script = 'exec sh "$0" "$1" "$JOB_COMPLETION_INDEX"'
             if demand.nodes > 1:
-                # The first has the attempt, and the others do their parts.
+                # The first pod runs the attempt; the others run their parts of it.
                 script = (
                     '[ "$JOB_COMPLETION_INDEX" = 0 ] || set -- --part "$1"; exec sh "$0" "$@" 0'
                 )
@@ -92,7 +92,7 @@ class ChunkManifests:
             "command -v $p >/dev/null 2>&1 && exec $p -I /tarmac/chunk/agent.pyz --framed "
             f"/tarmac/chunk/spec.gz {unit} {RUN_DIRECTORY}; done; "
         )
-        # In an image without Python sh does the agent's work, where one pod is all.
+        # In an image without Python, sh does the agent's work, but only for a single pod.
         if demand.nodes == 1:
             script += (
                 'command -v gzip >/dev/null 2>&1 && eval "$(gzip -dc /tarmac/chunk/plain.gz)"; '
@@ -109,10 +109,10 @@ class JobMaker:
 
     Args:
         cluster: Cluster where the Jobs are made.
-        run: Code of the run, by which labels of its objects name it.
+        run: Code of the run in the labels of its objects.
         agent: The agent's file, for pods that see the run's directory.
         files: Chunk files of the run.
-        values: Returns the values of variables of a task, by its number, that this machine has.
+        values: Returns the values of some variables of a task, by its index, from this machine.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class JobMaker:
     def make(  # noqa: PLR0911 - an answer for each step
         self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
     ) -> Accepted | Full | TooLarge | Refused | Silent:
-        """Make a Job, then what its pods read, and let it start.
+        """Create a Job and the objects that its pods read, then let it start.
 
-        Each step may have been done before by a runner that was killed.
+        A runner that was killed may have done some of the steps already.
         """
         demand = demand_in(chunk)
         files = self._files_of(chunk, demand)
@@ -171,9 +171,9 @@ class JobMaker:
         return Accepted(chunk.name)
 
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
-        """Return what the cluster has under a chunk's name.
+        """Find a chunk's Job in the cluster.
 
-        A Job that was not let start is none: it is submitted again, and adopted then.
+        A Job that was never allowed to start counts as missing; the next submission adopts it.
         """
         answer = self._cluster.get(demand_in(chunk).kind, chunk.name)
         if isinstance(answer, Silence):
@@ -205,7 +205,7 @@ class JobMaker:
     def _files_of(
         self, chunk: ChunkRecord, demand: Demand
     ) -> dict[str, bytes] | TooLarge | Refused:
-        """Return what pods read that see no directory of the run, by name."""
+        """Return the files, by name, for pods that do not see the run's directory."""
         if demand.claim:
             return {}
         spec = Chunk(self._files.spec(chunk))
@@ -252,7 +252,7 @@ def _words(denied: Denied, cluster: Cluster) -> str:
 
 
 def demand_in(chunk: ChunkRecord) -> Demand:
-    """Return what a chunk's pods need."""
+    """Return the demand of a chunk's pods."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in chunk.shape.items()
@@ -261,5 +261,5 @@ def demand_in(chunk: ChunkRecord) -> Demand:
 
 
 def silent(silence: Silence) -> Silent:
-    """Return a cluster's silence as an engine's."""
+    """Return a cluster's `Silence` as an engine's `Silent`."""
     return Silent(silence.words)

@@ -1,6 +1,6 @@
-"""From a chunk to the objects that a cluster gets; nothing is asked or read here.
+"""Builds a chunk's objects for a cluster, without any request.
 
-What the pods of tasks are is in `task_pods`.
+`task_pods` builds the pods of tasks.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ __all__ = [
     "service_manifest",
 ]
 
-# As JobSet's controller labels Jobs and their pods.
+# Label that JobSet's controller sets on Jobs and their pods.
 OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"
 
-# By which all that belongs to a run is found, and whose submission a Job is.
+# Labels of a run's objects, by which they are found, and the annotation for a Job's submission.
 RUN = "tarmac.dev/run"
 JOB_LABEL = "tarmac.dev/job"
 NONCE = "tarmac.dev/nonce"
 
-# A broom for what a runner has left that never came back: the runner removes what it has seen end.
+# Cleanup after a runner that never came back; a runner deletes Jobs whose end it has seen.
 SWEPT_AFTER_S = 86_400
 
-# What others' needs have ended is no failure.
+# A disruption is no failure, so Kubernetes replaces the pod.
 BEGUN_AGAIN: Manifest = {
     "rules": [
         {
@@ -79,14 +79,14 @@ def job_manifest(
     most_at_once: int | None = None,
     excluded: Sequence[str] = (),
 ) -> Manifest:
-    """Return a Job with an index for each attempt, or a JobSet of it, which is not to start yet.
+    """Return a suspended Job with an index for each attempt, or a JobSet with that Job.
 
-    What its pods read is made after it, owned by it, so that nothing is left where a runner dies
-    between the two. A pod that others' needs have ended is begun again by the cluster itself; any
-    other failure is final, for retries are the runner's.
+    The objects that its pods read are made later, and the Job owns them. So nothing is left behind
+    where a runner dies between the two steps. The cluster itself replaces a disrupted pod. Any
+    other failure is final, as retries are the runner's.
 
-    Pods that do an attempt together are begun and ended together: the end of one is that of the
-    Job, for whatever reason, and another attempt has another Job.
+    The pods of one attempt on several nodes start and end together. The end of any pod ends the
+    Job, and another attempt has another Job.
 
     Args:
         unit: Name, command and size of the Job.
@@ -123,7 +123,7 @@ def job_manifest(
 
 
 def _set_of(job: Manifest, labels: Mapping[str, str]) -> Manifest:
-    """Return what a JobSet says of its one Job, and of the Service that it makes."""
+    """Return the specification of a JobSet with one Job and a Service."""
     return {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All"},
@@ -153,9 +153,9 @@ def _together(unit: Unit) -> Manifest:
 
 
 def service_manifest(job: Mapping[str, Any]) -> Manifest:
-    """Return the Service by which a Job's pods know each other, which goes with the Job.
+    """Return the Service by which a Job's pods find each other, owned by the Job.
 
-    It has no address of its own: it gives each pod a name, also before that is ready.
+    A headless Service: it gives each pod a DNS name, even before the pod is ready.
 
     Args:
         job: Manifest of the Job, as the cluster returns it. A JobSet has a Service of its own.
@@ -173,7 +173,7 @@ def service_manifest(job: Mapping[str, Any]) -> Manifest:
 
 
 def config_manifest(job: Mapping[str, Any], files: Mapping[str, bytes]) -> Manifest:
-    """Return the ConfigMap that a Job's pods read, which goes with the Job.
+    """Return the ConfigMap that a Job's pods read, owned by the Job.
 
     Args:
         job: Manifest of the Job or JobSet, as the cluster returns it.
@@ -190,7 +190,7 @@ def config_manifest(job: Mapping[str, Any], files: Mapping[str, bytes]) -> Manif
 
 
 def secret_manifest(job: Mapping[str, Any], values: Mapping[str, bytes]) -> Manifest:
-    """Return the Secret that a Job's pods read, which goes with the Job.
+    """Return the Secret that a Job's pods read, owned by the Job.
 
     Args:
         job: Manifest of the Job or JobSet, as the cluster returns it.

@@ -1,6 +1,6 @@
-"""Writes what a pod says of its attempt where an agent would have written it.
+"""Writes the output and records of a pod's attempt to the run's directory, as an agent would.
 
-So whoever reads a run's directory finds the same files whether its nodes see that or not.
+A run's directory then has the same files, whether its nodes see the directory or not.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _STREAM_OF = {mark: name for name, mark in STREAMS.items()}
 
 
 class Heard:
-    """What a pod's log has said beside what its program printed.
+    """The content of a pod's log, beside its program's output.
 
     Attributes:
         record: Record that the attempt's agent printed; None while there is none.
-        said: Last lines that the agent itself has printed, at most five.
+        said: Last lines that the agent itself printed, at most five.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class Heard:
 def mirror_log(
     pod: str, directory: Path, number: int, rank: int = 0, *, log: Iterable[bytes]
 ) -> Heard:
-    """Add what a pod's program has printed to the attempt's files.
+    """Append the output of a pod's program to the attempt's files.
 
-    A log that broke off is read anew from its beginning: what it had added before is taken away.
+    A log that broke off is read again from its beginning, after its earlier output is removed.
 
     Args:
         pod: Name of the pod whose log it is.
         directory: The task's directory in the run, which gets ``stdout`` and ``stderr``.
         number: Number of the attempt, from 1.
-        rank: Rank of the pod's node, from 0, where several nodes do the attempt; else 0.
+        rank: Rank of the pod's node, from 0, where several nodes run the attempt; else 0.
         log: Bytes of the pod's log, in pieces.
 
     Raises:
@@ -83,7 +83,7 @@ def mirror_log(
 
 
 def write_began(directory: Path, number: int, record: AttemptRecord) -> bool:
-    """Note that an attempt is at work; return whether it may be.
+    """Record an attempt's start; return False where the attempt is fenced.
 
     Args:
         directory: The task's directory in the run.
@@ -91,7 +91,7 @@ def write_began(directory: Path, number: int, record: AttemptRecord) -> bool:
         record: Record of the attempt's start, which replaces an older restart's.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The record cannot be written.
     """
     with storage_errors(directory):
         existing = read_attempt(directory, number)
@@ -105,7 +105,7 @@ def write_began(directory: Path, number: int, record: AttemptRecord) -> bool:
 
 
 def write_ended(directory: Path, number: int, record: AttemptRecord) -> None:
-    """Note how an attempt ended, unless that is known.
+    """Record an attempt's end, unless an end is recorded already.
 
     Args:
         directory: The task's directory in the run.
@@ -113,20 +113,20 @@ def write_ended(directory: Path, number: int, record: AttemptRecord) -> None:
         record: Record of the attempt's end.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The record cannot be written.
     """
     with storage_errors(directory):
         existing = read_attempt(directory, number)
     if existing is None or existing.nonce != record.nonce:
         write_bytes(attempt_file(directory, number), record.to_bytes())
     elif existing.state not in ("ended", "fenced"):
-        # A pod does not know how many there were before it.
+        # A pod does not know how many pods ran before it.
         record = record._replace(restart=max(existing.restart, record.restart))
         write_bytes(attempt_file(directory, number), record.to_bytes())
 
 
 def _begin(note: Path, pod: str, paths: Sequence[Path]) -> None:
-    """Have the files as they were before this pod added to them."""
+    """Restore the files to their sizes before this pod's output."""
     sizes: dict[str, Any] = {}
     if note.exists():
         sizes = parse_json(note.read_bytes())

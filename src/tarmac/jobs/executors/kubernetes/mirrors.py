@@ -1,6 +1,6 @@
-"""The attempts of pods that see no file of the run: their logs followed, their words written here.
+"""Mirrors pods that do not see the run's directory: follows their logs, writes their records.
 
-Which lines those are, and what they become, is `mirror`'s; here is whose they are.
+`mirror` writes the files; this module knows which pod belongs to which attempt.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
-# So long the last lines of pods that are gone are waited for.
+# Wait for the last log lines of pods that are gone.
 _LAST_WORDS_S = 30.0
 
 
 class Mirrors:
-    """The attempts of one run that are mirrored.
+    """The mirrored attempts of one run.
 
     Args:
         cluster: Cluster where the pods are.
@@ -42,7 +42,7 @@ class Mirrors:
         self._until: dict[UnitName, float] = {}
 
     def begin(self, chunk: ChunkRecord, unit: UnitName, pod: SeenPod, *, restarts: int) -> bool:
-        """Note that a unit's pod runs, and follow its log; return whether it may run.
+        """Record the start of a unit's pod and follow its log; return False where it is fenced.
 
         Args:
             chunk: Chunk that has the unit.
@@ -63,7 +63,7 @@ class Mirrors:
         return may_run
 
     def end(self, chunk: ChunkRecord, unit: UnitName, pod: SeenPod, *, restarts: int) -> bool:
-        """Write down what an ended pod has said; return whether that is done.
+        """Record the end of a unit's pod; return False while its log is being read.
 
         Args:
             chunk: Chunk that has the unit.
@@ -83,7 +83,7 @@ class Mirrors:
         return True
 
     def end_vanished(self, chunk: ChunkRecord, unit: UnitName) -> bool:
-        """Write down what the newest pod has said that is gone; return whether it had."""
+        """Record the end of a deleted pod from its log; return whether the log had one."""
         directory, number = self._place(chunk, unit)
         for heard in reversed(self._followers.of(directory, number)):
             if heard.record is not None:
@@ -92,16 +92,16 @@ class Mirrors:
         return False
 
     def is_reading(self, chunk: ChunkRecord, unit: UnitName) -> bool:
-        """Whether what a unit's pods have said is still on its way."""
+        """Return whether a log of a unit's pods is being read."""
         return self._followers.is_reading_of(*self._place(chunk, unit))
 
     def follow_group(self, chunk: ChunkRecord, unit: UnitName, group: Group) -> bool:
-        """Note what pods do that are one attempt, and follow their logs; return whether they may.
+        """Follow the logs of a group and record its start; return False where it is fenced.
 
         Args:
             chunk: Chunk that has the unit.
             unit: Number of the chunk and of the unit in it.
-            group: Pods that do the attempt together, by rank.
+            group: Pods that run the attempt together, by rank.
         """
         directory, number = self._place(chunk, unit)
         for rank, pod in group.pods.items():
@@ -114,19 +114,19 @@ class Mirrors:
         return write_began(directory, number, began)
 
     def end_group(self, chunk: ChunkRecord, unit: UnitName, group: Group) -> bool:
-        """Write down what pods have said that are one attempt; return whether that is done."""
+        """Record the end of a group; return False while its logs are being read."""
         for rank, pod in group.pods.items():
             is_heard = not pod.has_log or self._followers.result(pod.name) is not None
             if rank not in group.gone and pod.is_over and not is_heard:
                 return False
             if rank in group.gone and self._followers.is_reading(pod.name):
-                # What it printed last may be on its way; of a node that is dead nothing comes.
+                # Its last lines may still arrive, but none come from a dead node.
                 until = self._until.setdefault(unit, time.monotonic() + _LAST_WORDS_S)
                 if time.monotonic() < until:
                     return False
         directory, number = self._place(chunk, unit)
         for heard in self._followers.of(directory, number):
-            # Of one that was killed for its memory, the agent on another node knows only the loss.
+            # When memory was the cause on one node, the agent on another node knows only the loss.
             if heard.record is not None and group.ending().cause != "memory":
                 write_ended(directory, number, heard.record)
         return True

@@ -1,4 +1,4 @@
-"""What nodes have, as far as one may look: which GPUs, and whether a task can fit at all."""
+"""The resources and labels of nodes, where the user may list nodes, and checks against them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.kubernetes import Cluster, Object
 
-# Where nobody says what a cluster calls its GPUs.
+# Used where neither the options nor the nodes name the GPU resource.
 UNKNOWN_GPU = "nvidia.com/gpu"
 
 
-# Labels that say which GPUs a node has: NVIDIA's GPU feature discovery, AMD's node labeller, GKE,
+# Labels with a node's GPU product: NVIDIA's GPU feature discovery, AMD's node labeller, GKE,
 # Karpenter on AWS, CoreWeave.
 _PRODUCTS = (
     "nvidia.com/gpu.product",
@@ -31,10 +31,10 @@ _PRODUCTS = (
 
 
 class KnownNode(NamedTuple):
-    """A node, as far as one may look.
+    """The resources and labels of a node.
 
     Attributes:
-        amounts: Resources that it gives pods.
+        amounts: Allocatable amount of each resource, by name.
         labels: Labels of the node.
     """
 
@@ -43,7 +43,7 @@ class KnownNode(NamedTuple):
 
 
 def known_nodes(cluster: Cluster) -> Sequence[KnownNode]:
-    """Return what each node gives pods, and its labels; nothing where one may not look."""
+    """Return the nodes of a cluster; none where the user may not list nodes."""
     listed = cluster.list("Node")
     if isinstance(listed, (Refused, Silence)):
         return ()
@@ -58,14 +58,14 @@ def _known(node: Object) -> KnownNode:
 
 
 def with_gpus(demand: Demand, cluster: Cluster | None) -> Demand:
-    """Return a demand with the cluster's names of its GPUs: the resource, and labels of their kind.
+    """Return a demand with the cluster's resource name and node labels for its GPUs.
 
     Args:
-        demand: What a task's pods need.
+        demand: Demand of a task's pods.
         cluster: Cluster whose nodes are read; None for a preview, which asks no cluster.
 
     Raises:
-        RequestError: Its nodes report several kinds of resource, or none has GPUs of the kind.
+        RequestError: Nodes report several GPU resources, or no node has GPUs of the kind.
     """
     if not demand.gpus:
         return demand
@@ -101,10 +101,10 @@ def _labels_of(cluster: Cluster, gpu_type: str) -> dict[str, tuple[str, ...]]:
 
 
 def gpu_resource(cluster: Cluster) -> str:
-    """Return what a cluster calls its GPUs.
+    """Return the name of a cluster's GPU resource.
 
     Raises:
-        RequestError: Its nodes report several kinds.
+        RequestError: Nodes report several GPU resources.
     """
     nodes = known_nodes(cluster)
     names = {
@@ -119,9 +119,9 @@ def gpu_resource(cluster: Cluster) -> str:
 
 
 def why_never(demand: Demand, nodes: Sequence[KnownNode]) -> str:
-    """Return why nodes can never run an attempt's pods, in words.
+    """Return why an attempt's pods can never run on nodes, in words.
 
-    Empty where they can, or no node is known.
+    Empty where the pods can run, or no node is known.
     """
     requests = {"cpu": demand.cpus, "memory": float(demand.memory or 0)}
     if demand.gpus:

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def _switch(value: Any) -> Any:
-    # YAML reads `off` as false.
+    # YAML reads an unquoted `off` as False.
     return "off" if value is False else value
 
 
 class Volume(BaseModel):
-    """A claim that all pods mount, and this machine too: the run's directory lies on it.
+    """A claim that holds the run's directory; all pods and this machine mount it.
 
     Attributes:
-        claim: Name of the PersistentVolumeClaim. Many nodes write to it at once (RWX).
-        path: Directory where the claim is mounted, the same in pods as here.
+        claim: Name of the PersistentVolumeClaim, which many nodes can write to at once (RWX).
+        path: Directory where the claim is mounted, the same in pods and on this machine.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,7 +34,7 @@ class Volume(BaseModel):
 
 
 class Toleration(BaseModel):
-    """A taint of nodes that pods bear, in Kubernetes' own words.
+    """A taint of nodes that pods tolerate, in Kubernetes' terms.
 
     Attributes:
         key: Key of the taint; empty for all keys, with `operator` ``Exists``.
@@ -52,14 +52,14 @@ class Toleration(BaseModel):
 
 
 class RunnerPod(BaseModel):
-    """What the pod of a runner needs.
+    """Kubernetes' options for the pod of a runner.
 
     Attributes:
         image: Image that has Tarmac. Default: the tasks' image.
         service_account: Service account with the rights that runs need. Default: the namespace's
-            own, which mostly has none.
-        memory: Bytes that the runner may take. The default grows with the number of tasks.
-        pod: Part of its pod's template, as `KubernetesOptions.pod` is of tasks'.
+            own account, which mostly has none.
+        memory: Memory of the runner, in bytes. The default grows with the number of tasks.
+        pod: Part of the runner's pod template, like `KubernetesOptions.pod` for tasks.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,45 +71,44 @@ class RunnerPod(BaseModel):
 
 
 class KubernetesOptions(BaseModel):
-    """What only Kubernetes understands.
+    """Kubernetes' options for tasks and runners.
 
     Attributes:
-        kubeconfig: The file that says where the cluster is; by default ``KUBECONFIG``, else
-            ``~/.kube/config``, else what a pod is given.
+        kubeconfig: File with the cluster's address and login. Default: ``KUBECONFIG``, else
+            ``~/.kube/config``, else the pod's own service account.
         context: Context of the kubeconfig. Default: its current context.
         namespace: Namespace where Jobs are made. Default: the context's.
         image: Image of tasks without a container of their own. It needs Python 3.9 for inputs,
-            outputs, a volume and several nodes; else ``sh`` will do.
-        python: The Python of the image that has Tarmac, for trainings, searches and runners, for
-            inputs and outputs without a volume, and for whatever names the one that Tarmac runs
-            with here.
+            outputs, a volume and several nodes; otherwise ``sh`` is enough.
+        python: Python of the image that has Tarmac. Used for trainings, searches and runners, for
+            inputs and outputs without a volume, and in place of this machine's Python in commands.
         image_pull_secrets: Names of Secrets with logins of registries.
-        volume: A claim that the run's directory lies on. Without one, what tasks print and how
-            they end comes back by the API, and inputs and outputs are in object stores.
+        volume: Claim that holds the run's directory. Without a claim, output and results come back
+            through the API, and inputs and outputs are in object stores.
         store_secret: Name of a Secret with the keys of S3 for inputs and outputs,
-            ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``; by default pods have what their
-            service account or the task's own secrets give them.
+            ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``. Default: keys from the pods'
+            service account or the task's own secrets.
         queue: Name of the Kueue queue for Jobs, each of which then has one task. Default: no queue.
         node_selector: Labels that nodes must have.
-        tolerations: Taints of nodes that pods bear.
+        tolerations: Taints of nodes that pods tolerate.
         gpu_resource: The cluster's name for its GPUs: ``nvidia.com/mig-3g.40gb``. Default: the
             single kind that its nodes report.
         priority_class: Name of the pods' PriorityClass. Default: the cluster's.
-        queue_priority: Name of the Jobs' priority class in Kueue: which Jobs of the queue are
-            admitted first. Default: none.
+        queue_priority: Name of the Jobs' priority class in Kueue, which decides the order of
+            admission. Default: none.
         service_account: Service account that gives pods rights in the cluster. Default: none,
             without a token.
         pod_security: ``restricted`` makes pods that a namespace of that Pod Security Standard
-            admits: not root, no capabilities. ``baseline`` leaves both to the image.
-        check: ``quick`` checks the NVIDIA GPUs that a task is given before it begins. A node whose
-            GPU is not fit gets no more of the run.
+            admits: not root, no capabilities. ``baseline`` leaves both to the image. Default
+            ``restricted``.
+        check: ``quick`` checks the task's NVIDIA GPUs before the program begins. A node with an
+            unfit GPU gets no more tasks of the run. Default ``off``.
         check_image: Image that has Tarmac for the check. Default: the task's own image.
-        autoscaling: Whether the cluster grows for what waits: nothing is refused then because no
-            node is large enough yet.
-        pending_limit: How long a task waits for a node before it fails; for ever where it is not
-            given.
-        jobset: Whether attempts on several nodes are JobSets, which some sites want; JobSet's
-            controller must be there then.
+        autoscaling: Whether the cluster grows for waiting tasks, so that no task is refused for
+            lack of a large enough node. Default false.
+        pending_limit: Time that a task may wait for a node before it fails. Default: no limit.
+        jobset: Whether attempts on several nodes are JobSets, as some sites require; the cluster
+            needs JobSet's controller. Default false.
         pod: Part of a pod's template, ``metadata`` and ``spec``, that is merged into the pods of
             tasks as kubectl merges: lists with a merge key, such as ``name``, item by item.
         runner: Image, service account, memory and pod template of the runner, where the runner is a
@@ -155,12 +154,13 @@ def options_of(task: Task) -> KubernetesOptions:
     """Return a task's options.
 
     Raises:
-        RequestError: They are not of this form.
+        RequestError: The options are invalid.
     """
     try:
         return KubernetesOptions.model_validate(task.options.get("kubernetes", {}))
     except ValidationError as error:
-        # Files are checked as they are read, with line and column; this is a job made in Python.
+        # Options of job files are checked on reading, with line and column. Only jobs made in
+        # Python fail here.
         first = error.errors()[0]
         place = ".".join(map(str, ("options", "kubernetes", *first["loc"])))
         message = first["msg"].removeprefix("Value error, ")

@@ -1,6 +1,6 @@
-"""A user's part of the pods of tasks, ``options.kubernetes.pod``: what it may say, and its merging.
+"""The user's part of tasks' pods, ``options.kubernetes.pod``: its allowed fields and its merge.
 
-Refused is what Tarmac itself needs to know of its pods, with the key of the job file that says it.
+Tarmac refuses fields that it sets itself, and names the key of the job file to use instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CONTAINER = "task"
 CHECK = "check"
 
-# Where a pod finds the agent and what it is to run, and where it writes, without a volume.
+# Without a volume, a pod reads the agent and its elements from CHUNK, and writes to RUN_DIRECTORY.
 CHUNK = "/tarmac/chunk"
 RUN_DIRECTORY = "/tarmac/run"
 
@@ -53,7 +53,7 @@ _VOLUMES = ("run", "chunk", "shm")
 
 
 def check_overlay(pod: Mapping[str, Any], taken: Sequence[str], at: Sequence[str]) -> None:
-    """Refuse what an overlay may not say.
+    """Refuse fields that an overlay must not set.
 
     Args:
         pod: Part of a pod's template, from the ``pod`` of the options.
@@ -61,17 +61,17 @@ def check_overlay(pod: Mapping[str, Any], taken: Sequence[str], at: Sequence[str
         at: Path of the overlay below the options.
 
     Raises:
-        ValidationError: Something is wrong; each fault has its path below the options.
+        ValidationError: A field is invalid or refused; each fault has its path below the options.
     """
     faults = [*faults_of(pod)]
-    # What is of another form than Kubernetes' cannot be looked into.
+    # Only a well-formed overlay can be searched for reserved fields.
     faults = faults or [*_reserved(pod, taken)]
     if faults:
         raise ValidationError.from_exception_data(
             "pod",
             [
                 InitErrorDetails(
-                    # A message of ours is no template.
+                    # A parameter, as pydantic would read the message itself as a template.
                     type=PydanticCustomError("pod_overlay", "{words}", {"words": fault.message}),
                     loc=(*at, *fault.path),
                     input=_value_at(pod, fault.path),
@@ -82,7 +82,7 @@ def check_overlay(pod: Mapping[str, Any], taken: Sequence[str], at: Sequence[str
 
 
 def overlaid(template: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's template with an overlay over it; both node and pod affinities hold."""
+    """Return a pod's template merged with an overlay; the affinities of both hold."""
     result = merged(template, overlay)
     ours = template["spec"].get("affinity") or {}
     theirs = ((overlay.get("spec") or {}).get("affinity")) or {}
@@ -92,7 +92,7 @@ def overlaid(template: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[st
 
 
 def _both(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return affinities that demand what both demand: of a node's terms any one is enough."""
+    """Combine two affinities so that both hold; of several node terms, one is enough."""
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     result: dict[str, Any] = {**ours, **theirs}
     for name in ours.keys() & theirs.keys():

@@ -1,4 +1,4 @@
-"""Which cluster, for a process here or in a pod."""
+"""The connection to a cluster, from this machine or from a runner's pod."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 def connect_to(
     kubeconfig: str, context: str, namespace: str, *, patience_s: float | None = None
 ) -> Cluster:
-    """Find a cluster as options name it; a runner that is a pod is in it already.
+    """Connect to the cluster that options name; a runner's pod connects to its own cluster.
 
     Args:
         kubeconfig: Path of the kubeconfig; empty for kubectl's own choice.
         context: Context of the kubeconfig; empty for its current context.
         namespace: Namespace of the runs; empty for the context's.
-        patience_s: How long one question may take; by default as long as any.
+        patience_s: Most seconds for one request; None for the default of `connect`.
 
     Raises:
-        RequestError: There is none.
+        RequestError: There is no cluster to connect to.
     """
-    # Loads httpx, a tenth of a second, which no other executor needs.
+    # Imports httpx, which takes a tenth of a second and which no other executor needs.
     from tarmac.kubernetes import connect  # noqa: PLC0415
 
     is_pod = RUNNER_JOB in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ

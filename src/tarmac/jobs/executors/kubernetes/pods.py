@@ -1,4 +1,4 @@
-"""What is kept of each pod and Job, and what Kubernetes' words about them mean."""
+"""Reduces pods and Jobs to the fields that matter, and explains their endings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JOB_LABELS = (OF_JOBSET, "batch.kubernetes.io/job-name", "job-name")
 
 @dataclasses.dataclass(frozen=True)
 class SeenPod:
-    """A pod, as far as it matters here.
+    """The fields of a pod that matter.
 
     Attributes:
         name: Name of the pod, unique in its namespace.
@@ -31,13 +31,13 @@ class SeenPod:
         phase: Phase of the pod, by Kubernetes' name: ``Pending``, ``Running``, ``Succeeded``,
             ``Failed``.
         host: Name of its node; empty while the pod has none.
-        matter: What keeps it, the same for all words that mean it; empty where nothing does.
-        reason: The matter in words, for people; empty for none.
-        limit_s: It is ended once `matter` has kept it for so long; None: never.
-        told: How others' needs end it; None where they do not.
-        ending: How it ended; None while it has not.
+        matter: Problem that holds the pod up, independent of its wording; empty for none.
+        reason: Problem in words, for people; empty for none.
+        limit_s: Seconds that the problem may last before the pod is ended; None for no limit.
+        told: Disruption of the pod; None for none.
+        ending: Ending of the pod; None while it has not ended.
         has_log: Whether its container has ever begun.
-        is_deleted: Whether somebody has deleted it, so that it ends.
+        is_deleted: Whether the pod is being deleted.
     """
 
     name: str
@@ -56,26 +56,26 @@ class SeenPod:
 
     @property
     def disruption(self) -> Ending | None:
-        """How others' needs have ended it; one that had succeeded by then is done all the same."""
+        """The disruption of the pod; None where its program had succeeded by then."""
         return None if self.phase == "Succeeded" else self.told
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs any more."""
+        """Whether the pod has ended."""
         return self.phase in ("Succeeded", "Failed")
 
 
 @dataclasses.dataclass(frozen=True)
 class SeenJob:
-    """A Job, as far as it matters here.
+    """The fields of a Job that matter.
 
     Attributes:
         name: Name of the Job, unique in its namespace.
-        made: Name of the object that was submitted: the Job's own, or that of its JobSet.
+        made: Name of the submitted object: the Job, or the JobSet that made it.
         nonce: Nonce of the chunk that the Job was made for.
-        is_suspended: Whether it is not to start yet.
-        completed: Indexes that have succeeded.
-        failed: Indexes that have failed.
+        is_suspended: Whether the Job may not start yet.
+        completed: Completion indexes that have succeeded.
+        failed: Completion indexes that have failed.
         problem: Reason for which the whole Job has failed, for people; empty for none.
         lacks_pods: Whether it has fewer pods than it wants now.
     """
@@ -92,7 +92,7 @@ class SeenJob:
 
 @in_form
 def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
-    """Return what matters of a pod."""
+    """Return the fields of a pod that matter."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     state = explain_pod(pod, container=CONTAINER, preflight=CHECK)
@@ -117,7 +117,7 @@ def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
 
 @in_form
 def keep_job(job: Mapping[str, Any]) -> SeenJob:
-    """Return what matters of a Job."""
+    """Return the fields of a Job that matter."""
     metadata, spec, status = job["metadata"], job.get("spec") or {}, job.get("status") or {}
     problem, is_over = "", False
     for condition in status.get("conditions") or ():
@@ -142,13 +142,13 @@ def keep_job(job: Mapping[str, Any]) -> SeenJob:
 
 
 def _is_stuck_before(status: Mapping[str, Any]) -> bool:
-    """Whether an init container has failed, after which no other begins."""
+    """Return whether an init container has failed, so that no further container begins."""
     states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
     return any((state.get("terminated") or {}).get("exitCode") for state in states)
 
 
 def _disruption(pod: Mapping[str, Any], host: str) -> Ending | None:
-    """Return how others' needs end a pod, which its status says before it has ended."""
+    """Return the disruption of a pod, which its status shows before its end; None for none."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             row = DISRUPTIONS.get(
@@ -161,15 +161,16 @@ def _disruption(pod: Mapping[str, Any], host: str) -> Ending | None:
 
 
 def _ending(state: PodState) -> Ending:
-    """Return how a pod ended by Kubernetes' word.
+    """Return how a pod ended according to Kubernetes.
 
-    Where its program began, its agent has said more; one that has not is a failure to start.
+    Where the program began, its agent's record says more. An exit before that is a failed start.
     """
     if state.cause is None:
         return Ending(None, state.reason, state.host)
     words = _told(state.words)
     if state.reason == "Evicted":
-        # Others' needs are a DisruptionTarget; this is the pod's own limit of memory or disk.
+        # Evictions for others are a DisruptionTarget; this one is the pod's own memory or disk
+        # limit.
         return Ending(state.cause, _short(words), state.host, is_own_limit=True)
     if state.cause in ("exit", "signal") and state.exit_code:
         ended = f"its container {state.words}"

@@ -1,8 +1,8 @@
-"""Runners as Jobs of the cluster: of one small pod each, which a service account lets make others.
+"""Runners as Jobs of one small pod each, whose service account may make further Jobs.
 
-The run's directory lies on the claim that the pod mounts, at the same path as here. Its Job has no
-time limit, so that no other follows it; where others' needs end its pod, the cluster begins it
-again, and it goes on with the run.
+The pod mounts the claim with the run's directory, at the same path as on this machine. The Job
+has no time limit and needs no successor. After a disruption the cluster starts a new pod, which
+resumes the run.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.runners import RunnerJob
     from tarmac.kubernetes import Cluster, Object
 
-# Who lists runs does not wait for longer.
+# Timeout of status queries, so that a list of runs stays fast.
 _ANSWERS_WITHIN_S = 10.0
 
-# Pauses before what had no answer is asked for again, which finds what is there by its name.
+# Pauses before each repeat of a request without an answer; a repeat finds an existing object.
 _AGAIN_AFTER_S = (1.0, 5.0, 15.0)
 
-# What a runner is marked by; a run's own mark is on what its runner sweeps.
+# Label of runners; the label of a run marks the objects that its runner sweeps.
 _RUNNER = "tarmac.dev/runner"
 
-# Between two looks at what its tasks do it waits.
+# A runner mostly waits between two polls of its tasks.
 _CPUS = "250m"
 
-# In the run's directory: where its runners are.
+# File in the run's directory that names the cluster of its runners.
 _PLACE = "runners/cluster.json"
 _PLACED_BY = ("kubeconfig", "context", "namespace")
 
@@ -77,10 +77,10 @@ _HERE = "Start it on this machine: --runner here"
 
 
 class KubernetesRunners:
-    """Has Kubernetes run runners."""
+    """Runs runners as Kubernetes Jobs."""
 
     def submit(self, job: RunnerJob) -> str:
-        """Submit a runner, once; see `RunnerEngine`."""
+        """Submit a runner's Job exactly once; see `RunnerEngine`."""
         options = KubernetesOptions.model_validate(job.options)
         _refuse_unknown(job, options)
         write_json(job.run / _PLACE, options.model_dump(include={*_PLACED_BY}))
@@ -105,7 +105,7 @@ class KubernetesRunners:
         return {}
 
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
-        """Return what is known of a runner's Job now; see `RunnerEngine`."""
+        """Return the present state of a runner's Job; see `RunnerEngine`."""
         del number, since
         try:
             with _connect(run, patience_s=_ANSWERS_WITHIN_S) as cluster:
@@ -122,11 +122,11 @@ class KubernetesRunners:
             names = [name for number in numbers for name in _names(run, number)]
             with _connect(run, patience_s=_ANSWERS_WITHIN_S) as cluster:
                 for name in names:
-                    # One that works ends by itself, as the run's directory says.
+                    # A runner that has begun reads the stop request from the run's directory.
                     if _state(cluster, name).kind == "waits":
                         cluster.delete("Job", name)
         except TarmacError:
-            # What cannot be reached stays there, and has nothing to do once it begins.
+            # A Job that cannot be reached stays there, and finds no work once it begins.
             return
 
 
@@ -154,10 +154,10 @@ def _refuse_unknown(job: RunnerJob, options: KubernetesOptions) -> None:
 
 
 def _insist(cluster: Cluster, manifest: Manifest) -> Object:
-    """Create an object, once, and return it as the cluster has it.
+    """Create an object exactly once; return the object as the cluster has it.
 
     Raises:
-        TarmacError: It is refused, or nothing answers.
+        TarmacError: The cluster refuses the object, or does not answer.
     """
     answer = cluster.create(manifest)
     for pause_s in _AGAIN_AFTER_S:
@@ -166,7 +166,7 @@ def _insist(cluster: Cluster, manifest: Manifest) -> Object:
         time.sleep(pause_s)
         answer = cluster.create(manifest)
     if isinstance(answer, Refused) and answer.is_conflict:
-        # No other runner of the run has this name: it is what came before the silence.
+        # No other runner of the run has this name, so an earlier try without an answer made it.
         existing = cluster.get(manifest["kind"], manifest["metadata"]["name"])
         answer = answer if existing is None else existing
     if isinstance(answer, Silence):
@@ -189,7 +189,7 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
     job = cluster.get("Job", name)
     if isinstance(job, (Silence, Refused)):
         words = job.words if isinstance(job, Silence) else job.message
-        # Without the Job's name: it is said of other runs' too, for which nobody asks then.
+        # No Job name: the same message stands for runners of other runs, without another query.
         return RunnerState("unknown", f"job cannot be asked for: {words}")
     if job is None:
         return RunnerState("ended", f"job {name} is not there any more")
@@ -218,16 +218,16 @@ def _names(run: Path, number: int) -> tuple[str, str]:
 
 
 def _command(job: RunnerJob, python: str) -> Sequence[str]:
-    # The first word is the Python that Tarmac runs with here.
+    # The first word is this machine's Python; the image has its own.
     words = shlex.join([python, *job.command[1:]])
     run = shlex.quote(str(job.run))
-    # What it does not see is said where the pod's own log has it.
+    # This error goes to the pod's own log, as runner.log is out of reach.
     seen = f"cd {run} || {{ echo 'the pod does not see the directory' {run} >&2; exit 1; }}"
     return ["sh", "-c", f"{seen}; exec {words} >> runner.log 2>&1"]
 
 
 def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
-    """Return the Job of a runner: a pod that is begun again where others' needs have ended it."""
+    """Return the Job of a runner, whose pod the cluster replaces after a disruption."""
     assert options.volume is not None
     name, run = _names(job.run, job.number)[0], run_code(job.run)
     labels = {RUN: run, JOB_LABEL: job_label(job.run)}

@@ -1,4 +1,4 @@
-"""How files come to pods and go from them without a volume: by stores that pods ask themselves."""
+"""Files for pods without a volume: inputs and outputs in stores that the pods access."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.attempt import Attempt
     from tarmac.jobs.plan import Task
 
-# What keys of S3 are called: by its clients, and in the Secret.
+# Names of the S3 keys, both as clients' variables and in the Secret.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 _NO_WAY = (
@@ -32,14 +32,14 @@ _VOLUME = "Or options.kubernetes.volume names a claim that the run's directory l
 
 
 def refuse_apart(options: Mapping[str, Any], what: str) -> None:
-    """Refuse work that lives in a directory, where pods see none of this machine.
+    """Refuse work that needs a directory of this machine, where pods see none.
 
     Args:
         options: Options of Kubernetes, such as ``{"volume": ...}``.
         what: Start of the error message, which names the work that needs a directory.
 
     Raises:
-        RequestError: There is no volume.
+        RequestError: The options name no volume.
     """
     if not options.get("volume"):
         raise RequestError(
@@ -52,10 +52,10 @@ def refuse_apart(options: Mapping[str, Any], what: str) -> None:
 
 
 def refuse_unreachable_files(task: Task) -> None:
-    """Refuse inputs and outputs that no pod without a volume reaches.
+    """Refuse inputs and outputs that pods without a volume cannot reach.
 
     Raises:
-        RequestError: There is one, or a setting of stores holds a password.
+        RequestError: The task has such a file, or a setting of stores holds a password.
     """
     for number, entry in enumerate(task.inputs):
         location, shown = Location.parse(entry.source), without_password(entry.source)
@@ -106,9 +106,9 @@ def _holds_secret(url: str) -> bool:
 
 
 def store_keys(task: Task) -> dict[str, tuple[str, str]]:
-    """Return the variables by which a task's pods get keys of S3: to name of a Secret and key.
+    """Return the S3 keys of a task's pods: variable to name of a Secret and key.
 
-    Those that the task's own secrets say go before.
+    The task's own secrets take precedence.
     """
     name = options_of(task).store_secret
     places = [*(entry.source for entry in task.inputs), *(output.to for output in task.outputs)]
@@ -118,11 +118,11 @@ def store_keys(task: Task) -> dict[str, tuple[str, str]]:
 
 
 def apart_of(attempt: Attempt, run: str) -> Apart:
-    """Return what goes to a pod for an attempt, which sees no file of this machine but a volume's.
+    """Return the replacement for this machine's files in an attempt's pod.
 
     Args:
         attempt: Attempt that the pod runs.
-        run: The run's own name among all.
+        run: Name of the run, unique among all runs.
 
     Raises:
         RequestError: A setting of stores holds a password.
@@ -131,10 +131,10 @@ def apart_of(attempt: Attempt, run: str) -> Apart:
     options = options_of(task)
     python = options.python
     if options.volume is not None and "python" not in options.model_fields_set:
-        # The image has it at the same path, or the volume has both.
+        # The image has this Python at the same path, or the volume has both Python and Tarmac.
         python = sys.executable
     receipt = None
-    # Several nodes know of each other's end by themselves.
+    # The nodes of one attempt know of each other's end without a receipt.
     if options.volume is None and task.resources.nodes == 1:
         receipt = receipt_of(
             task.outputs, run=run, task=task.name, index=task.index, attempt=attempt.number

@@ -1,4 +1,4 @@
-"""The pods of tasks as a cluster gets them: what they run, need, mount and are told."""
+"""The manifests of tasks' pods: their command, resources, volumes and variables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 
-# What an agent needs beside its program, as under Slurm.
+# Memory of the agent beside its program, as under Slurm.
 _AGENT_BYTES = 64 * 2**20
 
-# The program's grace and what its agent needs after that.
+# The program's grace period, and time for its agent after that.
 GRACE_S = 30
 
-# Its last line is the reason that is told; a missing Python or Tarmac is no fault of the node.
+# The last line becomes the reason in messages. A missing Python or Tarmac is no fault of the node.
 _CHECK = """\
 said=$("$@" 2>&1)
 code=$?
@@ -32,31 +32,31 @@ printf '%s\\n' "$said" | tail -n 1 > /dev/termination-log
 exit $code
 """
 
-# As the Job controller labels pods.
+# Label that the Job controller sets on pods.
 OF_JOB = "batch.kubernetes.io/job-name"
 
-# Of a JobSet's Jobs, of which there is one: it is called NAME-nodes-0.
+# Name of the only Job in a JobSet, which becomes NAME-nodes-0.
 REPLICATED_JOB = "nodes"
 
-# Where the agent on the first of several nodes listens: below what systems give at random
-# (ip_local_port_range) and above what programs are known by. Nodes of a machine's own network,
-# which pods rarely have, meet each at one of their own.
+# Ports for the rendezvous, where the agent on the first node listens: below the ports that systems
+# assign at random (ip_local_port_range) and above well-known ports. With host networking, which
+# pods rarely have, each Job has its own port.
 _FIRST_PORT, _NUM_PORTS = 20_000, 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What the pods of a Job run.
+    """The Job that pods belong to, with their command.
 
     Attributes:
         name: Name of the Job, or of the JobSet that makes it; unique in the namespace.
-        run: Code of the run, by which labels of its objects name it.
+        run: Code of the run in the labels of its objects.
         nonce: Nonce of the chunk that the Job runs.
         size: Number of attempts in the Job.
         command: Command of each pod's container.
-        nodes: Pods that do one attempt together; `size` is then 1. Default 1.
+        nodes: Pods that run one attempt together; `size` is then 1. Default 1.
         is_set: Whether a JobSet makes the Job.
-        label: The name of the job file's job, for people who look for its pods.
+        label: Name of the job file's job, for people who look for its pods. Default ``tarmac``.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Unit:
 
 
 def pod_spec(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
-    """Return the specification of the pods that do attempts.
+    """Return the specification of a task's pods.
 
     Args:
         unit: Job that the pods belong to, with their command.
@@ -122,7 +122,7 @@ def pod_spec(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
 
 
 def _node_terms(demand: Demand, excluded: Sequence[str]) -> list[list[Manifest]]:
-    """Return what a node's labels must be, one list of several; empty where any will do."""
+    """Return terms for a node's labels, of which one must hold; empty where any node will do."""
     others: list[Manifest] = []
     if excluded:
         hosts = sorted(excluded)
@@ -138,7 +138,7 @@ def _container(unit: Unit, demand: Demand) -> Manifest:
     requests: dict[str, str] = {"cpu": f"{max(1, round(demand.cpus * 1000))}m"}
     limits: dict[str, str] = {}
     if demand.memory is not None:
-        # Shared memory counts as memory of whoever writes to it.
+        # Shared memory counts towards the memory limit of the container that writes to it.
         limits["memory"] = str(demand.memory + (demand.shm or 0) + _AGENT_BYTES)
     if demand.gpus:
         limits[demand.gpu_resource] = str(demand.gpus)
@@ -155,7 +155,7 @@ def _container(unit: Unit, demand: Demand) -> Manifest:
 
 
 def _check(demand: Demand) -> Manifest:
-    """Return what computes on a pod's GPUs before its program begins."""
+    """Return the init container that checks a pod's GPUs before its program begins."""
     limits = {demand.gpu_resource: str(demand.gpus)}
     gpus = str(demand.gpus)
     check = python_command("tarmac.checks.pod_gpus", gpus, python=demand.check_python)
@@ -195,7 +195,7 @@ def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
 
 
 def _meeting(unit: Unit) -> str:
-    """Return where the agents of several nodes meet, as `tarmac.node.rendezvous` reads it."""
+    """Return the rendezvous of several nodes' agents, as `tarmac.node.rendezvous` reads it."""
     digest = hashlib.sha256(f"{unit.name} {unit.nonce}".encode()).digest()
     port = _FIRST_PORT + int.from_bytes(digest[:4], "big") % _NUM_PORTS
     return f"{port} {unit.nonce} {unit.job}-0.{unit.name}"

@@ -1,7 +1,7 @@
-"""Executors whose attempts wait in the queue of an engine, and outlive the runner there.
+"""Executors whose attempts wait in an engine's queue and outlive the runner there.
 
-`QueueingExecutor` knows chunks, windows, witnesses and patience; an `Engine` knows one engine's
-commands.
+`QueueingExecutor` handles chunks, windows, evidence and timeouts for all engines; an `Engine`
+runs the commands of one engine.
 """
 
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord, job_label, run_code

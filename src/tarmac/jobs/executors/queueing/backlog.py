@@ -1,4 +1,4 @@
-"""Attempts that no chunk has yet, by their shape."""
+"""Attempts that are in no chunk yet, grouped by shape."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Backlog:
-    """Attempts in the order in which they came, those of one shape together.
+    """A queue of attempts in order of arrival, grouped by shape.
 
     Args:
-        shape_of: Returns what units of a task need, as JSON.
+        shape_of: Returns the needs of a task's units, as JSON.
     """
 
     def __init__(self, shape_of: Callable[[Task], Mapping[str, Any]]) -> None:
         self._shape_of = shape_of
         self._shapes: dict[str, Mapping[str, Any]] = {}
         self._flights: dict[str, deque[Flight]] = {}
-        # Most tasks have the very same shape; what is kept here keeps its identity.
+        # Most tasks share one shape object. `_kept` keeps each alive, so that its id stays unique.
         self._keys: dict[int, str] = {}
         self._kept: list[Mapping[str, Any]] = []
 
@@ -35,21 +35,21 @@ class Backlog:
         return (flight for flights in [*self._flights.values()] for flight in [*flights])
 
     def push(self, flight: Flight) -> None:
-        """Put an attempt behind the others of its shape."""
+        """Append an attempt to the others of its shape."""
         self._flights.setdefault(self._key(flight), deque()).append(flight)
 
     def put_back(self, flights: Sequence[Flight]) -> None:
-        """Put attempts of one shape before the others of it, in their order."""
+        """Prepend attempts of one shape to the others of that shape, in their order."""
         for flight in reversed(flights):
             self._flights.setdefault(self._key(flight), deque()).appendleft(flight)
 
     def next(self) -> tuple[Mapping[str, Any], Sequence[Flight]]:
-        """Return the shape whose turn it is, and its attempts; there must be one."""
+        """Return the next shape and its attempts; the backlog must not be empty."""
         key, flights = next(iter(self._flights.items()))
         return self._shapes[key], flights
 
     def take(self, count: int) -> list[Flight]:
-        """Take the first so many of the shape whose turn it is."""
+        """Remove and return the first attempts of the next shape, at most `count`."""
         key, flights = next(iter(self._flights.items()))
         taken = [flights.popleft() for _ in range(min(count, len(flights)))]
         if not flights:
@@ -57,7 +57,7 @@ class Backlog:
         return taken
 
     def remove(self, flight: Flight) -> bool:
-        """Take an attempt out, and return whether it was there."""
+        """Remove an attempt; return whether it was in the backlog."""
         key = self._key(flight)
         flights = self._flights.get(key, deque())
         if flight not in flights:

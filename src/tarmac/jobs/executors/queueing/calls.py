@@ -1,4 +1,4 @@
-"""Calls to an engine, one at a time, while their caller goes on."""
+"""Calls to an engine in a thread, one at a time, while the executor's loop continues."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class Call(Generic[_Answer]):
     """A call to an engine.
 
     Attributes:
-        ask: Makes it, in a thread, and returns the answer.
-        hear: Gets the answer, where all else happens.
+        ask: Makes the call, in a thread, and returns the answer.
+        hear: Handles the answer, in the thread of the executor's loop.
     """
 
     ask: Callable[[], _Answer]
     hear: Callable[[_Answer], None]
 
     def answered(self) -> Callable[[], None]:
-        """Make the call, and return what hands its answer on."""
+        """Make the call; return a function that handles its answer."""
         answer = self.ask()
         return lambda: self.hear(answer)
 
 
 class Calls:
-    """Makes calls that may take a minute, in a thread that its process does not wait for."""
+    """Makes calls that may take a minute, in daemon threads that do not block the exit."""
 
     def __init__(self) -> None:
         self._answers: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.is_idle = True
 
     def make(self, call: Call[_Answer]) -> None:
-        """Begin a call; none may be on its way."""
+        """Start a call; no other call may be in progress."""
         assert self.is_idle
         self.is_idle = False
 
@@ -52,17 +52,17 @@ class Calls:
         threading.Thread(target=run, name="engine", daemon=True).start()
 
     def wake(self) -> None:
-        """End the waiting in `finish`; from any thread."""
+        """Interrupt the wait in `finish`; callable from any thread."""
         self._answers.put(None)
 
     def finish(self, patience_s: float) -> bool:
-        """Wait for the call on its way, hand its answer on, and return whether it came.
+        """Wait for the call in progress and handle its answer; return False where none came.
 
         Args:
-            patience_s: How long to wait, in seconds, also where no call is on its way.
+            patience_s: Seconds to wait, even where no call is in progress.
 
         Raises:
-            BaseException: What the call raised.
+            BaseException: The exception that the call raised.
         """
         try:
             answered = self._answers.get(timeout=max(0.0, patience_s))

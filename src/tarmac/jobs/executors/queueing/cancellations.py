@@ -1,4 +1,4 @@
-"""Attempts that are to end, and the engine's part in it."""
+"""Ends attempts on request, with fences and through the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGAIN_S = 5.0
 
 
 class Cancellations:
-    """Ends attempts of chunks: by their records where they have not begun, and by the engine.
+    """Ends attempts of chunks: unbegun ones by a fence, running ones through the engine.
 
     Args:
         ledger: Attempts and chunks in hand; gets the end of those that have not begun.
@@ -32,11 +32,11 @@ class Cancellations:
         self.ended_at = 0.0
 
     def times(self) -> list[float]:
-        """Return when something may be due, by the monotonic clock."""
+        """Return when the next step may be due, by the monotonic clock."""
         return [self._at]
 
     def end(self, chunk: HeldChunk, flight: Flight) -> None:
-        """End an attempt of a chunk that was asked to end."""
+        """End an attempt of a chunk, as its `asked` reason says."""
         index = flight.index
         if fence_unbegun(flight.attempt, chunk.record.nonce):
             self.end_unit(chunk, index)
@@ -47,16 +47,16 @@ class Cancellations:
         self.end_unit(chunk, index)
 
     def end_chunk(self, chunk: HeldChunk) -> None:
-        """End all that a chunk has."""
+        """End all attempts of a chunk."""
         self._wanted.append((chunk, None))
 
     def end_unit(self, chunk: HeldChunk, index: int) -> None:
-        """End the unit of an element, unless others in it go on."""
+        """End the unit of an element, unless other attempts of the unit are left."""
         if chunk.is_last_of_unit(index):
             self._wanted.append((chunk, chunk.unit_of(index).unit))
 
     def catch_up(self, chunk: HeldChunk) -> None:
-        """End what was asked to end while its chunk was on its way to the engine."""
+        """End the attempts that were asked to end while their chunk was being submitted."""
         requested = [flight for flight in chunk.flights.values() if flight.evidence.asked]
         if len(requested) == len(chunk.flights):
             self.end_chunk(chunk)
@@ -65,7 +65,7 @@ class Cancellations:
             self.end(chunk, flight)
 
     def call(self, now: float) -> Call[Any] | None:
-        """Return the call that ends what is to end, as far as the engine is known to have it."""
+        """Return the call that cancels units which the engine is known to have; None for none."""
         ready = [entry for entry in self._wanted if _is_known(*entry)]
         if not ready or now < self._at:
             return None
@@ -85,5 +85,5 @@ class Cancellations:
 
 
 def _is_known(chunk: HeldChunk, unit: int | None) -> bool:
-    """Whether the engine can be told what to end: a chunk by its name, a unit by its job's."""
+    """Return whether the engine can cancel: a submitted chunk, or a unit of a known job."""
     return chunk.is_submitted and (unit is None or bool(chunk.record.job))

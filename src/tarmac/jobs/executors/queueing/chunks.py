@@ -1,7 +1,7 @@
-"""``RUN/chunks``: what a run has handed to an engine, written down before the engine is asked.
+"""``RUN/chunks``: the chunks of a run, each written before the engine is called.
 
-``0003.spec`` and ``0003.index`` are for the agents, ``0003.json`` is for the next session of the
-run, and the directory ``0003`` gets what the engine itself prints.
+Agents read ``0003.spec`` and ``0003.index``. The next session of the run reads ``0003.json``. The
+directory ``0003`` holds the engine's own output.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 _SCHEMA_VERSION = 2
 
-# With the run's code, numbers and what Kubernetes adds, a name has 63 characters at most.
+# With the run's code, the number and Kubernetes' additions, a name has at most 63 characters.
 _LABEL_LENGTH = 30
 
-# Of a run's directory: when it was made, and what tells it from others of that second. A dry run
-# has no time.
+# Suffix of a run's directory: its time, and a text that distinguishes runs of the same second. A
+# dry run has no time.
 _RUN_SUFFIX = re.compile(r"-(?:\d{8}-\d{6}-[0-9a-z]+|RUN)$")
 
 
 class ChunkRecord(BaseModel):
-    """A chunk: attempts of one shape that an engine gets at once.
+    """A chunk: attempts of one shape in a single submission.
 
     Attributes:
         schema_version: Version of this file's layout. Default 2, the newest.
         number: Number of the chunk in its run, from 0.
         name: Unique name by which the engine knows the chunk.
         nonce: Random hex text that marks the chunk's attempts in their records.
-        shape: What its units need, as `Engine.shape` says it.
+        shape: Needs of its units, as `Engine.shape` returns them.
         attempts: Pairs of a task's index and an attempt's number, in the order of the elements.
         per_unit: Attempts that each unit runs, one after another. Default 1.
-        state: ``written`` before the engine is asked, ``submitted`` once it has answered, ``over``
-            once nothing of it is at work any more.
+        state: ``written`` before the submission, ``submitted`` once the engine has it, ``over``
+            once none of its attempts is left.
         job: The engine's name for the chunk, such as ``80``; empty until the engine has answered.
         made_at: Time at which the chunk was made, in UTC.
         cluster: Cluster that the chunk was submitted to; None where it was not recorded.
@@ -68,19 +68,19 @@ class ChunkRecord(BaseModel):
 
     @property
     def num_units(self) -> int:
-        """How many units it has."""
+        """The number of units in the chunk."""
         return -(-len(self.attempts) // self.per_unit)
 
 
 def chunk_name(run: Path, number: int) -> str:
-    """Return the name that an engine knows a chunk by: the same for whoever asks."""
+    """Return the engine's name for a chunk, the same in every session."""
     return f"{job_label(run)}-{run_code(run)}-{number:04d}"
 
 
 def job_label(run: Path) -> str:
     """Return the job's name for engines: a DNS label of at most 30 characters, ``sweep``.
 
-    It comes first in the names of a run's jobs, as squeue shows 8 characters.
+    The label comes first in the names of a run's jobs, as squeue shows 8 characters.
     """
     name = re.sub(r"[^a-z0-9]+", "-", _RUN_SUFFIX.sub("", run.name).lower()).strip("-")
     name = name if name[:1].isalpha() else f"tarmac-{name}"
@@ -88,12 +88,12 @@ def job_label(run: Path) -> str:
 
 
 def run_code(run: Path) -> str:
-    """Return what a run's jobs have in their names; runs of equal names elsewhere have another."""
+    """Return the run's code in its jobs' names, a hash that differs for equal names elsewhere."""
     return hashlib.sha256(str(run).encode()).hexdigest()[:8]
 
 
 class ChunkFiles:
-    """The chunks of a run.
+    """The chunk files of a run.
 
     Args:
         run: The run's directory; the chunks are below ``chunks/``.
@@ -106,15 +106,15 @@ class ChunkFiles:
 
     @property
     def job_label(self) -> str:
-        """The job's name for engines; see `job_label`."""
+        """The job's name for engines; see the function `job_label`."""
         return job_label(self._run)
 
     def read(self) -> list[ChunkRecord]:
-        """Return all chunks, in the order in which they were made.
+        """Return all chunks, in order of creation.
 
         Raises:
-            TarmacError: One is damaged, or cannot be read.
-            RequestError: One was written by a newer Tarmac.
+            TarmacError: A file is damaged, or cannot be read.
+            RequestError: A file was written by a newer Tarmac.
         """
         paths = sorted(self.directory.glob("*.json"), key=lambda path: int(path.stem))
         return [read_versioned(path, ChunkRecord, _SCHEMA_VERSION, "run") for path in paths]
@@ -126,9 +126,9 @@ class ChunkFiles:
     def make(
         self, shape: dict[str, Any], attempts: Sequence[tuple[int, int]], per_unit: int
     ) -> ChunkRecord:
-        """Return a chunk with a number of its own; nothing is written yet."""
+        """Return a chunk with an unused number, without writing it."""
         if self._next is None:
-            # Of one whose runner was killed meanwhile there may be a part.
+            # A runner that was killed may have left only some files of a chunk.
             numbers = (int(path.stem) for path in self.directory.glob("[0-9]*"))
             self._next = max(numbers, default=-1) + 1
         number, self._next = self._next, self._next + 1
@@ -143,15 +143,16 @@ class ChunkFiles:
         )
 
     def write(self, record: ChunkRecord, elements: Sequence[Element] | None = None) -> None:
-        """Write a chunk down, its elements first where they are given.
+        """Write a chunk's record, after its elements where given.
 
         Raises:
-            StorageError: It cannot be written.
+            StorageError: A file cannot be written.
         """
         path = self.directory / f"{record.number:04d}.json"
         if elements is not None:
             with storage_errors(self.spec(record)):
-                # Its number is this runner's alone, also where another believes that it works here.
+                # mkdir fails where another runner works on this run, so the number belongs to one
+                # runner.
                 self.output(record).mkdir(parents=True)
                 Chunk(self.spec(record)).write([*elements])
         write_text(path, record.model_dump_json() + "\n")
@@ -161,5 +162,5 @@ class ChunkFiles:
         return self.directory / f"{record.number:04d}.spec"
 
     def output(self, record: ChunkRecord) -> Path:
-        """Return the directory of what the engine itself prints about a chunk's units."""
+        """Return the directory for the engine's own output about a chunk's units."""
         return self.directory / f"{record.number:04d}"

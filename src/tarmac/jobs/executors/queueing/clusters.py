@@ -1,4 +1,4 @@
-"""Which cluster an engine's units are on, so that no other one is asked for them.
+"""The identity of an engine's cluster, so that no other cluster is asked for its units.
 
 Example:
     >>> from tarmac.jobs.executors.queueing.clusters import ClusterId
@@ -13,15 +13,15 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class ClusterId:
-    """A cluster, as it calls itself.
+    """The identity of a cluster, as the cluster itself reports it.
 
     Attributes:
-        name: For people: Slurm's ``ClusterName``, or a server's address. Empty where the address
-            says nothing outside, as in a pod.
-        uid: What no other cluster has: an identifier of its own, or ``NAME@ADDRESS`` of Slurm's
-            controller. Empty where it may not be read.
-        way: Shell text that leads a command there, such as ``SLURM_CONF=/etc/s1/slurm.conf``; empty
-            where none is known.
+        name: Name for people: Slurm's ``ClusterName``, or a server's address. Empty where the
+            address means nothing outside, as in a pod.
+        uid: Unique identifier of the cluster, or ``NAME@ADDRESS`` of Slurm's controller. Empty
+            where the user may not read it.
+        way: Shell prefix that makes a command use the cluster, such as
+            ``SLURM_CONF=/etc/s1/slurm.conf``; empty where unknown.
     """
 
     name: str
@@ -29,7 +29,7 @@ class ClusterId:
     way: str = ""
 
     def differs(self, other: ClusterId) -> bool:
-        """Whether the two are known to be different clusters."""
+        """Return whether the two are known to be different clusters."""
         if self.uid and other.uid:
             return self.uid != other.uid
         return bool(self.name and other.name and self.name != other.name)

@@ -1,4 +1,4 @@
-"""Refuses to go on with a run here whose tasks are on another cluster, and says where they are."""
+"""Refuses to resume a run whose tasks are on another cluster, and names that cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 
-# In the run's directory: the cluster that has the last runner.
+# In the run's directory: identity of the cluster of the last runner.
 _RUNNER_CLUSTER = "runners/where.json"
 
 
@@ -28,15 +28,15 @@ def refuse_other_cluster(
     here: ClusterId | None,
     has: Callable[[ChunkRecord], bool],
 ) -> None:
-    """Raise a RequestError where a run has left tasks on a cluster that is not this one.
+    """Raise a RequestError where a run has left tasks on another cluster.
 
     Args:
         run: Directory of the run that is to be resumed.
         engine: Name of the engine in messages, such as ``Slurm``.
         left: Chunks that are not over.
-        here: The cluster that commands reach now; None while it does not say.
-        has: Whether this cluster has a chunk's jobs. Asked where a cluster of the same name is at
-            another address: its controller may have moved.
+        here: The cluster that commands reach; None while it does not identify itself.
+        has: Returns whether this cluster has a chunk's jobs. Called where a cluster of the same
+            name has another address, as its controller may have moved.
     """
     for chunk in left:
         there = chunk.cluster
@@ -55,10 +55,14 @@ def refuse_other_cluster(
 
 
 def note_runner_cluster(run: Path, here: ClusterId | None) -> None:
-    """Write down which cluster a run's runner is submitted to; None where that does not say.
+    """Record the cluster that a run's runner is submitted to.
+
+    Args:
+        run: Directory of the run that the runner works for.
+        here: The cluster that commands reach; None while it does not identify itself.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The file cannot be written.
     """
     write_json(run / _RUNNER_CLUSTER, {} if here is None else dataclasses.asdict(here))
 
@@ -66,16 +70,16 @@ def note_runner_cluster(run: Path, here: ClusterId | None) -> None:
 def runner_elsewhere(
     run: Path, place: str, engine: str, here: ClusterId | None
 ) -> RunnerState | None:
-    """Return where a runner is that this cluster does not have; None where it was submitted here.
+    """Return the state of a runner on another cluster; None where it was submitted to this one.
 
     Args:
         run: Directory of the run that the runner works for.
         place: The engine's name for the runner's job.
         engine: Name of the engine in messages, such as ``Slurm``.
-        here: The cluster that commands reach now; None while it does not say.
+        here: The cluster that commands reach; None while it does not identify itself.
     """
     noted = Fields({})
-    # Earlier versions did not note it.
+    # Earlier versions wrote no such file.
     with contextlib.suppress(OSError, ValueError):
         noted = Fields.of(parse_json(read_regular(run / _RUNNER_CLUSTER)))
     there = ClusterId(noted.text("name") or "", noted.text("uid") or "")
@@ -87,7 +91,7 @@ def runner_elsewhere(
 
 
 def _names_of(there: ClusterId, here: ClusterId) -> tuple[str, str]:
-    """Return names of two clusters that tell them apart."""
+    """Return distinct names for two clusters, with addresses where the names are equal."""
     if there.name and there.name == here.name:
         address, own = (cluster.uid.rpartition("@")[2] for cluster in (there, here))
         return f"{here.name} ({address})", f"{here.name} ({own})"

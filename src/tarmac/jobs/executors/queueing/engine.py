@@ -1,7 +1,7 @@
-"""What an engine with a queue of its own does for `QueueingExecutor`.
+"""The interface of engines with a queue, which `QueueingExecutor` uses.
 
-An engine starts *units*. A chunk of attempts of the same shape is submitted at once under one name;
-each of its units takes one attempt, or a few one after another, to its end.
+An engine starts *units*. The executor submits a chunk of attempts of the same shape at once under
+one name. Each unit runs one attempt, or several one after another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UnitName(NamedTuple):
-    """Which unit of a run.
+    """The identity of a unit in its run.
 
     Attributes:
         chunk: Number of the chunk in its run, from 0.
@@ -32,7 +32,7 @@ class UnitName(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Accepted:
-    """The engine has taken a chunk.
+    """The engine has accepted a chunk.
 
     Attributes:
         job: The engine's name for the chunk, such as ``80``.
@@ -43,7 +43,7 @@ class Accepted:
 
 @dataclasses.dataclass(frozen=True)
 class Full:
-    """The engine takes no more units of this user now.
+    """The engine accepts no more units of this user now.
 
     Attributes:
         words: The engine's own message, for people.
@@ -54,7 +54,7 @@ class Full:
 
 @dataclasses.dataclass(frozen=True)
 class TooLarge:
-    """The engine takes no chunk of this size, but takes its units in smaller ones.
+    """The engine accepts no chunk of this size, but may accept its units in smaller chunks.
 
     Attributes:
         words: Message that says what is too large.
@@ -65,7 +65,7 @@ class TooLarge:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """The engine will never take this.
+    """The engine will never accept this chunk.
 
     Attributes:
         words: The engine's own message, for people.
@@ -76,10 +76,10 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True)
 class Silent:
-    """No answer that can be understood: says nothing about any unit.
+    """No answer, or one that cannot be understood: no evidence about any unit.
 
     Attributes:
-        words: Source of the silence and its message: ``squeue: Socket timed out``.
+        words: Command or call without an answer, and its message: ``squeue: Socket timed out``.
     """
 
     words: str
@@ -90,8 +90,8 @@ class Shown:
     """A unit that the engine holds.
 
     Attributes:
-        phase: Whether it waits, runs, or is over and soon forgotten.
-        place: The engine's name for it: ``80_3``.
+        phase: State of the unit; ``over`` for an ended unit that the engine still shows.
+        place: The engine's name for the unit: ``80_3``.
         reason: Reason for waiting, for people; empty for none.
         host: Name of the unit's node, or of several; empty while it has none.
         restarts: Number of times that the engine has restarted the unit; None where the engine does
@@ -109,18 +109,18 @@ class Shown:
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """How a unit ended, by the engine's word.
+    """The end of a unit, as the engine reports it.
 
     Attributes:
         cause: Kind of failure; None where the engine reports success.
         words: The ending in words, for messages.
         host: Name of the unit's node, or of several; empty where unknown.
-        when: It ended, as the engine writes it, to tell it from an earlier try's; empty where that
-            is not said.
-        near_limit: The time limit that it was near to, in words; empty where it was not, None
-            where that is not known.
-        bad_host: The node whose GPUs were found unfit before its agent began; empty where none was.
-        begun_words: The words where the attempt's agent has begun; empty where `words` hold too.
+        when: Time of the end, as the engine writes it, to distinguish it from an earlier try's;
+            empty where not reported.
+        near_limit: Time limit that the unit had nearly reached, in words; empty where it had not,
+            None where that is unknown.
+        bad_host: Node whose GPUs failed the check before the agent began; empty for none.
+        begun_words: Replaces `words` once the attempt's agent has begun; empty to keep `words`.
         is_own_limit: Whether a limit of the attempt's own ended it, which its agent cannot know.
     """
 
@@ -136,14 +136,14 @@ class Ending:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What is asked of an engine for a task, beside what its units need.
+    """A task's demands on the engine, beside the needs of its units.
 
     Attributes:
         per_unit: Attempts that each unit runs, one after another. Default 1.
         pending_limit_s: Most seconds that an attempt may wait in the engine's queue; None for no
             limit.
-        goes_on_after_limit: Whether another attempt goes on once the engine's own time limit has
-            ended one, as often as that happens.
+        goes_on_after_limit: Whether another attempt continues each time that the engine's own time
+            limit has ended one.
     """
 
     per_unit: int = 1
@@ -152,9 +152,9 @@ class Terms:
 
 
 class Engine(Protocol):
-    """A place with a queue of its own. No call blocks for longer than a minute or two.
+    """An engine with a queue of its own. No call blocks for longer than a minute or two.
 
-    Calls come from one thread at a time, not always the same.
+    Calls come from one thread at a time, but not always from the same thread.
 
     Attributes:
         title: Name of the engine in messages: ``Slurm``.
@@ -166,19 +166,19 @@ class Engine(Protocol):
 
     @property
     def keeps_units(self) -> bool:
-        """Whether units go on without this process, so that another cluster must not be taken."""
+        """Whether units outlive this process, so that a run must stay on its cluster."""
         ...
 
     def cluster(self) -> ClusterId | None:
-        """Return which cluster this is, the same for whoever asks; None while it does not say."""
+        """Return the cluster's identity, equal for every caller; None while it reports none."""
         ...
 
     def shape(self, task: Task) -> Mapping[str, Any]:
-        """Return what units of a task need, as JSON: attempts of equal shape share chunks."""
+        """Return the needs of a task's units as JSON: attempts of equal shape share chunks."""
         ...
 
     def terms(self, task: Task) -> Terms:
-        """Return what is asked of the engine for a task."""
+        """Return a task's demands on the engine."""
         ...
 
     def submit(
@@ -192,41 +192,41 @@ class Engine(Protocol):
             excluded: Hosts that the units must avoid.
 
         Returns:
-            A `Silent` where it is not known whether the engine has taken it: `find` it first.
+            A `Silent` where the engine may or may not have the chunk: call `find` next.
         """
         ...
 
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
-        """Return what the engine has under a chunk's name, also ended; None where nothing."""
+        """Find a chunk by its name, also one that has ended; None where the engine has none."""
         ...
 
     def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
-        """Return the units of some chunks that the engine holds, by one call for all."""
+        """Return the units of some chunks that the engine holds, by one call for all chunks."""
         ...
 
     def endings(
         self, units: Iterable[tuple[ChunkRecord, int]]
     ) -> Mapping[UnitName, Ending] | Silent:
-        """Return how units ended that the engine holds no more, as far as it still knows."""
+        """Return the endings of units that the engine no longer holds, where it knows them."""
         ...
 
     def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
-        """Return how a unit's last try ended, as far as that lies beside the run; no call is made.
+        """Return the end of a unit's last try from files of the run, without a call.
 
-        Asked of units that the engine has put back into its queue.
+        Used for units that the engine has put back into its queue.
         """
         ...
 
     def cancel(
         self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
     ) -> Silent | None:
-        """End units, or all that chunks have; what is over stays as it is."""
+        """Cancel units, or all units of chunks; ended units stay as they are."""
         ...
 
     def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> Silent | None:
-        """Let what waits of a chunk not run on hosts, unless no others would do."""
+        """Keep a chunk's waiting units off hosts, unless no other hosts are suitable."""
         ...
 
     def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
-        """Let at most so many units of a chunk run at once."""
+        """Limit how many units of a chunk may run at once."""
         ...

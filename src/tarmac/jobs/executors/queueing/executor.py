@@ -1,8 +1,8 @@
-"""Tasks in an engine's queue: handed over in chunks, watched by two witnesses, taken up again.
+"""Tasks in an engine's queue: submitted in chunks, watched, and taken over by later sessions.
 
-Whatever goes to the engine is written down first (`ChunkFiles`), so that the next session of the
-run finds it. Calls to the engine are made one at a time beside the loop (`Calls`), which meanwhile
-reads the records that agents write.
+The executor writes each chunk to a file before its submission (`ChunkFiles`), so that the next
+session of the run finds it. A thread makes the calls to the engine, one at a time (`Calls`). The
+loop meanwhile reads the records that agents write.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 _STOPPED = "the run was stopped"
 
-# A call to an engine answers within two minutes, or says that nobody does.
+# A call to an engine returns within two minutes, with an answer or with `Silent`.
 _LONGEST_CALL_S = 180.0
 
 
 class QueueingExecutor:
-    """Has an engine run attempts that wait in its queue.
+    """Runs attempts in an engine's queue.
 
     Args:
         engine: Engine whose queue holds the attempts.
         site: Directory, tasks and settings of the run.
-        prepare: Returns an agent's element for an attempt and its chunk's nonce. Its exception ends
+        prepare: Returns an agent's element for an attempt and its chunk's nonce. An exception fails
             the attempt.
-        patience: Seconds to wait for each witness. Default: those of `Patience`.
+        patience: Seconds to wait for records and for the engine. Default: those of `Patience`.
         find_again_s: Seconds between two searches for a chunk that the engine may have. Default 10.
         gather_s: Seconds between two submissions, so that attempts gather in larger chunks.
     """
@@ -87,16 +87,17 @@ class QueueingExecutor:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no attempt is in hand."""
+        """Whether the executor holds no attempts."""
         return not self._ledger.flights
 
     def start(self, attempts: Sequence[Attempt]) -> Sequence[Began | Queued | Busy]:
-        """Take attempts on as far as there is room; see `Executor`."""
+        """Accept attempts while there is room; see `Executor`."""
         return [self._take_on(attempt) for attempt in attempts]
 
     def wait(self, patience_s: float) -> Sequence[Event]:
-        """Return what has happened since; see `Executor`."""
-        # What was told before is on record by now; a runner that was killed first finds it again.
+        """Return the events since the last call; see `Executor`."""
+        # The caller has recorded the last events. Had it been killed first, `attach` would repeat
+        # them.
         self._ledger.settle()
         deadline = time.monotonic() + patience_s
         while True:
@@ -109,12 +110,12 @@ class QueueingExecutor:
         return events
 
     def look_now(self) -> None:
-        """Look at records and at the engine at once, for it has news; from any thread."""
+        """Read records and poll the engine at once; callable from any thread."""
         self._watch.look_at_once()
         self._calls.wake()
 
-    def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:  # noqa: ARG002 - the site's KillWait, which its element has
-        """End one attempt, within the grace that all of them have; see `Executor`."""
+    def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:  # noqa: ARG002 - the attempt's element has KillWait
+        """End one attempt, within the engine's fixed grace period; see `Executor`."""
         flight = self._ledger.flights.get((attempt.task.index, attempt.number))
         if flight is None or flight.evidence.asked:
             return
@@ -130,10 +131,10 @@ class QueueingExecutor:
         self._stop(_STOPPED)
 
     def attach(self, make: Callable[[int, int], Attempt | None]) -> Sequence[Queued | Began]:
-        """Take up what an earlier session has left; see `Executor`.
+        """Take over the attempts that an earlier session has left; see `Executor`.
 
         Raises:
-            RequestError: It is on another cluster.
+            RequestError: The attempts are on another cluster.
         """
         left = self._ledger.files.left()
         self._refuse_other_cluster(left)
@@ -145,7 +146,7 @@ class QueueingExecutor:
 
     @property
     def cluster(self) -> ClusterId | None:
-        """Which cluster this is; None while it does not say."""
+        """The cluster that commands reach; None while it does not identify itself."""
         return self._ask_for_cluster()
 
     def _refuse_other_cluster(self, left: Sequence[ChunkRecord]) -> None:
@@ -157,10 +158,10 @@ class QueueingExecutor:
         return isinstance(self._find(chunk), Accepted)
 
     def detach(self) -> None:
-        """Hand over what is in hand as far as it is taken, and let go; see `Executor`."""
+        """Submit the remaining attempts while the engine takes them, then release all attempts."""
         self._settle()
         while not self._ledger.is_engine_silent:
-            # What gathers for more has gathered.
+            # Submit at once: no attempt follows to fill larger chunks.
             call = self._submissions.submit(float("inf"))
             if call is None:
                 break
@@ -168,16 +169,16 @@ class QueueingExecutor:
             self._settle()
 
     def close(self) -> None:
-        """Let go of everything; see `Executor`."""
+        """Release all resources; see `Executor`."""
         self._settle()
 
     def _settle(self) -> None:
-        """Let a call on its way come to its end, so that what it did is written down."""
+        """Wait for a call in progress, so that its result is recorded."""
         if not self._calls.is_idle:
             self._calls.finish(_LONGEST_CALL_S)
 
     def _step(self) -> None:
-        """Do what is due: hear an answer, read records, make a call."""
+        """Take an answer, read records, and make the next call that is due."""
         if not self._calls.is_idle:
             self._calls.finish(0.0)
         self._watch.read_records(time.monotonic())
@@ -194,7 +195,7 @@ class QueueingExecutor:
                 self._calls.make(call)
 
     def _next_call(self, now: float) -> Call[Any] | None:
-        """Return the call that is most wanted of those that are due."""
+        """Return the most urgent call that is due; None for none."""
         return (
             self._cancellations.call(now)
             or self._submissions.avoid(now)
@@ -206,9 +207,9 @@ class QueueingExecutor:
         )
 
     def _next_step(self, now: float) -> float:
-        """Return when something is due, by the monotonic clock.
+        """Return when the next step is due, by the monotonic clock.
 
-        What was due and could not be done waits for what a record or an answer says.
+        Overdue steps do not count: they wait for a record or an answer.
         """
         times = self._watch.times()
         if self._calls.is_idle:

@@ -1,4 +1,4 @@
-"""What many failures say together: of a host, and of a job that cannot work."""
+"""Conclusions from many failures: unfit hosts, and jobs that cannot work."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.events import Cause, Finished
 
-# Once may be chance, twice bad luck.
+# One or two failures may be chance.
 _MAX_ON_A_HOST = 3
 
-# A node that was repaired is used again in a session of weeks: events older than this do not count.
+# Older events do not count: in a session of weeks, a repaired node must be used again.
 _REMEMBERED_S = 86_400.0
 
-# Ends on a host within this are one event, such as a reboot, where no beginning is known.
+# Where no start time is known, ends on a host within this time are one event, such as a reboot.
 _EVENT_S = 60.0
 
-# A task that was not started on so many hosts is at fault itself.
+# A task that failed to start on this many hosts is at fault itself.
 _MAX_HOSTS = 3
 
 _FIRST = 20
 _QUICK_S = 30.0
 
-# Whose fault it is that a task was not started.
+# The party at fault for a failed start.
 Blame = Literal["host", "task"]
 
 
 @dataclasses.dataclass
 class _Starts:
-    """How tasks were started on a host lately.
+    """The recent starts of tasks on a host.
 
     Attributes:
-        num_failed: Failures in a row.
-        is_starting: Whether the last task was started.
+        num_failed: Number of failed starts in a row.
+        is_starting: Whether the last start succeeded.
     """
 
     num_failed: int = 0
@@ -47,14 +47,14 @@ class _Starts:
 
 
 class Hosts:
-    """Which hosts to avoid.
+    """The hosts to avoid.
 
-    Those that have disturbed attempts in three events of the same kind within a day, those that
-    have failed to start three tasks in a row while others start such, and those whose GPUs a check
-    has found unfit, which is no chance.
+    A host is avoided in three cases. It has disturbed attempts in three events of the same kind
+    within a day. It has failed to start three tasks in a row while other hosts start such tasks. A
+    check has found its GPUs unfit; once is enough, as that is no chance.
 
     Args:
-        clock: Seconds that only grow.
+        clock: Returns seconds that only increase. Default: `time.monotonic`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,24 +80,24 @@ class Hosts:
         return sum(time_s > self._clock() - _REMEMBERED_S for time_s in times)
 
     def note(self, finished: Finished, began_at: float = 0.0) -> str:
-        """Take note of how an attempt ended.
+        """Note how an attempt ended.
 
         Args:
             finished: Result of the attempt, with its host and cause.
             began_at: Time of its start, by the clock; 0 where unknown.
 
         Returns:
-            Why a host is avoided from now on, in words; empty where none is by this one.
+            Why the run avoids a host from now on, in words; empty where nothing changes.
         """
         if finished.bad_host:
             is_known = finished.bad_host in self.excluded
             self._unfit.add(finished.bad_host)
             return "" if is_known else f"this session avoids {finished.bad_host} from now on"
         if finished.attempt.task.resources.nodes > 1:
-            # Its host is the first of them, or a list; whose fault it was is in words at most.
+            # With several nodes, `host` is the first node or a list, so the bad host is unknown.
             return ""
         host, cause = finished.host, finished.cause
-        # Whom a more important job displaces says nothing of the place.
+        # Preemption by a more important job says nothing about the host.
         if not host or cause not in DISTURBANCES or cause == "preempted":
             return ""
         assert cause is not None
@@ -115,14 +115,14 @@ class Hosts:
         )
 
     def note_start(self, host: str, spec: str) -> None:
-        """Note that a host has started a task of a spec: it starts tasks, again or still."""
+        """Note that a host has started a task of a spec, which clears its failed starts."""
         for key in ((host, spec), (host, "")):
             self._starts[key] = _Starts(is_starting=True)
         self._blamed.pop(host, None)
         self._never_starting.discard(host)
 
     def note_failed_start(self, host: str, spec: str) -> None:
-        """Note, once of each attempt, that a host has not started it.
+        """Note that a host has failed to start an attempt; call once for each attempt.
 
         Args:
             host: Host that did not start the attempt.
@@ -134,16 +134,16 @@ class Hosts:
             starts.num_failed, starts.is_starting = starts.num_failed + 1, False
 
     def blame(self, task: int, host: str, spec: str, *, may_tell: bool) -> Blame | None:
-        """Return whose fault it is that a task was not started; None while others may tell.
+        """Return whether host or task is at fault for a failed start; None while undecided.
 
-        The host's, where another host starts such tasks. The task's, where it was not started on
-        three hosts, or no other host starts such tasks.
+        The host is at fault where another host starts such tasks. The task is at fault where three
+        hosts failed to start it, or no other host starts such tasks.
 
         Args:
             task: Index of the task that was not started.
             host: Host that did not start the task.
             spec: The same text as for `note_failed_start`.
-            may_tell: Whether other tasks may still show what hosts do.
+            may_tell: Whether other tasks may still show which hosts start such tasks.
         """
         if len(self._tried[task] | {host}) >= _MAX_HOSTS:
             return "task"
@@ -153,15 +153,15 @@ class Hosts:
         return None if may_tell and not others else "task"
 
     def charge(self, task: int, host: str, *, is_counted: bool = True) -> str:
-        """Charge a host with a task that it has not started.
+        """Charge a host with a task that it failed to start.
 
         Args:
             task: Index of the task that was not started.
             host: Host that did not start the task.
-            is_counted: Whether it is another failure of the host.
+            is_counted: Whether this is a further failure of the host.
 
         Returns:
-            What follows, in words.
+            The consequence, in words.
         """
         self._tried[task].add(host)
         self._blamed[host] += is_counted
@@ -177,9 +177,9 @@ class Hosts:
 
 
 class FirstFailures:
-    """Whether the first attempts of a run have all failed at once for the same reason.
+    """Detects that the first attempts of a run have all failed quickly for the same reason.
 
-    A hundred thousand equal failures help nobody.
+    The run then stops before, say, a hundred thousand equal failures.
     """
 
     def __init__(self) -> None:
@@ -188,10 +188,10 @@ class FirstFailures:
         self._is_settled = False
 
     def note(self, finished: Finished) -> str | None:
-        """Take note of how an attempt ended; the reason once it was that of all the first."""
+        """Note how an attempt ended; return the common reason once all first attempts share it."""
         if self._is_settled or finished.outcome == "interrupted":
             return None
-        # A node that fails takes all with it that was there, which says nothing of the job.
+        # A failing node ends all of its attempts alike, which says nothing about the job.
         if finished.cause in DISTURBANCES:
             return None
         is_like = finished.outcome == "failed" and finished.seconds < _QUICK_S

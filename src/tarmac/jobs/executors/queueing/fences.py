@@ -1,4 +1,4 @@
-"""Keeps attempts from beginning or going on that nobody waits for any more."""
+"""Fences: files that keep an attempt from starting or continuing once it is given up."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def fence_unbegun(attempt: Attempt, nonce: str) -> bool:
-    """Claim an attempt so that no agent can, and return whether none had.
+    """Claim an attempt so that no agent can start it; return False where an agent has claimed it.
 
     Raises:
-        StorageError: Its directory cannot be written.
+        StorageError: The attempt's directory cannot be written.
     """
     path = attempt_file(attempt.directory, attempt.number)
     with storage_errors(path):
@@ -34,10 +34,10 @@ def fence_unbegun(attempt: Attempt, nonce: str) -> bool:
 
 
 def fence_at_work(attempt: Attempt, reason: str) -> None:
-    """Have an attempt's agent end it at its next beat, should it be at work.
+    """Make an attempt's agent end the attempt at its next heartbeat, if it is running.
 
     Raises:
-        StorageError: Its directory cannot be written.
+        StorageError: The attempt's directory cannot be written.
     """
     path = fence_file(attempt.directory, attempt.number)
     with storage_errors(path):

@@ -1,4 +1,4 @@
-"""What an executor holds: attempts, and the chunks in which an engine has them."""
+"""The attempts that an executor holds, and the chunks that contain them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.interface import Attempt
     from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 
-# Records of so many units that still wait are looked for, the first ones of a chunk: engines begin
-# units mostly in their order, and looking for a file that is not there costs a network file system
-# as much as reading one. Of so many it is told why they wait, too.
+# Only this many waiting units of a chunk have their records read, the first ones. Engines start
+# units mostly in order, and looking for a missing file costs a network file system as much as
+# reading one. The executor also reports only for these units why they wait.
 MAX_TOLD = 16
 
 
@@ -32,7 +32,7 @@ class Flight:
         has_begun: Whether its start was reported since it was last queued.
         began_at: Time at which its start was reported, by the monotonic clock; 0 before.
         restart: Restart number of the record whose start was reported last.
-        told: Reason for waiting that was reported last; empty for none.
+        told: Reason for waiting that was last reported; empty for none.
         requeued_when: End of the try that the engine requeued last, as the engine writes the time.
     """
 
@@ -47,16 +47,16 @@ class Flight:
 
     @property
     def key(self) -> tuple[int, int]:
-        """The task's number and the attempt's."""
+        """The task's index and the attempt's number."""
         return self.attempt.task.index, self.attempt.number
 
     def was_requeued(self, restart: int) -> bool:
-        """Whether what began as this restart, or before, was put back into the queue since."""
+        """Return whether the engine has requeued the attempt since this restart began."""
         return not self.has_begun and self.began_at > 0 and restart <= self.restart
 
 
 def evidence_of(record: ChunkRecord, index: int) -> Evidence:
-    """Return what is known at first of an element of a chunk."""
+    """Return the initial evidence on an element of a chunk."""
     first = index // record.per_unit * record.per_unit
     num_in_unit = min(record.per_unit, len(record.attempts) - first)
     return Evidence(beat_at=time.monotonic(), shares_unit=num_in_unit > 1, follows=index > first)
@@ -95,7 +95,7 @@ class HeldChunk:
 
     @property
     def is_submitted(self) -> bool:
-        """Whether the engine is known to have it."""
+        """Whether the engine is known to have the chunk."""
         return self.record.state == "submitted"
 
     def unit_of(self, index: int) -> UnitName:
@@ -103,25 +103,25 @@ class HeldChunk:
         return UnitName(self.record.number, index // self.record.per_unit)
 
     def num_units(self) -> int:
-        """Return how many of its units are not over."""
+        """Return the number of its units that are not over."""
         if self.record.per_unit == 1:
             return len(self.flights)
         return len({index // self.record.per_unit for index in self.flights})
 
     def num_waiting(self) -> int:
-        """Return how many of its units nobody has seen begin."""
+        """Return the number of its units without any record."""
         return sum(
             len(waiting) == self._size(unit) for unit, waiting in self._unclaimed.items() if waiting
         )
 
     def is_last_of_unit(self, index: int) -> bool:
-        """Whether no other element of an element's unit is left."""
+        """Return whether no other element of an element's unit is left."""
         first = index // self.record.per_unit * self.record.per_unit
         others = range(first, first + self.record.per_unit)
         return not any(other in self.flights and other != index for other in others)
 
     def claim(self, index: int) -> None:
-        """Note that an element's record is there."""
+        """Note that an element has a record."""
         waiting = self._unclaimed.get(index // self.record.per_unit)
         if waiting is not None and index in waiting:
             del waiting[index]
@@ -136,17 +136,17 @@ class HeldChunk:
         del self.flights[index]
 
     def at_work(self) -> list[Flight]:
-        """Return the attempts whose records are there."""
+        """Return the attempts that have records."""
         return [self.flights[index] for index in sorted(self._claimed)]
 
     def next_waiting(self) -> list[Flight]:
-        """Return some attempts that wait, the first: engines say the same of all others."""
+        """Return the first waiting attempts; engines report the same reason for all others."""
         return next(self.next_to_begin(), [])
 
     def next_to_begin(self) -> Iterator[list[Flight]]:
-        """Yield, in portions, attempts whose records may have come.
+        """Yield attempts whose records may have appeared, in portions.
 
-        Another portion is asked for only where something was found in the one before.
+        The caller takes another portion only if the one before had a record.
         """
         seen: set[int] = set()
         while True:

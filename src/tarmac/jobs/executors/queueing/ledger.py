@@ -1,4 +1,4 @@
-"""What an executor has in hand, and what it has to tell of it."""
+"""The attempts and chunks of an executor, and the events to report."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
     from tarmac.node import AttemptRecord
 
-# Where fewer attempts are left, they may as well fail too.
+# With fewer attempts left, stopping early saves nothing.
 _MANY = 100
 
 
 class Ledger:
-    """Attempts and chunks in hand; all that is told goes through it, each end once.
+    """The attempts and chunks in hand; every event goes through it, each end once.
 
     Args:
         files: Chunk files of the run.
         engine: The engine's title, for messages.
-        keep_going: Whether failures that are all alike say nothing.
+        keep_going: Whether to continue after the first attempts have all failed alike.
 
     Attributes:
         flights: All attempts that have not finished, by task and number.
@@ -64,22 +64,22 @@ class Ledger:
 
     @property
     def is_engine_silent(self) -> bool:
-        """Whether the engine's last answer was none."""
+        """Whether the last call to the engine got no answer."""
         return bool(self._silent_since)
 
     def chunk_of(self, flight: Flight) -> HeldChunk | None:
-        """Return the chunk that has an attempt; None while none has."""
+        """Return the chunk that contains an attempt; None for an attempt without a chunk."""
         held = self.chunks.values()
         return next((chunk for chunk in held if chunk.flights.get(flight.index) is flight), None)
 
     def note_queued(self, chunk: HeldChunk) -> None:
-        """Note that the engine has the attempts of a chunk."""
+        """Report the attempts of a chunk as queued."""
         for flight in chunk.flights.values():
             if not flight.has_begun:
                 self.events.append(Queued(flight.attempt, chunk.record.job))
 
     def begin(self, flight: Flight, record: AttemptRecord, *, is_told: bool) -> None:
-        """Note that an attempt is at work."""
+        """Note that an attempt has begun."""
         flight.has_begun, flight.began_at = True, time.monotonic()
         flight.restart, flight.told = record.restart, ""
         self.hosts.note_start(record.host, flight.attempt.task.spec)
@@ -88,12 +88,12 @@ class Ledger:
             self.events.append(Began(flight.attempt, grant, record.host))
 
     def requeue(self, flight: Flight, record: AttemptRecord | None, ending: Ending | None) -> None:
-        """Note that an attempt that was at work waits again.
+        """Note that a running attempt is back in the queue.
 
         Args:
             flight: Attempt that waits again.
             record: Record of the try that is over; None where there is none.
-            ending: How the engine says that its last try ended, or one before that.
+            ending: The engine's report of the last try's end, or of an earlier try's.
         """
         cause: Cause = "evicted"
         reason = f"{self._engine} has put it back into its queue"
@@ -102,7 +102,8 @@ class Ledger:
             if ending.cause in DISTURBANCES:
                 cause, reason = ending.cause, ending.words
         elif record is not None and record.state != "ended":
-            # Whatever else puts it back has its agent end it, and its node's daemon say so.
+            # With any other cause, the agent ends the attempt and the node's daemon reports an
+            # ending.
             cause, reason = "node", f"its node {record.host} was lost"
         if record is not None and cause == "node":
             lost = Finished(flight.attempt, "failed", cause=cause, host=record.host)
@@ -117,7 +118,7 @@ class Ledger:
         Args:
             chunk: Chunk that has the attempt.
             finished: Result of the attempt, which becomes an event.
-            is_charged: Whether its host was charged with that already.
+            is_charged: Whether the attempt's host was charged with the failure already.
         """
         flight = self.flights[finished.attempt.task.index, finished.attempt.number]
         chunk.forget(flight.index)
@@ -133,7 +134,7 @@ class Ledger:
             self.has_failed_alike = alike
 
     def may_others_tell(self, flight: Flight, spec: str) -> bool:
-        """Whether other attempts in hand may show whether hosts start such tasks.
+        """Return whether other attempts in hand may show whether hosts start such tasks.
 
         Args:
             flight: Attempt that was not started.
@@ -146,7 +147,7 @@ class Ledger:
         )
 
     def interrupt(self, flight: Flight, reason: str, chunk: HeldChunk | None = None) -> None:
-        """End an attempt that was not begun, because that was asked for."""
+        """End an attempt that has not begun, on request."""
         finished = Finished(flight.attempt, "interrupted", reason, cause="stop")
         if chunk is not None:
             self.finish(chunk, finished)
@@ -154,29 +155,29 @@ class Ledger:
             self._end(flight, finished)
 
     def refuse(self, flight: Flight, reason: str) -> None:
-        """End an attempt that no chunk has, because it cannot be begun."""
+        """End an attempt without a chunk, because it cannot start."""
         if flight.evidence.asked:
             self.interrupt(flight, flight.evidence.asked)
         else:
             self._end(flight, Finished(flight.attempt, "failed", reason, cause="start"))
 
     def let_go(self, chunk: HeldChunk) -> None:
-        """Write down that nothing of a chunk is left, and that none of it has run."""
+        """Record that a chunk is over; none of its attempts is left."""
         del self.chunks[chunk.record.number]
         self.files.write(chunk.record.model_copy(update={"state": "over"}))
 
     def settle(self) -> None:
-        """Write down which chunks are over, once the ends that were told are on record."""
+        """Record which chunks are over, once the caller has recorded the reported ends."""
         over, self._over = self._over, []
         for record in over:
             self.files.write(record.model_copy(update={"state": "over"}))
 
     def wait_for(self, flights: Iterable[Flight], words: str) -> None:
-        """Tell why attempts wait, where it is another reason than was told.
+        """Report why attempts wait, where the reason has changed.
 
         Args:
-            flights: Attempts that wait in the queue or, where they have begun, at their work.
-            words: Reason for people; empty once nothing holds up an attempt that has begun.
+            flights: Attempts that wait in the queue, or are suspended after their start.
+            words: Reason for people; empty once an attempt that has begun continues.
         """
         for flight in flights:
             if flight.told != words and flight.key in self.flights:
@@ -184,14 +185,14 @@ class Ledger:
                 self.events.append(Waiting(flight.attempt, words, is_at_work=flight.has_begun))
 
     def hear_silence(self, silent: Silent, flights: Iterable[Flight] = ()) -> None:
-        """Note that the engine does not answer, and tell some of those that wait or are at work."""
+        """Note that the engine gave no answer, and report that for some of the attempts."""
         self._silent_since = self._silent_since or time.strftime("%H:%M")
         words = f"{silent.words}, since {self._silent_since}; what runs goes on"
         at_work = (flight for flight in self.flights.values() if flight.has_begun)
         self.wait_for([*flights, *itertools.islice(at_work, MAX_TOLD)], words)
 
     def hear_answer(self) -> None:
-        """Note that the engine answers."""
+        """Note that the engine answers again."""
         if self._silent_since:
             self._silent_since = ""
             for flight in self.flights.values():
@@ -205,7 +206,7 @@ class Ledger:
 
 
 def grant_of(attempt: Attempt, record: AttemptRecord) -> Grant:
-    """Return what an attempt has where it runs."""
+    """Return the resources that an attempt holds on its node."""
     needs = attempt.task.resources
     share = min(needs.gpus, 1.0) if record.gpus else 0.0
     return Grant(needs.cpus, needs.memory or 0, tuple(record.gpus), share)
