@@ -1,4 +1,4 @@
-"""Keys of other systems' job files, and what says the same in a job file of Tarmac's.
+"""Keys of other systems' job files, with their equivalents in a Tarmac job file.
 
 From the documentation of Docker Compose, GitHub Actions, GitLab CI, SkyPilot, dstack, Slurm,
 Kubernetes and Ray, as of 2026.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Problem
 
-# Of a job and of a task: what to write instead, which is a part of a job file as it stands.
+# Equivalents for jobs and tasks; each is a valid part of a job file.
 _OWN_KEYS = {
     "resources: {gpus: 1}": "gpu gpus num_gpus accelerators device_requests",
     "resources: {gpus: 1, gpu_memory: 40GiB}": "gpu_memory",
@@ -59,12 +59,12 @@ _OF_ENVIRONMENTS = {
     "volumes": "mounts: [{source: /data, target: /data}]",
 }
 _TASK = re.compile(r"(?:(?:tasks\[\d+\]|after_all)\.)?([^.\[]+)")
-# Names of keys may hold dots, as Kubernetes' resources do.
+# Key names may contain dots, such as Kubernetes' resources.
 _INNER = re.compile(r"(?:(?:tasks\[\d+\]|after_all)\.)?(resources|environment)\.(.+)")
 
 
 def with_own_keys(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield problems of a job file, those of another system's keys with what Tarmac calls it."""
+    """Yield problems of a job file; add Tarmac's equivalent to another system's key."""
     for problem in problems:
         own = _own_of(problem.path) if problem.message == "unknown key" else None
         if own is None:

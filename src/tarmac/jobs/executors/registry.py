@@ -1,4 +1,4 @@
-"""The executors that there are: a row for each, and those that installed packages provide."""
+"""The table of executors: Tarmac's own, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ _BUILT_IN = {
 
 
 def executor_names() -> tuple[str, ...]:
-    """Return the names of Tarmac's own executors, then of those that packages provide."""
+    """Return the names of Tarmac's own executors, then those of installed packages."""
     return names_with_provided(_GROUP, _BUILT_IN)
 
 
 def find_executor(name: str) -> ExecutorKind:
-    """Return an executor's row.
+    """Return the executor of a name.
 
     Args:
         name: Name of an executor, one of `executor_names`.
 
     Raises:
-        RequestError: There is none of that name.
+        RequestError: No executor has that name.
         TarmacError: See `load_provided`.
     """
     kind = _BUILT_IN.get(name) or load_provided(_GROUP, "executor", name, ExecutorKind)
@@ -73,7 +73,7 @@ def find_executor(name: str) -> ExecutorKind:
 
 
 def outlives_runner(name: str) -> bool:
-    """Return whether an executor's tasks go on without a runner; one that is gone may have such."""
+    """Return whether an executor's tasks outlive the runner; True for an executor not installed."""
     try:
         return find_executor(name).outlives
     except TarmacError:

@@ -1,4 +1,4 @@
-"""What an engine does for a runner that is itself one of its jobs."""
+"""The engine's interface for runners that are themselves jobs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-# Twice and more of what was measured: 54 MiB with 100 tasks, 80 with 10,000 and 195 with 100,000;
-# planning a million took 1,335.
+# At least twice the measured memory: 54 MiB with 100 tasks, 80 with 10,000 and 195 with 100,000;
+# planning a million tasks took 1,335.
 _MEMORY_BYTES, _MEMORY_OF_TASK_BYTES = 256 * 2**20, 3 * 2**10
 
 
 def runner_memory(num_tasks: int) -> int:
-    """Return how many bytes are enough for the runner of so many tasks."""
+    """Return the bytes of memory that a runner of this many tasks needs."""
     return _MEMORY_BYTES + num_tasks * _MEMORY_OF_TASK_BYTES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerJob:
-    """A runner, as an engine is to start it: a small program that waits most of the time.
+    """A runner's job for an engine: a small program that waits most of the time.
 
     Attributes:
         run: The run's directory; what the runner prints is added to ``runner.log`` there.
@@ -34,7 +34,7 @@ class RunnerJob:
         secrets: Variables that the engine must not store; the runner gets them by
             `RunnerEngine.secrets`.
         options: Options of the engine, from the job's ``options``.
-        warned: File that the job makes shortly before its time limit, also before the program has
+        warned: File that the job creates shortly before its time limit, even before the program has
             begun.
         after: The engine's name for the runner job that must end first; empty for none.
     """
@@ -52,11 +52,11 @@ class RunnerJob:
 
 @dataclasses.dataclass(frozen=True)
 class RunnerState:
-    """What an engine says of a runner.
+    """The state of a runner's job, as its engine reports it.
 
     Attributes:
         kind: State of the runner's job; ``unknown`` where the engine does not answer, ``elsewhere``
-            where the engine that answers is another cluster than the runner's.
+            where commands reach another cluster than the runner's.
         words: State for people: ``job 81 waits for its turn (Priority)``.
     """
 
@@ -65,22 +65,23 @@ class RunnerState:
 
 
 class RunnerEngine(Protocol):
-    """Where runners can be jobs."""
+    """An engine whose jobs can be runners."""
 
     def submit(self, job: RunnerJob) -> str:
-        """Submit a runner, once: where it is not known whether it was accepted, it is looked for.
+        """Submit a runner's job exactly once; after no answer, search for the job first.
 
         Returns:
             The engine's name for the job: ``81``.
 
         Raises:
-            RequestError: There is no place for its secrets.
-            TarmacError: It was refused, with the engine's words; or nothing answers.
+            RequestError: The runner's secrets cannot be stored.
+            TarmacError: The engine refused the job, with the engine's message; or no engine
+                answers.
         """
         ...
 
     def secrets(self, run: Path) -> Mapping[str, str]:
-        """Return the secrets that runners of a run were last submitted with, while there are any.
+        """Return the secrets of the run's last submitted runner, while they exist.
 
         Args:
             run: Directory of the run that the runners work for.
@@ -88,19 +89,19 @@ class RunnerEngine(Protocol):
         ...
 
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
-        """Return what is known of a runner's job now; never waits for long.
+        """Return the present state of a runner's job, without a long wait.
 
         Args:
             run: Directory of the run that the runner works for.
             number: Number of the runner job in its run, from 1.
-            place: The engine's name for it, as `submit` has returned it.
-            since: Time of its submission.
+            place: The engine's name for the job, as `submit` returned it.
+            since: Time of the job's submission.
         """
         ...
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
-        """Take runner jobs of a run out of the queue, and remove their secrets.
+        """Cancel runner jobs of a run, and remove their secrets.
 
-        What cannot be reached stays there.
+        Jobs of an engine that does not answer stay in its queue.
         """
         ...

@@ -1,8 +1,8 @@
-"""Secrets for nodes: in files that only the user can read, outside the run, and gone with it.
+"""Secrets for nodes: private files outside the run's directory, removed with the run.
 
-What an engine is given it keeps: Slurm writes a job's script and environment into its state
-directory and, at some sites, into its database. So an agent gets no secret from the engine. It
-reads a file that the runner has put down for it.
+Engines store what they get: Slurm writes a job's script and environment into its state directory
+and, at some sites, into its database. So the engine carries no secret to an agent. The runner
+writes secrets to files, which the agent reads.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import platformdirs
 from tarmac.errors import RequestError, quoted
 from tarmac.files import expanded, make_private, read_errors, storage_errors, write_bytes
 
-# Says whose a spool is, so that those of runs that were removed are found.
+# Names the run of a spool, so that `sweep_spools` finds the spools of removed runs.
 _OWNER = ".run"
 
 
 class Spool:
     """The secrets of one run, each in a file of its own.
 
-    The same run has the same spool in every session, so that one that was killed leaves nothing
-    that the next does not know of.
+    A run has the same spool in every session, so the next session also finds the secrets of a
+    session that was killed.
 
     Args:
         run: The run's directory; its path determines the spool's name.
@@ -45,7 +45,7 @@ class Spool:
         self._known: dict[str, bytes] = {}
 
     def put(self, name: str, value: bytes) -> Path:
-        """Put a secret down, in place of an earlier one of that name.
+        """Write a secret, replacing an earlier one of the same name.
 
         Args:
             name: File name, unique in the run, such as the variable that the secret comes from.
@@ -55,8 +55,8 @@ class Spool:
             The file that holds it.
 
         Raises:
-            RequestError: The place is another user's, or open to others.
-            StorageError: It cannot be written.
+            RequestError: The directory belongs to another user, or others can access it.
+            StorageError: The secret cannot be written.
         """
         path = self.directory / name
         if self._known.get(name) == value:
@@ -71,17 +71,17 @@ class Spool:
         return path
 
     def read(self, name: str) -> bytes | None:
-        """Return what was put down under a name, in this session or before; None where nothing was.
+        """Return the secret of a name from this session or an earlier one; None for none.
 
         Raises:
-            StorageError: It cannot be read.
+            StorageError: The file cannot be read.
         """
         path = self.directory / name
         with read_errors(path):
             return path.read_bytes() if path.exists() else None
 
     def forget(self, name: str) -> None:
-        """Remove one of it; nothing happens where it is not there."""
+        """Remove a secret, if it exists."""
         self._known.pop(name, None)
         with storage_errors(self.directory):
             (self.directory / name).unlink(missing_ok=True)
@@ -89,13 +89,13 @@ class Spool:
                 self.remove()
 
     def remove(self) -> None:
-        """Remove all of it; nothing happens where nothing is."""
+        """Remove the whole spool, if it exists."""
         self._known.clear()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def sweep_spools(root: Path | None = None) -> None:
-    """Remove what runs have left that were removed since.
+    """Remove the spools of runs that have been removed.
 
     Args:
         root: Directory of all spools; see `Spool`.
@@ -103,7 +103,7 @@ def sweep_spools(root: Path | None = None) -> None:
     for owner in expanded(root or _default_root()).glob(f"*/{_OWNER}"):
         with contextlib.suppress(OSError):
             run = Path(os.fsdecode(owner.read_bytes()))
-            # Where its parent is gone too, a file system may just not be mounted here.
+            # Where the run's parent is missing too, its file system may just not be mounted here.
             if run.parent.is_dir() and not run.exists():
                 shutil.rmtree(owner.parent, ignore_errors=True)
 

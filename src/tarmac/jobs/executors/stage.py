@@ -1,12 +1,12 @@
-"""Stages for an agent: ``python -m tarmac.jobs.executors.stage PHASE WORK [OUTCOME EXIT_CODE]``.
+"""Staging for an agent: ``python -m tarmac.jobs.executors.stage PHASE WORK [OUTCOME EXIT_CODE]``.
 
-The agent gives the text of a `NodeRequest` on standard input, and gets a `NodeAnswer` on standard
-output, one JSON object. WORK is the task's directory on this node. The phases:
+The agent writes a `NodeRequest` to standard input and reads a `NodeAnswer` from standard output,
+one JSON object each. WORK is the task's directory on this node. The phases:
 
 - ``in``: bring the inputs and make the environment, before the program;
-- ``environment``: only the environment, on the further nodes of a task that share WORK;
-- ``out``: keep the outputs, after the program; ``succeeded`` or ``failed``, and its exit code or
-  ``none``.
+- ``environment``: only make the environment, on the further nodes of a task that share WORK;
+- ``out``: keep the outputs, after the program; OUTCOME is ``succeeded`` or ``failed``, EXIT_CODE
+  a number or ``none``.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tarmac.masking import remember_environment, without_known
 
 
 def main() -> None:
-    """Do what is asked; what goes wrong is in the answer, and the exit code is 0."""
+    """Perform the phase; errors go into the answer, and the exit code is always 0."""
 
     def end(*_: object) -> None:
-        # Unwinds, so that logins and half of a file are taken away.
+        # An exception unwinds the stack, which removes logins and partial files.
         raise SystemExit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
-    # What libraries and installers print is no part of the answer.
+    # Libraries and installers print to standard output, which must hold only the answer.
     answers = os.dup(1)
     os.dup2(2, 1)
     answer = _answer(sys.argv[1:], sys.stdin.buffer.read().decode())
     with open(answers, "w", encoding="ascii") as file:  # noqa: PTH123 - a descriptor, not a path
         file.write(answer.to_text() + "\n")
         file.flush()
-        # At once: threads of libraries would be waited for.
+        # Exit at once: a normal exit would wait for threads of libraries.
         os._exit(0)
 
 

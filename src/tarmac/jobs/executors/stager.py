@@ -1,8 +1,8 @@
-"""Brings what tasks need and keeps what they made: ``python -m tarmac.jobs.executors.stager FD``.
+"""Stages inputs and outputs in a process: ``python -m tarmac.jobs.executors.stager FD``.
 
-Downloads, installers and container engines take long and cannot be interrupted within a process, so
-they are in one that can be ended. Requests and answers go over a socket, the descriptor FD; the
-process ends with its other end.
+Downloads, installers and container engines take long and cannot be interrupted within a process,
+so they run in a process that can be ended. Requests and answers go over the socket of descriptor
+FD. The process ends when the other end is closed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tarmac.jobs.executors.staging import perform
 
 
 def main() -> None:
-    """Answer requests until the other end is closed, or until asked to end."""
+    """Answer requests until the other end is closed, or until SIGTERM."""
 
     def end(*_: object) -> None:
-        # Unwinds, so that logins and half of a file are taken away.
+        # An exception unwinds the stack, which removes logins and partial files.
         raise SystemExit
 
     signal.signal(signal.SIGTERM, end)
@@ -30,7 +30,7 @@ def main() -> None:
             while True:
                 requests.send(perform(requests.recv()))
     except (EOFError, OSError, SystemExit):
-        # At once: threads of libraries would be waited for.
+        # Exit at once: a normal exit would wait for threads of libraries.
         os._exit(0)
 
 

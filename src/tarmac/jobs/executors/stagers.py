@@ -1,4 +1,4 @@
-"""The processes that stage tasks' inputs and outputs, as the executor's loop sees them."""
+"""The pool of staging processes, which the local executor's loop drives."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.staging import StageIn, StageOut
 
-# Of the standard error of a process, whose last line says why it ended.
+# Bytes kept of a process's standard error; its last line says why the process ended.
 _KEPT_BYTES = 4096
-# What a process has started may keep its standard error open.
+# Children of the process may keep its standard error open.
 _OUTPUT_TIMEOUT_S = 1.0
 
 
@@ -37,10 +37,10 @@ class _Stager:
 
 
 class Stagers:
-    """Processes that stage, started when they are first needed, each one request at a time.
+    """A pool of staging processes, started on demand, with one request at a time each.
 
-    Each leads a session of its own, with its installers and engines' clients, and has the run's
-    mark, so that a guardian ends what this process cannot.
+    Each process leads a session of its own, with its installers and engines' clients. It has the
+    run's mark, so that a guardian ends the processes that this process cannot.
 
     Args:
         mark: Random hex text in each process's environment, by which a guardian finds it.
@@ -57,7 +57,7 @@ class Stagers:
         self._answers: list[tuple[int, Answer]] = []
 
     def submit(self, task: int, request: StageIn | StageOut) -> None:
-        """Have a request done, as soon as a process is free.
+        """Queue a request; the first free process performs it.
 
         Args:
             task: Index of the task, which comes back with the answer.
@@ -67,7 +67,7 @@ class Stagers:
         self._hand_out()
 
     def withdraw(self, task: int, reason: str, grace_s: float) -> None:
-        """End what is done for a task, or let it never begin; the answer says so.
+        """Cancel the request of a task, queued or in progress; the answer carries the reason.
 
         Args:
             task: Index of the task to withdraw.
@@ -83,14 +83,14 @@ class Stagers:
                 stager.process.ask_to_end(reason, grace_s)
 
     def answers(self, now: float) -> Iterator[tuple[int, Answer]]:
-        """Yield what has been done, with the task's number.
+        """Yield each answer with its task's index.
 
         Args:
             now: Time by the monotonic clock.
         """
         for stager in [*self._all]:
             stager.process.enforce(now, None, None, 0.0)
-            # One that is idle and has something to say has ended.
+            # An idle process only becomes readable when it has ended.
             if stager.connection.poll():
                 self._hear(stager)
         self._hand_out()
@@ -98,12 +98,12 @@ class Stagers:
         yield from answers
 
     def times_to_look(self) -> list[float]:
-        """Return when one may have to be killed, by the monotonic clock; now for an answer."""
+        """Return when a process may have to be killed, by the monotonic clock; 0 for an answer."""
         times = [time for stager in self._all for time in stager.process.times_to_look(None)]
         return [*times, *([0.0] if self._answers else [])]
 
     def close(self) -> None:
-        """End all of them at once."""
+        """Kill all processes at once."""
         self._queue.clear()
         for stager in [*self._all]:
             stager.process.kill()
@@ -120,7 +120,7 @@ class Stagers:
             if stager is None:
                 return
             stager.task, request = self._queue.popleft()
-            # One that has ended is heard of when it is listened to.
+            # `answers` notices a process that has ended.
             with contextlib.suppress(OSError):
                 stager.connection.send(request)
 
@@ -154,7 +154,7 @@ class Stagers:
         return stager
 
     def _hear(self, stager: _Stager) -> None:
-        """Take an answer, or notice that the process has ended without one."""
+        """Read an answer, or make one for a process that has ended without an answer."""
         try:
             answer = stager.connection.recv()
             assert isinstance(answer, Answer)

@@ -1,6 +1,6 @@
-"""What is staged for tasks: their inputs and environments before, their outputs after.
+"""Staging for tasks: inputs and environments before a task, outputs after it.
 
-Requests and answers pass between an executor and the processes that do this for it.
+An executor sends the requests to its staging processes, which return the answers.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class StageIn:
-    """Bring a task's inputs and make its environment.
+    """A request to bring a task's inputs and make its environment.
 
     Attributes:
         inputs: Inputs to bring, each with its source and its path in the task's directory.
         environment: Virtual environment, conda environment or container of the task.
         base: Directory that relative paths start from.
         shared: Directory where tasks keep files for other tasks of the run.
-        work: The task's working directory, which is emptied before.
+        work: The task's working directory, which is emptied first.
         engine: The container engine's program, where the environment is a container.
         mapping: Secrets of this machine, by the name that job files use.
         archives: Directory that keeps built environments for other nodes, which unpack them on
-            their own disks; None to use them where they are built.
-        keeps_work: Whether the task's directory stays as it is, which another node has filled.
-        kept: Name in it that stays from earlier attempts; empty for none.
+            their own disks; None to use an environment where it is built.
+        keeps_work: Whether to leave the working directory as it is, because another node filled it.
+        kept: Name in the working directory that survives from earlier attempts; empty for none.
     """
 
     inputs: Sequence[Input]
@@ -67,7 +67,7 @@ class StageIn:
     kept: str = ""
 
     def perform(self) -> Mapping[str, str]:
-        """Do it; return the variables of the environment."""
+        """Stage in; return the variables of the environment."""
         self.work.mkdir(parents=True, exist_ok=True)
         if not self.keeps_work:
             _empty(self.work, self.kept)
@@ -100,14 +100,14 @@ class StageIn:
         spec = _conda_spec(environment)
         if not environment.is_built:
             return activated(existing_prefix(spec, self.base), os.environ)
-        # Its files know their place: each node builds one at its own.
+        # Conda files contain their own path, so each node builds the environment at its own path.
         root = None if self.archives is None else node_directory() / "venvs"
         return activated(build_venv(spec, self.base, root), os.environ)
 
 
 @dataclasses.dataclass(frozen=True)
 class StageOut:
-    """Keep a task's outputs.
+    """A request to keep a task's outputs.
 
     Attributes:
         outputs: Outputs to keep, each with its path and its destination.
@@ -115,7 +115,8 @@ class StageOut:
         shared: Directory where tasks keep files for other tasks of the run.
         work: The task's working directory, where its outputs are.
         succeeded: Whether the task has succeeded.
-        kept: Name in it that outlives each attempt, which may be a link; empty for none.
+        kept: Name in the working directory that outlives each attempt, maybe a link; empty for
+            none.
         receipt: Receipt to leave in the store after the outputs; None for none.
     """
 
@@ -128,7 +129,7 @@ class StageOut:
     receipt: Receipt | None = None
 
     def perform(self) -> Sequence[str]:
-        """Do it; return what went wrong, a line each."""
+        """Stage out; return the errors, a line each."""
         outputs = [
             output.model_copy(update={"to": within_run(output.to, self.shared)})
             for output in self.outputs
@@ -149,12 +150,12 @@ class StageOut:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """How a request ended.
+    """The result of a request.
 
     Attributes:
         variables: Environment variables of the environment, after a `StageIn`.
         problems: Errors of outputs, a line each, after a `StageOut`.
-        error: Error for people; None where all was done.
+        error: Error for people; None where the request succeeded.
     """
 
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -163,7 +164,7 @@ class Answer:
 
 
 def _empty(directory: Path, kept: str) -> None:
-    """Remove what is in a directory, but for one name."""
+    """Remove the content of a directory except one name."""
     for entry in os.scandir(directory):
         if entry.name == kept:
             continue
@@ -174,10 +175,10 @@ def _empty(directory: Path, kept: str) -> None:
 
 
 def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
-    """Return what a task's virtual environment is built from on this machine.
+    """Return what this machine builds a task's virtual environment from.
 
     Raises:
-        RequestError: The driver here runs none of the CUDA versions that it has requirements for.
+        RequestError: The driver here supports no CUDA version of the environment's requirements.
     """
     if isinstance(environment, Project):
         return ProjectSpec(
@@ -188,7 +189,7 @@ def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
             environment=environment.environment,
         )
     if environment.needs_driver:
-        # NVML takes a while to import, which each staging of a task would wait for.
+        # NVML is slow to import, and each staging of a task would wait for it.
         from tarmac.machine import newest_cuda  # noqa: PLC0415
 
         environment = environment.for_driver(newest_cuda())
@@ -201,7 +202,7 @@ def venv_spec(environment: Venv | Project) -> VenvSpec | ProjectSpec:
 
 
 def environment_spec(environment: Venv | Project | Conda) -> VenvSpec | ProjectSpec | CondaSpec:
-    """Return what a task's environment is built from, or where it is."""
+    """Return what a task's environment is built from, or its location."""
     if isinstance(environment, Conda):
         return _conda_spec(environment)
     return venv_spec(environment)
@@ -212,7 +213,7 @@ def _conda_spec(environment: Conda) -> CondaSpec:
 
 
 def perform(request: StageIn | StageOut) -> Answer:
-    """Do what is asked; what goes wrong is in the answer."""
+    """Perform a request; errors go into the answer."""
     try:
         if isinstance(request, StageIn):
             return Answer(variables=request.perform())

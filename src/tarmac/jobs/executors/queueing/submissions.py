@@ -1,4 +1,4 @@
-"""From attempts to chunks that an engine has: each once, whatever it answers."""
+"""Submits attempts in chunks, each chunk exactly once, whatever the engine answers."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.ledger import Ledger
     from tarmac.node import Element
 
-# Attempts in hand at once, with the engine or on their way to it: what most sites let all their
-# users have together (slurm.conf(5), MaxJobCount).
+# Most attempts in hand, queued and in submission: the default limit on the jobs of all users of a
+# site together (slurm.conf(5), MaxJobCount).
 MAX_HELD = 10_000
 
-# Attempts of one chunk: a thousand jobs less than one array, and still quickly written.
+# Most attempts in a chunk: one array in place of a thousand jobs, and still quickly written.
 _MAX_OF_A_CHUNK = 1000
 
-# Between two submissions while some still wait there, so that what becomes ready one by one goes
-# together.
+# Pause between two submissions while units still wait, so that attempts which become ready one by
+# one share a chunk.
 GATHER_S = 2.0
 
-# Where the site takes no more, a small part of what it takes waits longer than that for others of
-# ours to end: their places go together.
+# At a site's limit, a small chunk waits longer than that for more units to end, so that their
+# places are filled by one submission.
 _GATHER_LONGER_S = 10.0
 _SMALL_PART = 4
 
-# Between two tries after silence or a full queue.
+# Backoff after no answer or a full queue.
 _AGAIN_SOON_S, _AGAIN_SELDOM_S = 5.0, 60.0
 
-# A chunk is looked for so often before it is submitted again.
+# Searches for a chunk before it is submitted again.
 _FINDS = 2
 
 _Answer = Accepted | Full | TooLarge | Refused | Silent
 
 
 def chunk_size(engine: Engine, per_unit: int) -> int:
-    """Return how many units a chunk has at most."""
+    """Return the most units of a chunk."""
     return min(engine.most_units, max(1, _MAX_OF_A_CHUNK // per_unit))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Made:
-    """A chunk that was handed over.
+    """A chunk after its submission.
 
     Attributes:
         record: Record of the chunk, as its file has it.
         flights: Attempts of the chunk, in the order of its elements.
-        failures: Attempts that could not be prepared, and why.
+        failures: Attempts that could not be prepared, each with its reason.
         held: Number of units that the engine had before.
         at_once: Most of its units that may run at once; None for no limit.
         answer: The engine's answer to the submission.
@@ -78,16 +78,15 @@ class _Made:
 
 
 class Submissions:
-    """Hands attempts over in chunks, as many as the site takes.
+    """Submits attempts in chunks, as many as the site accepts.
 
-    A chunk is written down before the engine is asked, and looked for before the engine is asked
-    again.
+    A chunk is written before its submission, and searched for before it is submitted again.
 
     Args:
         ledger: Attempts and chunks in hand; gets the new chunks.
         engine: Engine that the chunks are submitted to.
         prepare: Returns an agent's element for an attempt and its chunk's nonce.
-        cancellations: Gets what was asked to end while it was on its way.
+        cancellations: Ends attempts whose end was requested during their submission.
         concurrency: Most units at once; None for no limit.
         find_again_s: Seconds between two searches for a chunk.
         gather_s: Seconds between two submissions, so that attempts gather in larger chunks.
@@ -119,20 +118,20 @@ class Submissions:
         self.backlog = Backlog(engine.shape)
 
     def times(self) -> list[float]:
-        """Return when something may be due, by the monotonic clock."""
+        """Return when the next steps may be due, by the monotonic clock."""
         unsure = (chunk for chunk in self._ledger.chunks.values() if not chunk.is_submitted)
         due = (self._submit_at, self._submit_at + _GATHER_LONGER_S, self._avoid_at)
         return [*due, *(chunk.look_at for chunk in unsure)]
 
     def find(self, now: float) -> Call[Any] | None:
-        """Return the call that finds out whether the engine has a chunk, where one is due."""
+        """Return the call that searches for a chunk of unknown state; None where none is due."""
         for chunk in self._ledger.chunks.values():
             if not chunk.is_submitted and now >= chunk.look_at:
                 return self._find(chunk)
         return None
 
     def submit(self, now: float) -> Call[Any] | None:
-        """Return the call that hands over what fits together, where any does."""
+        """Return the call that submits the next chunk; None where none is due."""
         if not self.backlog or now < self._submit_at:
             return None
         shape, flights = self.backlog.next()
@@ -141,7 +140,7 @@ class Submissions:
         held = sum(chunk.num_units() for chunk in chunks)
         waiting = sum(chunk.num_waiting() for chunk in chunks)
         room, wanted = self._window.room(held), -(-len(flights) // per_unit)
-        # A few units at a time would cost a call each: as long as enough wait there, more gather.
+        # Each call should submit many units: while enough units wait, more attempts gather.
         enough = max(1, (held - waiting) // 4)
         if not room or (room < wanted and waiting > enough):
             return None
@@ -158,9 +157,9 @@ class Submissions:
         return Call(lambda: self._write_and_submit(record, taken, held, at_once), self._hear)
 
     def avoid(self, now: float) -> Call[Any] | None:
-        """Return the call that keeps what waits from hosts that are to be avoided by now."""
+        """Return the call that keeps waiting units off the hosts to avoid; None for none."""
         hosts = frozenset(self._ledger.hosts.excluded)
-        # Where no host is to be avoided any more, what waits is told so too.
+        # An empty set of hosts lifts an earlier exclusion.
         for chunk in self._ledger.chunks.values() if now >= self._avoid_at else ():
             if chunk.record.job and chunk.avoided != hosts and chunk.num_waiting():
                 return self._avoid(chunk, hosts)
@@ -176,7 +175,7 @@ class Submissions:
         return Call(lambda: self._engine.avoid(chunk.record, hosts), hear)
 
     def throttle(self) -> Call[Any] | None:
-        """Return the call that lets more of what waits run, where others have ended."""
+        """Return the call that lets more waiting units run after others ended; None for none."""
         chunks = [*self._ledger.chunks.values()]
         if self._concurrency is None or not chunks:
             return None
@@ -195,7 +194,7 @@ class Submissions:
         return Call(lambda: self._engine.throttle(last.record, at_once), hear)
 
     def note_submitted(self, chunk: HeldChunk, job: str) -> None:
-        """Write down that the engine has a chunk, and tell it once its name there is known."""
+        """Record that the engine has a chunk; report it queued once the engine's name is known."""
         chunk.record = chunk.record.model_copy(update={"state": "submitted", "job": job})
         self._ledger.files.write(chunk.record)
         if job:
@@ -225,12 +224,13 @@ class Submissions:
         excluded = frozenset(self._ledger.hosts.excluded)
         answer = self._engine.submit(record, most_at_once=at_once, excluded=excluded)
         if excluded and isinstance(answer, Refused):
-            # No other host may have what it needs: rather one that fails at times than none.
+            # Perhaps only an excluded host has what the chunk needs, and an unreliable host beats
+            # none.
             answer = self._engine.submit(record, most_at_once=at_once, excluded=())
         return answer
 
     def _note(self, record: ChunkRecord, answer: _Answer) -> ChunkRecord:
-        """Write down what the engine has answered, where it has."""
+        """Record the engine's answer, if there was one."""
         if isinstance(answer, Silent):
             return record
         if isinstance(answer, Accepted):
@@ -259,12 +259,13 @@ class Submissions:
                 self._ledger.hear_answer()
                 self._window.refuse(made.held, num_units)
                 self._take_back(made.flights, full.words)
-                # A smaller one may be taken at once; a single one only once others are over.
+                # A smaller chunk may be accepted at once; a single unit only once others have
+                # ended.
                 if num_units == 1 or not self._window.room(made.held):
                     self._back_off(now)
             case TooLarge() as large:
                 self._ledger.hear_answer()
-                # What follows is mostly alike; halves need no counting of what each one takes.
+                # Later chunks are mostly alike. Halving needs no estimate of each unit's size.
                 self._most_units = max(1, num_units // 2)
                 self._take_back(made.flights, large.words)
             case Refused() as refused:
@@ -308,7 +309,7 @@ class Submissions:
 
     def _hear_of_find(self, chunk: HeldChunk, answer: Accepted | Silent | None) -> None:
         if chunk.is_submitted or not chunk.flights:
-            # Its agents were faster.
+            # A record has shown meanwhile that the engine has the chunk.
             return
         now = time.monotonic()
         if isinstance(answer, Silent):
@@ -325,7 +326,7 @@ class Submissions:
             self._give_up(chunk, "stop", "")
 
     def _hear_again(self, chunk: HeldChunk, answer: _Answer) -> None:
-        """Hear of a chunk that was submitted again."""
+        """Handle the answer to the second submission of a chunk."""
         now = time.monotonic()
         match answer:
             case Accepted():
@@ -346,7 +347,7 @@ class Submissions:
                 self._give_up(chunk, "start", refused.words)
 
     def _give_up(self, chunk: HeldChunk, cause: Cause, words: str) -> None:
-        """End what the engine does not have, and nobody begins should it come there late."""
+        """End attempts that the engine does not have, and fence them against a late start."""
         for flight in [*chunk.flights.values()]:
             if not fence_unbegun(flight.attempt, chunk.record.nonce):
                 continue
@@ -356,5 +357,5 @@ class Submissions:
                 finished = Finished(flight.attempt, "failed", words, cause=cause)
                 self._ledger.finish(chunk, finished)
         if chunk.flights:
-            # Agents were faster, so that the engine has it.
+            # An agent has claimed an attempt first, so the engine has the chunk.
             self.note_submitted(chunk, "")

@@ -1,7 +1,7 @@
-"""When an attempt is over, by two witnesses: its record, and the engine.
+"""Decides when an attempt is over, from its record and from the engine.
 
-The record, which the agent writes on the node, decides. The engine's word adds to it, and decides
-where the record does not come. An answer that is not there says nothing.
+The record, which the agent writes on the node, decides. The engine's report adds to the record,
+and decides where no record comes. No answer is no evidence.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.engine import Ending, Shown
     from tarmac.node import AttemptRecord
 
-# What an engine ends units for before the turn of their later attempts has come.
+# Causes for which an engine may end a unit before its later attempts have begun.
 _ENDED_EARLY: frozenset[Cause] = frozenset({"timeout", "memory", "signal", "exit", "start"})
 
-# What the engine sees where the agent itself has failed.
+# Causes that the engine reports where the agent itself failed.
 _OF_AGENTS: frozenset[Cause] = frozenset({"signal", "exit", "start"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long a witness is waited for, in seconds.
+    """Seconds to wait for a record, and for the engine's reports.
 
-    A network file system shows a file to other hosts after its attributes' time at the latest,
-    which is 60 s by default (nfs(5), ``acdirmax``), and mostly at once.
+    A network file system mostly shows a new file to other hosts at once, and by default after at
+    most 60 s (nfs(5), ``acdirmax``).
 
     Attributes:
         record_s: Wait for a record, once the engine has reported that its unit failed.
         reason_s: Wait for the engine's reason for ending a unit, once the record shows that it did.
         success_s: Wait for a record, once the engine has reported that its unit succeeded.
         unknown_s: Wait for an engine that does not know a unit to know it again.
-        unknown_looks: So often it must not know it besides.
-        beat_s: For a sign of life in the record then; agents give one every 30 s.
-        others_s: For another host to start such a task, where one has not been started.
+        unknown_looks: Least number of polls without the unit, before the unit counts as lost.
+        beat_s: Wait for a heartbeat, before the unit counts as lost; agents write one every 30 s.
+        others_s: Wait for another host to start such a task, after a host failed to start one.
     """
 
     record_s: float = 30.0
@@ -51,10 +51,10 @@ class Patience:
 
 
 class Next(Enum):
-    """What to do about an attempt that is not over.
+    """The next step for an attempt that is not over.
 
     Attributes:
-        WAIT: Nothing but to go on looking.
+        WAIT: Keep watching the record and the engine.
         ASK: Ask the engine how its unit ended.
     """
 
@@ -64,15 +64,15 @@ class Next(Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Over:
-    """How an attempt is over.
+    """The end of an attempt.
 
     Attributes:
         outcome: Outcome of the attempt, such as ``failed``.
         cause: Kind of failure; None where the attempt succeeded.
         reason: The cause in words, for people.
         host: Name of the attempt's node; empty where unknown.
-        is_given_up: Whether nobody has seen it end: it is kept from going on unseen.
-        is_engines_limit: Whether the engine's own time limit has ended it.
+        is_given_up: Whether nobody has seen the attempt end, so that a fence must stop it.
+        is_engines_limit: Whether the engine's own time limit has ended the attempt.
     """
 
     outcome: Outcome
@@ -85,7 +85,7 @@ class Over:
 
 @dataclasses.dataclass
 class Evidence:
-    """What is known of an attempt; times by the monotonic clock.
+    """The evidence on an attempt; times by the monotonic clock.
 
     Attributes:
         record: Record of the attempt in this submission; None while there is none.
@@ -93,13 +93,13 @@ class Evidence:
         shown: Unit of the attempt, as the engine showed it last; None before.
         has_run: Whether the engine has ever shown its unit at work.
         missing_since: Time from which the engine has not shown the unit; None while it does.
-        looks: Number of looks at the engine since then.
+        looks: Number of polls of the engine since then.
         ending: Ending of the unit by the engine; None before.
         ended_at: Time at which the engine first reported the ending.
-        shares_unit: Whether its unit takes other attempts too.
-        follows: Whether its unit takes other attempts before it.
+        shares_unit: Whether its unit runs other attempts too.
+        follows: Whether its unit runs other attempts before it.
         first: Evidence on the first attempt of its unit, where it follows one that is in hand.
-        asked: Reason for ending it, in words; empty while nobody has asked for its end.
+        asked: Reason for ending it, in words; empty while nobody has requested its end.
         suspected_at: Time from which the attempt has been over without a start, which may be its
             host's fault; None otherwise.
     """
@@ -120,23 +120,23 @@ class Evidence:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anybody has seen it at work."""
+        """Whether the record or the engine shows that the attempt has begun."""
         return self.has_run or self.record is not None
 
     @property
     def is_unit_unbegun(self) -> bool:
-        """Whether no attempt of its unit has begun, as far as their records say."""
+        """Whether no attempt of its unit has begun, according to their records."""
         first = self.first if self.follows else self
         return first is not None and first.record is None
 
     @property
     def counts_alone(self) -> bool:
-        """Whether a start that failed is one more, and not that of its unit's first attempt."""
+        """Whether its failed start counts by itself, not as part of its unit's first failure."""
         return self.record is not None or not self.follows
 
     @property
     def host(self) -> str:
-        """Where it ran, as far as that is known."""
+        """The attempt's host, from the record or the engine; empty where unknown."""
         host = self.ending.host if self.ending is not None else ""
         return (self.record.host if self.record is not None else "") or host
 
@@ -149,17 +149,17 @@ class Evidence:
             if shown.ending is not None:
                 self.hear(shown.ending, now)
         else:
-            # Begun again by the engine, after it had said how it ended.
+            # The engine has started the unit again after reporting its end.
             self.missing_since, self.looks, self.ending = None, 0, None
 
     def miss(self, now: float) -> None:
-        """Note that the engine was looked at, and does not show its unit."""
+        """Note that a poll of the engine did not show its unit."""
         if self.missing_since is None:
             self.missing_since = now
         self.looks += 1
 
     def hear(self, ending: Ending, now: float) -> None:
-        """Note how the engine says that its unit ended."""
+        """Note the engine's report of its unit's end."""
         if self.ending is None:
             self.ended_at = now
         self.ending = ending
@@ -167,12 +167,12 @@ class Evidence:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Says when attempts are over.
+    """Decides whether attempts are over.
 
     Attributes:
         engine: The engine's title, for messages.
         run: The run's directory, for messages.
-        patience: Seconds to wait for each witness.
+        patience: Seconds to wait for records and for the engine.
     """
 
     engine: str
@@ -196,13 +196,13 @@ class Judge:
         return self._by_engine(evidence, evidence.ending, now)
 
     def _by_record(self, evidence: Evidence, record: AttemptRecord, now: float) -> Over | Next:
-        """Judge an attempt whose agent has written how it ended."""
+        """Judge an attempt whose agent has recorded its end."""
         if record.outcome == "interrupted":
             return self._by_interruption(evidence, record, now)
         if record.outcome == "succeeded":
             return Over("succeeded", host=record.host)
         over = Over("failed", _cause(record), record.reason, record.host)
-        # The kernel ends what takes more memory than its control group has by SIGKILL.
+        # The kernel sends SIGKILL to programs that exceed the memory of their control group.
         if record.exit_code != -signal.SIGKILL or over.cause != "signal" or evidence.asked:
             return over
         if evidence.ending is not None:
@@ -216,7 +216,7 @@ class Judge:
     def _by_interruption(
         self, evidence: Evidence, record: AttemptRecord, now: float
     ) -> Over | Next:
-        """Judge an attempt whose agent was told to end it, and cannot know by whom and why."""
+        """Judge an attempt that its agent ended on a signal of unknown origin."""
         if evidence.asked:
             return Over("interrupted", "stop", evidence.asked, evidence.host)
         if evidence.missing_since is None:
@@ -235,7 +235,7 @@ class Judge:
         return self._over(evidence, "lost", reason)
 
     def _by_warning(self, evidence: Evidence, ending: Ending | None, now: float) -> Over | Next:
-        """Judge an attempt whose agent has ended it because the engine warned it."""
+        """Judge an attempt that its agent ended after the engine's warning signal."""
         if ending is not None and ending.cause is not None and ending.cause not in _OF_AGENTS:
             return self._over(evidence, ending.cause, ending.words)
         near_limit = ending.near_limit if ending is not None else None
@@ -245,21 +245,21 @@ class Judge:
             near_limit = f"the time limit of its job in {self.engine}"
         if near_limit:
             return self._over(evidence, "timeout", near_limit)
-        # Sites may warn what is to make room for others as they do what has no time left.
+        # Sites may send the same warning before a preemption as before the time limit.
         reason = f"{self.engine} warned it of its end long before its time was over"
         return self._over(evidence, "preempted", reason)
 
     def _over(
         self, evidence: Evidence, cause: Cause, words: str, *, is_given_up: bool = False
     ) -> Over:
-        """Return that an attempt has failed for what the engine did to its unit."""
+        """Return the failure of an attempt from the engine's action on its unit."""
         if cause == "timeout" and evidence.follows and not evidence.is_unit_unbegun:
             cause, words = "evicted", f"the tasks before it have used up {words}"
         is_limit = cause == "timeout"
         return Over("failed", cause, words, evidence.host, is_given_up, is_limit)
 
     def _by_nobody(self, evidence: Evidence, now: float) -> Over | Next:
-        """Judge an attempt whose agent has said nothing of its end, nor has the engine."""
+        """Judge an attempt whose end neither its agent nor the engine has reported."""
         assert evidence.missing_since is not None
         if evidence.asked and not evidence.has_begun:
             return Over("interrupted", "stop", evidence.asked)
@@ -277,9 +277,9 @@ class Judge:
         return Over("failed", "lost", reason, evidence.host, is_given_up=True)
 
     def _by_engine(self, evidence: Evidence, ending: Ending, now: float) -> Over | Next:
-        """Judge an attempt that has ended by the engine's word alone."""
+        """Judge an attempt whose end only the engine has reported."""
         if evidence.asked:
-            # An agent that has begun says how its program ended.
+            # An agent that has begun may still record how its program ended.
             if evidence.has_begun and now - evidence.ended_at < self.patience.record_s:
                 return Next.WAIT
             return Over("interrupted", "stop", evidence.asked, evidence.host)
@@ -288,25 +288,25 @@ class Judge:
         return self._by_failure(evidence, ending, ending.cause, now)
 
     def _by_success(self, evidence: Evidence, ending: Ending, now: float) -> Over | Next:
-        """Judge an attempt that has succeeded by the engine's word alone, which is none."""
+        """Judge an attempt whose success only the engine has reported, which proves nothing."""
         if now - evidence.ended_at < self.patience.success_s:
             return Next.WAIT
         reason = (
             f"{self.engine} says {ending.words}, but its result did not appear in {self.run}; is "
             f"that the same directory on {evidence.host or 'its node'}?"
         )
-        # The program may have run, so that this one is no disturbance.
+        # The program may have run, so this is no disturbance.
         return Over("failed", "start", reason, evidence.host, is_given_up=True)
 
     def _by_failure(
         self, evidence: Evidence, ending: Ending, cause: Cause, now: float
     ) -> Over | Next:
-        """Judge an attempt that has failed by the engine's word alone."""
+        """Judge an attempt whose failure only the engine has reported."""
         is_sure = cause == "cancelled" and not evidence.has_begun
         if not is_sure and now - evidence.ended_at < self.patience.record_s:
             return Next.WAIT
         is_early = evidence.record is None and evidence.shares_unit and cause in _ENDED_EARLY
-        # What ends a unit before its agent begins, such as `setup`, is the same for all in it.
+        # A failure before the agent begins, such as in `setup`, is the same for all of the unit.
         if is_early and not evidence.is_unit_unbegun:
             reason = f"its job ended before its turn had come: {ending.words}"
             return Over("failed", "evicted", reason, evidence.host, is_given_up=True)
@@ -322,6 +322,6 @@ class Judge:
 
 
 def _cause(record: AttemptRecord) -> Cause:
-    """Return the cause in a record, which an agent of this version has written."""
+    """Return the cause in a record of an agent of this version."""
     cause: Cause = record.cause or "exit"  # type: ignore[assignment]  # a plain text on the node
     return cause

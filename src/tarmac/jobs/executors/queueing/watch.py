@@ -1,4 +1,4 @@
-"""Looks at what engines and agents say of attempts, and lets them end by it."""
+"""Watches records and the engine's queue, and finishes attempts that are over."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.queueing.verdict import Judge
     from tarmac.node import AttemptRecord
 
-# Between two looks at the engine's queue: soon after a change, seldom while nothing happens.
+# Between two polls of the engine's queue: short after a change, longer without any.
 _LOOK_SOON_S, _LOOK_SELDOM_S = 5.0, 60.0
 
-# After a cancellation, which engines carry out at once.
+# After a cancellation, which engines perform at once.
 _LOOK_AT_ONCE_S = 0.5
 
-# Between two questions on units that the engine does not show any more.
+# Between two queries about units that the engine no longer shows.
 _ASK_SOON_S, _ASK_SELDOM_S = 5.0, 60.0
 _MAX_ASKED = 500
 
-# Records are read so often, but for no more than this part of the time.
+# The interval between reads of records, and the most of the time that reads may take.
 _READ_SOON_S, _READ_SELDOM_S = 0.1, 2.0
 _READ_PART = 0.05
 
 
 class Watch:
-    """Sees by records and by the engine how attempts go on.
+    """Follows attempts by their records and by the engine's answers.
 
     Args:
         ledger: Attempts and chunks in hand; gets each start and end.
         engine: Engine that shows the units in its queue.
-        judge: Says when an attempt is over.
-        submissions: Is told of chunks whose agents have come.
-        cancellations: Ends what is given up.
+        judge: Decides when an attempt is over.
+        submissions: Learns which chunks the engine has, once a record appears.
+        cancellations: Ends the units of attempts that are given up.
     """
 
     def __init__(
@@ -75,30 +75,30 @@ class Watch:
         self._read_at, self._read_pause_s = 0.0, _READ_SOON_S
 
     def times(self) -> list[float]:
-        """Return when something may be due, by the monotonic clock."""
+        """Return when the next steps may be due, by the monotonic clock."""
         return [self._read_at, self._look_at, self._ask_at] if self._ledger.chunks else []
 
     def hurry(self) -> None:
-        """Look soon: something was handed over or taken up."""
+        """Poll soon: a chunk was submitted or taken over."""
         now = time.monotonic()
         self._read_at, self._read_pause_s = now, _READ_SOON_S
         self._look_pause_s = _LOOK_SOON_S
         self._look_at = min(self._look_at, now + _LOOK_SOON_S)
 
     def look_at_once(self) -> None:
-        """Look now: the engine has said that something has ended; from any thread."""
+        """Poll now, as the engine reported an end; callable from any thread."""
         self._has_news.set()
         self._read_at = self._look_at = self._ask_at = 0.0
 
     def take_up(self, chunk: HeldChunk, flight: Flight) -> None:
-        """See how far an attempt has come that an earlier session has left; nothing is told."""
+        """Read the state of an attempt of an earlier session, without an event."""
         self._read(chunk, flight, is_told=False)
         record = flight.evidence.record
         if record is not None and record.state == "ended":
             self._doubtful[flight.key] = (chunk, flight)
 
     def read_records(self, now: float) -> None:
-        """Read the records of what is at work, and of what may have begun, where that is due."""
+        """Read the records of attempts that run or may have begun, where a read is due."""
         newest = max(self._ledger.chunks, default=-1)
         if newest > self._newest:
             self._newest = newest
@@ -126,7 +126,7 @@ class Watch:
         self._read_at = ended + max(self._read_pause_s, (ended - now) / _READ_PART)
 
     def look(self, now: float) -> Call[Any] | None:
-        """Return the call that looks at the engine's queue, where that is due."""
+        """Return the call that polls the engine's queue; None where it is not due."""
         if self._cancellations.ended_at > self._looked_at:
             self._look_pause_s = _LOOK_AT_ONCE_S
             self._look_at = min(self._look_at, self._cancellations.ended_at + _LOOK_AT_ONCE_S)
@@ -140,7 +140,7 @@ class Watch:
         )
 
     def ask(self, now: float) -> Call[Any] | None:
-        """Return the call that asks how units ended, where any are in doubt."""
+        """Return the call that asks how doubtful units ended; None where there are none."""
         if now < self._ask_at:
             return None
         wanted = {
@@ -157,37 +157,37 @@ class Watch:
         return Call(lambda: self._engine.endings(some), self._hear_endings)
 
     def _read(self, chunk: HeldChunk, flight: Flight, *, is_told: bool = True) -> bool:
-        """Read an attempt's record, and return whether it says something new."""
+        """Read an attempt's record; return whether it is new."""
         attempt, evidence = flight.attempt, flight.evidence
         try:
             record = read_attempt(attempt.directory, attempt.number)
         except OSError:
-            # A file system that fails for a while says nothing.
+            # A failing file system is no evidence.
             return False
         if record is None or record.nonce != chunk.record.nonce or record == evidence.record:
             return False
         before = evidence.record
         evidence.record, evidence.beat_at = record, time.monotonic()
         if not chunk.is_submitted:
-            # Its agent has come, so the engine has it; under which name it will say.
+            # A record proves that the engine has the chunk; the engine's name for it follows later.
             self._submissions.note_submitted(chunk, "")
         chunk.claim(flight.index)
         if flight.has_begun and record.restart > flight.restart:
             self._requeue(chunk, flight, before)
         has_run = record.state == "began" or (record.state == "ended" and record.seconds > 0)
-        # The earlier agent may write its end late, or live on for a while on a lost node.
+        # The earlier agent may write its end late, or continue for a while on a lost node.
         is_of_before = flight.was_requeued(record.restart)
         if has_run and not flight.has_begun and not is_of_before:
             self._ledger.begin(flight, record, is_told=is_told)
         if is_told and record.state == "ended":
             self._decide(chunk, flight, time.monotonic())
             if flight.key in self._ledger.flights:
-                # Only the engine knows why.
+                # Only the engine knows why the attempt ended.
                 self._look_at = 0.0
         return True
 
     def _decide(self, chunk: HeldChunk, flight: Flight, now: float) -> None:
-        """Let an attempt end where it is over."""
+        """Finish an attempt if it is over."""
         evidence = flight.evidence
         over = self._judge.judge(evidence, now)
         if not isinstance(over, Over):
@@ -224,7 +224,7 @@ class Watch:
                 notes=tuple(record.notes),
             )
             if over.cause in DISTURBANCES:
-                # Another attempt follows: the engine is not to begin this one again.
+                # Another attempt follows, so the engine must not start this one again.
                 fence_at_work(flight.attempt, over.reason)
         elif over.is_given_up:
             fence_unbegun(flight.attempt, chunk.record.nonce)
@@ -235,13 +235,13 @@ class Watch:
         self._ledger.finish(chunk, finished, is_charged=is_charged)
 
     def _blame(self, flight: Flight, host: str, now: float) -> Blame | None:
-        """Return whose fault it is that an attempt was not started; None while others may tell."""
+        """Return whether host or task is at fault for a failed start; None while undecided."""
         evidence, task, hosts = flight.evidence, flight.attempt.task, self._ledger.hosts
-        # What comes before the agent is the same for all tasks.
+        # Steps before the agent starts are the same for all tasks.
         spec = task.spec if evidence.record is not None else ""
         if evidence.suspected_at is None:
             evidence.suspected_at = now
-            # A unit that was not started is one failure, however many attempts it has.
+            # A unit that was not started is one failure, whatever its number of attempts.
             if evidence.counts_alone:
                 hosts.note_failed_start(host, spec)
         is_late = now - evidence.suspected_at >= self._judge.patience.others_s
@@ -271,7 +271,7 @@ class Watch:
         pause_s = self._look_pause_s
         self._look_at = now + (min(pause_s, _LOOK_SOON_S) if self._doubtful else pause_s)
         if self._has_news.is_set():
-            # It came after the engine had looked, and would wait for the next look.
+            # News that arrived during the poll is not in its answer.
             self._look_at = 0.0
 
     def _see_chunk(
@@ -298,9 +298,9 @@ class Watch:
                 self._ask_at, self._ask_pause_s, self._read_at = now, 0.0, now
 
     def _see(self, chunk: HeldChunk, flight: Flight, shown: Shown, asked_at: float) -> None:
-        """Tell what is new of an attempt whose unit the engine shows."""
+        """Report changes of an attempt whose unit the engine shows."""
         if shown.phase == "waiting" and flight.has_begun:
-            # What began after the engine was asked, it could not know.
+            # An attempt that began after the poll started still shows as waiting in its answer.
             if flight.began_at < asked_at:
                 self._requeue(chunk, flight, flight.evidence.record)
         elif shown.reason or flight.has_begun:
@@ -311,7 +311,7 @@ class Watch:
         self._ledger.requeue(flight, record, ending)
 
     def _end_if_too_long(self, chunk: HeldChunk, flight: Flight, shown: Shown) -> None:
-        """End an attempt that has waited for longer than its task lets it."""
+        """End an attempt that has waited longer than its task's `pending_limit`."""
         limit_s = self._engine.terms(flight.attempt.task).pending_limit_s
         if limit_s is None or flight.evidence.asked:
             return
@@ -337,9 +337,9 @@ class Watch:
 
 
 def _is_no_start(flight: Flight, over: Over) -> bool:
-    """Whether an attempt is over that was not started on a host, and did not begin anywhere."""
+    """Return whether an attempt failed to start on a known host and began nowhere."""
     ending = flight.evidence.ending
-    # Where the engine says that all went well, the program may have run.
+    # Where the engine reports success, the program may have run.
     is_unseen = flight.evidence.record is None and ending is not None and ending.cause is None
     is_start = over.outcome == "failed" and over.cause == "start" and not is_unseen
     return is_start and bool(over.host) and flight.attempt.task.resources.nodes == 1

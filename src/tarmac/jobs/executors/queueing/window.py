@@ -1,4 +1,4 @@
-"""How many units a site lets one user have, found out by asking."""
+"""The number of units that a site allows a user, found by trial."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import dataclasses
 class Window:
     """Room for units in an engine's queue.
 
-    A site seldom says how many units a user may have there. So many are tried, half of what was
-    refused after that, and then the middle between what was taken and what was refused, until the
-    two meet: a site's limit is met exactly after a few refusals.
+    A site seldom documents how many units a user may have. The window tries its full size first,
+    then half of a refused submission, then the middle between the accepted and the refused number.
+    The search reaches a site's exact limit after a few refusals.
 
     Attributes:
         size: Number of units to try.
@@ -22,7 +22,7 @@ class Window:
     refused: int | None = None
 
     def room(self, held: int) -> int:
-        """Return how many units more to try.
+        """Return how many more units to try.
 
         Args:
             held: Units of this run in the queue now.
@@ -30,7 +30,7 @@ class Window:
         return max(0, self.size - held)
 
     def refuse(self, held: int, tried: int) -> None:
-        """Note that units were refused.
+        """Note that the site refused units.
 
         Args:
             held: Units of this run in the queue before the submission.
@@ -40,7 +40,7 @@ class Window:
         self.size = max(1, min(self.size, held + tried // 2))
 
     def accept(self, held: int) -> None:
-        """Note that units were taken.
+        """Note that the site accepted units.
 
         Args:
             held: Units of this run in the queue now.

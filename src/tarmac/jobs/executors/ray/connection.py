@@ -1,8 +1,7 @@
-"""This process's one connection to a Ray cluster, as its driver.
+"""This process's only connection to a Ray cluster, as its driver.
 
-Ray has one driver in a process, and what it has started ends with it. Everything that may be known
-beforehand to go wrong is told in words before Ray itself is asked, which retries for a minute, or
-ends the process.
+A process has one Ray driver, and Ray ends the driver's tasks with it. This module checks for
+known problems first and explains them, as Ray itself would retry for a minute or end the process.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 _ANSWERS_WITHIN_S = 5.0
 
-# Nodes and what is free of them are asked for again after this.
+# Nodes and their free resources are queried again after this.
 _KNOWN_FOR_S = 2.0
 
 _WHERE = (
@@ -42,7 +41,7 @@ _GIVE_ONE = (
 
 
 class Versions(NamedTuple):
-    """What must be equal on all sides of a cluster.
+    """The versions that must be equal on all sides of a cluster.
 
     Attributes:
         ray: Version of Ray, such as ``2.60.0``.
@@ -64,7 +63,7 @@ def explain_versions(here: Versions, cluster: Versions, address: str) -> str:
 
 
 class Connection:
-    """What this process asks of a cluster.
+    """The queries of this process to a cluster.
 
     Args:
         ray: The imported package ``ray``.
@@ -85,12 +84,12 @@ class Connection:
         return self._nodes
 
     def free(self) -> Mapping[str, float]:
-        """Return what nobody uses of all nodes, by resource, as of a moment ago."""
+        """Return the free amount of each resource on all nodes, as of a moment ago."""
         self._ask()
         return self._free
 
     def answers(self) -> bool:
-        """Whether the head's port takes connections."""
+        """Return whether the head's port accepts connections."""
         return _problem_of(self.address) is None
 
     def _ask(self) -> None:
@@ -110,12 +109,12 @@ def connect(address: str = "") -> Connection:
     """Connect this process to a cluster, or return the connection that it has.
 
     Args:
-        address: ``HOST:PORT``, or ``auto`` for the one that this machine is part of; by default
+        address: ``HOST:PORT``, or ``auto`` for the cluster that this machine is part of. Default:
             ``RAY_ADDRESS``, else ``auto``.
 
     Raises:
-        RequestError: The package is missing, there is no cluster, it does not answer, it is of
-            another version, or this process is connected to another one.
+        RequestError: The package is missing, there is no cluster, the cluster does not answer or is
+            of another version, or this process is connected to another cluster.
     """
     global _connected  # noqa: PLW0603 - Ray itself has one in a process
     ray = _package()
@@ -150,7 +149,7 @@ def _package() -> Any:
 
 
 def _resolved(address: str) -> str | None:
-    """Return a cluster's address as host and port; None where there is none to be found."""
+    """Return a cluster's address as host and port; None where no cluster is found."""
     named = address or os.environ.get("RAY_ADDRESS", "") or "auto"
     if named.startswith(("ray://", "http://", "https://")):
         raise RequestError(
@@ -189,13 +188,13 @@ def _problem_of(address: str) -> str | None:
 
 
 def _strangeness_of(address: str) -> str | None:
-    """Return why what answers there is no head of Ray's, which Ray itself would try for 20 s."""
+    """Return why a server is no Ray head, which Ray would try for 20 s; None if it may be one."""
     try:
         grpc = importlib.import_module("grpc")
     except ImportError:
-        # Not every way to install Ray brings it; then Ray's own words have to do.
+        # Some installations of Ray lack grpc. Then only Ray's own error explains the problem.
         return None
-    # All of Ray's servers answer to this (ray: src/ray/rpc/grpc_server.cc).
+    # All of Ray's servers answer this call (ray: src/ray/rpc/grpc_server.cc).
     options = [("grpc.enable_http_proxy", 0)]
     try:
         with grpc.insecure_channel(address, options=options) as channel:
@@ -207,12 +206,12 @@ def _strangeness_of(address: str) -> str | None:
 
 
 def _refusal_of(address: str) -> str:
-    """Return how a head refuses this process's token, of which Ray itself says nothing."""
+    """Return how a head refuses this process's token, which Ray itself does not report."""
     try:
         grpc = importlib.import_module("grpc")
     except ImportError:
         return ""
-    # Ray sends one in this mode alone (ray: src/ray/rpc/authentication).
+    # Ray sends a token only in this mode (ray: src/ray/rpc/authentication).
     is_sent = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
     token = read_token(os.environ) if is_sent else None
     metadata = [("authorization", f"Bearer {token}")] if token else []
@@ -229,7 +228,7 @@ def _refusal_of(address: str) -> str:
 
 def _refuse_other_version(ray: Any, address: str) -> None:
     cluster: Versions | None = None
-    # Private to Ray: where it has moved, Ray's own words on this have to do.
+    # Private to Ray. Where it has moved, only Ray's own error explains the problem.
     with contextlib.suppress(ImportError, AttributeError, KeyError, ray.exceptions.RayError):
         raylet = importlib.import_module("ray._raylet")
         usage = importlib.import_module("ray._common.usage.usage_lib")
@@ -269,7 +268,7 @@ def _start_driver(ray: Any, address: str) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep this process's answer to SIGTERM, which Ray would replace by its own."""
+    """Keep this process's handler of SIGTERM, which Ray would replace."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -282,7 +281,7 @@ def _own_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_address() -> Iterator[None]:
-    """Have Ray take the address that was chosen: it prefers the variable's."""
+    """Make Ray use the chosen address, as it prefers the variable's."""
     before = os.environ.pop("RAY_ADDRESS", None)
     try:
         yield
@@ -292,7 +291,7 @@ def _without_address() -> Iterator[None]:
 
 
 def _named(nodes: Sequence[Mapping[str, Any]]) -> list[RayNode]:
-    """Give nodes names of their own: their hosts', or what they were started as where two share."""
+    """Return nodes with unique names: host names, or names at start where hosts are equal."""
     hosts = [node["NodeManagerHostname"] for node in nodes]
     names = [node.get("NodeName") or node["NodeManagerAddress"] for node in nodes]
     ray_nodes = []

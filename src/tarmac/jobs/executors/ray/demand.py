@@ -1,4 +1,4 @@
-"""What tasks ask Ray for, and which nodes have it: numbers and words, no cluster."""
+"""The demands of tasks on Ray and the nodes that meet them, without any request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Ray counts resources in ten-thousandths (ray: src/ray/common/scheduling/fixed_point.h).
 _GRAIN = 1e-4
 
-# By this resource Ray knows a node's kind of GPU, and asks for this much of it (ray:
+# Ray's resource for a node's kind of GPU, and the amount that Ray requests of it (ray:
 # python/ray/_private/ray_constants.py, RESOURCE_CONSTRAINT_PREFIX and resource_spec.py).
 _ACCELERATOR, _SOME = "accelerator_type:", 0.001
 
@@ -42,7 +42,7 @@ class RayNode:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What each node of an attempt must give.
+    """The needs of each node of an attempt.
 
     Attributes:
         cpus: CPUs of each node; may be a fraction. Default 1.
@@ -51,8 +51,8 @@ class Demand:
         resources: Amounts of custom resources, by name.
         labels: Labels that each node must have, by name.
         nodes: Number of Ray nodes, all different. Default 1.
-        spread: Whether attempts go to many nodes.
-        gpu_type: Kind of its GPUs, as Ray calls it: ``A100``; any where it is empty.
+        spread: Whether to distribute attempts over many nodes. Default false.
+        gpu_type: Kind of its GPUs, as Ray names it: ``A100``; empty for any.
     """
 
     cpus: float = 1.0
@@ -65,15 +65,15 @@ class Demand:
     gpu_type: str = ""
 
     def amounts(self) -> dict[str, float]:
-        """Return what each node must give, by Ray's names of resources."""
+        """Return the needs of each node, by Ray's names of resources."""
         amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": float(self.memory_bytes or 0)}
         if self.gpu_type:
-            # As a function's accelerator_type asks for it.
+            # A function's accelerator_type makes the same request.
             amounts[f"{_ACCELERATOR}{self.gpu_type}"] = _SOME
         return {name: n for name, n in {**amounts, **self.resources}.items() if n > 0}
 
     def to_options(self) -> dict[str, Any]:
-        """Return the options of a remote function that ask for this."""
+        """Return the options of a remote function for this demand."""
         options: dict[str, Any] = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
         if self.memory_bytes:
             options["memory"] = self.memory_bytes
@@ -89,10 +89,10 @@ class Demand:
 
 
 def demand_of(task: Task) -> Demand:
-    """Return what a task asks for.
+    """Return the demand of a task.
 
     Raises:
-        RequestError: Its options are not of their form.
+        RequestError: The task's options are invalid.
     """
     options, needs = options_of(task), task.resources
     return Demand(
@@ -108,10 +108,10 @@ def demand_of(task: Task) -> Demand:
 
 
 def with_ray_type(demand: Demand, nodes: Iterable[RayNode]) -> Demand:
-    """Return a demand with the kind of GPU as this cluster's nodes call it.
+    """Return a demand with the GPU kind as this cluster's nodes name it.
 
     Raises:
-        RequestError: Nodes have several kinds that fit.
+        RequestError: The nodes have several matching kinds.
     """
     if not demand.gpu_type:
         return demand
@@ -131,16 +131,16 @@ def with_ray_type(demand: Demand, nodes: Iterable[RayNode]) -> Demand:
 
 
 def num_slots(demand: Demand, nodes: Iterable[RayNode]) -> int:
-    """Return how many attempts fit onto nodes at once that nothing else uses."""
+    """Return how many attempts fit at once on nodes that nothing else uses."""
     slots = [_slots(demand, node) for node in nodes]
     if demand.nodes > 1:
-        # Each takes one slot of so many nodes.
+        # Each attempt takes one slot on each of so many nodes.
         return sum(slots) // demand.nodes if sum(n > 0 for n in slots) >= demand.nodes else 0
     return sum(slots)
 
 
 def why_never(demand: Demand, nodes: Sequence[RayNode]) -> str:
-    """Return why an attempt fits onto no nodes of these, in numbers; empty where it does."""
+    """Return why an attempt can never fit on these nodes, in numbers; empty where it fits."""
     if num_slots(demand, nodes):
         return ""
     if not nodes:
@@ -187,7 +187,7 @@ def why_waiting(
     )
     words = f"waits for {_words(demand)}"
     if all(available.get(name, 0.0) >= n * demand.nodes for name, n in demand.amounts().items()):
-        # It may still fit onto no single node; if it does, a worker is on its way.
+        # It may still fit on no single node. Otherwise its worker is starting.
         words = f"waits for Ray to begin it; it needs {_words(demand)}"
     return words + (f" ({free})" if free else "")
 
@@ -202,7 +202,7 @@ def _slots(demand: Demand, node: RayNode) -> int:
 
 
 def _has_labels(demand: Demand, node: RayNode) -> bool:
-    # Selectors such as `!in(a, b)` are Ray's to read; a plain value is an equality.
+    # Only Ray evaluates selectors such as `!in(a, b)`; a plain value means equality.
     return all(
         node.labels.get(name) == value or value.startswith(("!", "in("))
         for name, value in demand.labels.items()

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _MAX_UNITS = 1000
 
-# A head that does not answer is looked for so often before it is given up; each takes 5 s at most.
+# Attempts to reach a head that does not answer; each takes 5 s at most.
 _LOOKS_FOR_HEAD = 3
 
-# After its loss the agents have their programs' grace to end.
+# After the loss of the head, agents have their programs' grace period to end.
 _ENDS_WITHIN_S = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """By which a node sees whether it has the run's directory.
+    """A file by which a node finds out whether it sees the run's directory.
 
     Attributes:
         path: File in the run's directory, which the runner writes.
@@ -47,7 +47,7 @@ class Probe:
 
 
 class RayEngine:
-    """A Ray cluster, for the chunks of one run.
+    """A Ray cluster as the engine for the chunks of one run.
 
     Args:
         connection: Connection of this process to the cluster.
@@ -59,7 +59,8 @@ class RayEngine:
     """
 
     title = "Ray"
-    # They end with their driver, so a run may go on elsewhere, or with a head at another address.
+    # Units end with their driver, so a run may continue on another cluster or a head at a new
+    # address.
     keeps_units = False
     most_units = _MAX_UNITS
 
@@ -84,13 +85,13 @@ class RayEngine:
         self._silences = 0
 
     def cluster(self) -> ClusterId:
-        """Return the cluster by its head's address; see `Engine`."""
+        """Return the cluster's identity, its head's address; see `Engine`."""
         address = self._connection.address
         return ClusterId(address, way=f"RAY_ADDRESS={address}")
 
     def shape(self, task: Task) -> Mapping[str, Any]:
-        """Return what units of a task need; see `Engine`."""
-        # Tasks of one origin differ in what they are given alone.
+        """Return the needs of a task's units; see `Engine`."""
+        # Tasks of one spec differ only in their parameters.
         origin = task.spec, task.is_last
         if origin not in self._shapes:
             options = options_of(task)
@@ -100,13 +101,13 @@ class RayEngine:
         return self._shapes[origin]
 
     def terms(self, task: Task) -> Terms:
-        """Return what a task's options ask for; see `Engine`."""
+        """Return the demands of a task's options; see `Engine`."""
         return Terms(pending_limit_s=options_of(task).pending_limit)
 
     def submit(
         self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
     ) -> Accepted:
-        """Take a chunk on; see `Engine`. What does not fit waits in this process."""
+        """Accept a chunk; units that do not fit wait in this process; see `Engine`."""
         spec = Chunk(self._files.spec(chunk))
         nodes = self._ids(excluded)
         units = [
@@ -117,14 +118,14 @@ class RayEngine:
         return Accepted(chunk.name)
 
     def find(self, chunk: ChunkRecord) -> Accepted | None:
-        """Return whether this process's driver has a chunk; see `Engine`."""
+        """Return a chunk that this process's driver has; None otherwise; see `Engine`."""
         return Accepted(chunk.name) if (chunk.name, 0) in self._units else None
 
     def look(self, chunks: Sequence[ChunkRecord]) -> Mapping[UnitName, Shown] | Silent:
-        """Return the units of chunks, also those that have ended; see `Engine`.
+        """Return the units of chunks, including ended ones; see `Engine`.
 
         Raises:
-            TarmacError: The cluster's head is gone.
+            TarmacError: The cluster's head does not answer.
         """
         self._look_for_head()
         self._units.forget(self._units.known_chunks() - {chunk.name for chunk in chunks})
@@ -149,7 +150,7 @@ class RayEngine:
         return shown
 
     def endings(self, units: Iterable[tuple[ChunkRecord, int]]) -> Mapping[UnitName, Ending]:
-        """Return how units ended; `look` has said that already."""
+        """Return the endings of units, which `look` has shown already."""
         return {
             UnitName(chunk.number, unit.number): unit.ending
             for chunk, number in units
@@ -164,18 +165,18 @@ class RayEngine:
     def cancel(
         self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
     ) -> None:
-        """End units, or all that chunks have; see `Engine`."""
+        """Cancel units, or all units of chunks; see `Engine`."""
         wanted = [unit for chunk in chunks for unit in self._units.of(chunk.name)]
         for chunk, number in units:
             wanted += [unit for unit in self._units.of(chunk.name) if unit.number == number]
         self._units.cancel(wanted)
 
     def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> None:
-        """Let what waits of a chunk not run on hosts; see `Engine`."""
+        """Keep a chunk's unsent units off hosts; see `Engine`."""
         self._units.avoid(chunk.name, self._ids(hosts))
 
     def throttle(self, chunk: ChunkRecord, most_at_once: int) -> None:
-        """Let at most so many units of a chunk run at once; see `Engine`."""
+        """Limit how many units of a chunk run at once; see `Engine`."""
         self._units.cap(chunk.name, most_at_once)
 
     def _unit(
@@ -207,7 +208,7 @@ class RayEngine:
         )
 
     def _spooled(self, path: str) -> bytes | None:
-        """Return a secret that lies in the runner's spool, which nodes may not see."""
+        """Return a secret from the runner's spool, which nodes may not see; None if elsewhere."""
         directory, _, name = path.rpartition("/")
         return self._spool.read(name) if directory == str(self._spool.directory) else None
 

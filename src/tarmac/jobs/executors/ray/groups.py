@@ -1,4 +1,4 @@
-"""Placement groups: the nodes of one attempt, each another one, held together or not at all."""
+"""Placement groups: the distinct nodes of one attempt, reserved together or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tarmac.jobs.executors.ray.demand import Demand
 
-# A group's resources come back within moments; a node that is gone gives nothing back.
+# A group's resources are free within moments, except those of a lost node.
 _REMOVED_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
 
@@ -35,7 +35,7 @@ class Group:
         if excluded:
             labels["ray.io/node-id"] = f"!in({','.join(excluded)})"
         selectors = {"bundle_label_selector": [labels] * demand.nodes} if labels else {}
-        # A bundle must ask for something.
+        # Ray requires at least one resource in a bundle.
         bundle = demand.amounts() or {"CPU": 0.0001}
         self.handle = self._util.placement_group(
             [bundle] * demand.nodes, strategy="STRICT_SPREAD", **selectors
@@ -43,18 +43,18 @@ class Group:
         self.ready = self.handle.ready().future()
 
     def strategy(self, rank: int) -> Any:
-        """Return what has a task run on one of its nodes."""
+        """Return the scheduling strategy for a task on one of the group's nodes."""
         strategies = importlib.import_module("ray.util.scheduling_strategies")
         return strategies.PlacementGroupSchedulingStrategy(
             self.handle, placement_group_bundle_index=rank
         )
 
     def give_up(self) -> None:
-        """Have it not wait for nodes any longer."""
+        """Stop waiting for nodes."""
         self._util.remove_placement_group(self.handle)
 
     def remove(self) -> None:
-        """Remove it, and wait until what it held is free again."""
+        """Remove the group, and wait until its resources are free."""
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._util.remove_placement_group(self.handle)
             end = time.monotonic() + _REMOVED_WITHIN_S

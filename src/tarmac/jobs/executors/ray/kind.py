@@ -1,4 +1,4 @@
-"""The row of the table of executors for Ray."""
+"""The entry for Ray in the table of executors."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.node import Element
 
-# Ray's workers end right after their agents; that a node is lost is known in half a minute.
+# Ray's workers end right after their agents. A lost node is known within half a minute.
 _SETTLES_WITHIN_S = 30.0
 
-# A submission costs no command of an engine, but three files.
+# A submission costs no command of an engine, only three files.
 _GATHER_S = 0.1
 
-# This process's driver, and what it has started.
+# The units of this process's driver, by the id of its connection.
 _units: dict[int, Units] = {}
 
 
 class RayExecutor(QueueingExecutor):
-    """Has Ray run the attempts of a run.
+    """Runs the attempts of a run in a Ray cluster.
 
     Args:
         site: Directory, tasks and settings of the run.
-        patience: Seconds to wait for each witness.
+        patience: Seconds to wait for records and for Ray. Default: those of `Patience`.
 
     Raises:
-        RequestError: There is no cluster that takes this process.
+        RequestError: No cluster accepts this process.
     """
 
     def __init__(self, site: Site, *, patience: Patience | None = None) -> None:
@@ -87,15 +87,15 @@ class RayExecutor(QueueingExecutor):
         units.heard = self.look_now
 
     def detach(self) -> None:
-        """Let go of what is queued and runs, as long as this process lives; see `Executor`."""
+        """Release queued and running attempts, which end with this process; see `Executor`."""
         self._is_detached = True
         super().detach()
 
     def close(self) -> None:
-        """Let go of everything; see `Executor`."""
+        """Release all resources; see `Executor`."""
         super().close()
         if not self._is_detached and self.is_idle:
-            # Ends were on record before Ray had taken back what their attempts held.
+            # Ends are recorded before Ray has freed the attempts' resources.
             self._units.settle(_SETTLES_WITHIN_S)
             self._spool.remove()
 
@@ -107,10 +107,10 @@ def _units_of(connection: Connection) -> Units:
 
 
 def _address(tasks: Sequence[Task]) -> str:
-    """Return the address that tasks name.
+    """Return the cluster address that tasks name.
 
     Raises:
-        RequestError: They name several.
+        RequestError: The tasks name several addresses.
     """
     named = {options_of(task).address for task in {task.spec: task for task in tasks}.values()}
     if len(named) > 1:
@@ -127,18 +127,18 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ra
 
 
 def _refuse_afar(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - as above
-    """Refuse what can be seen from here: a runner over HTTP needs neither Ray nor its version."""
+    """Refuse tasks as far as possible here: a runner over HTTP needs no Ray on this machine."""
     demands, address = _demands(tasks), _address(tasks)
     try:
         connection = connect(address)
     except RequestError:
-        # The runner meets the cluster, and says of each task what it waits for.
+        # The runner itself connects to the cluster, and reports for each task why it waits.
         return
     _refuse_too_large(demands, connection)
 
 
 def _demands(tasks: Sequence[Task]) -> Sequence[tuple[Demand, Task]]:
-    """Return each kind of what tasks ask for, with the first that does."""
+    """Return each distinct demand, with the first task that has it."""
     refuse_unknown_containers(tasks, engine="ray")
     demands: dict[str, tuple[Demand, Task]] = {}
     for task in tasks:

@@ -12,7 +12,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
 
-# What a job says by its resources.
+# The setting of a job file to use in place of a resource of Ray.
 _INSTEAD = {
     "CPU": "`cpus` of the task's resources",
     "GPU": "`gpus` of the task's resources",
@@ -22,35 +22,35 @@ _INSTEAD = {
 
 
 def _switch(value: object) -> object:
-    # `off` without quotes is a truth value in YAML and in settings.
+    # YAML and settings read an unquoted `off` as False.
     return "off" if value is False else value
 
 
 class RayOptions(BaseModel):
-    """What only Ray understands.
+    """Ray's options for tasks and runners.
 
     Attributes:
         address: Address of the cluster's head, ``HOST:PORT``, or ``auto`` for the cluster that this
             machine is part of. Default: ``RAY_ADDRESS``, else ``auto``.
-        dashboard: URL of the cluster's dashboard, where a runner is submitted as a job. By default
+        dashboard: URL of the cluster's dashboard, where a runner is submitted as a job. Default:
             ``RAY_API_SERVER_ADDRESS``, else ``http://127.0.0.1:8265``.
-        resources: Custom resources that each node of a task must give: ``{tpu_host: 1}``.
+        resources: Custom resources that each node of a task must have: ``{tpu_host: 1}``.
         labels: Labels that its nodes must have: ``{"ray.io/accelerator-type": A100}``.
-        spread: Whether tasks go to many nodes rather than filling one after the other.
-        autoscaling: Whether the cluster grows for what waits: nothing is refused then because no
-            node is large enough yet, and `max_pending` tasks wait in Ray's own queue.
+        spread: Whether to distribute tasks over many nodes instead of filling one node after
+            another. Default false.
+        autoscaling: Whether the cluster grows for waiting tasks. No task is then refused for lack
+            of a large enough node, and `max_pending` tasks wait in Ray's own queue. Default false.
         max_pending: Most tasks in Ray's queue where the cluster grows, 1 to 10000. Default 100.
-        pending_limit: How long a task waits in Ray's queue before it fails; for ever where it is
-            not given.
-        work: Where a task works: ``shared``, below the run's directory, or a directory on the
-            node's own disk.
-        check: ``quick`` checks the GPUs that a task was given before its program begins.
-        containers: What runs containers: by default the first of apptainer, podman and docker
-            that is there.
-        environments: Where virtual environments are built: on the first node that needs one, or
-            ``here`` before anything is submitted.
-        store: A directory that all nodes see, for environments and images that were made for them;
-            by default in the user's cache directory.
+        pending_limit: Time that a task may wait in Ray's queue before it fails. Default: no limit.
+        work: Working directory of a task: ``shared``, below the run's directory, or a directory on
+            the node's own disk. Default ``shared``.
+        check: ``quick`` checks the task's GPUs before its program begins. Default ``off``.
+        containers: Container engine. Default: the first of apptainer, podman and docker that is
+            installed.
+        environments: Where virtual environments are built: ``node``, on the first node that needs
+            one, or ``here``, before any submission. Default ``node``.
+        store: Directory that all nodes see, for environments and images that were made for them.
+            Default: a part of the user's cache directory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,12 +84,13 @@ def options_of(task: Task) -> RayOptions:
     """Return a task's options.
 
     Raises:
-        RequestError: They are not of this form.
+        RequestError: The options are invalid.
     """
     try:
         return RayOptions.model_validate(task.options.get("ray", {}))
     except ValidationError as error:
-        # Files are checked as they are read, with line and column; this is a job made in Python.
+        # Options of job files are checked on reading, with line and column. Only jobs made in
+        # Python fail here.
         first = error.errors()[0]
         place = ".".join(map(str, ("options", "ray", *first["loc"])))
         message = first["msg"].removeprefix("Value error, ")

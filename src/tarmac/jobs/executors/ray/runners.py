@@ -1,7 +1,7 @@
-"""Runners as jobs of Ray's, by its REST interface: this machine needs nothing of Ray's for them.
+"""Runners as Ray jobs, through Ray's REST interface, so that this machine needs no Ray.
 
-A job of Ray's is started once, on the head, and lives no longer than the head does. All of it can
-be read by whoever may ask the cluster, so secrets lie in the run's spool, as on Slurm.
+Ray starts a job once, on the head, and the job ends with the head. Everyone with access to the
+cluster can read a job's settings, so secrets are in the run's spool, as on Slurm.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.executors.runners import RunnerJob
 
-# In the run's spool.
+# File of the secrets in the run's spool.
 _SECRETS = "runner.json"
 
-# Who lists runs does not wait for longer.
+# Timeout of status queries, so that a list of runs stays fast.
 _ANSWERS_WITHIN_S = 10.0
 
-# Ray itself ends a job that waits for 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS), without what it
-# waited for; a runner asks for nothing, so that one that waits so long never begins.
+# Ray itself ends a job that waits for 15 minutes (RAY_JOB_START_TIMEOUT_SECONDS), without saying
+# why it waited. A runner requests no resources, so a runner that waits this long never begins.
 _WAITS_AT_MOST_S = 600.0
-# Before that a word on what it waits for would only be noise.
+# A reason for waiting would only be noise before this time.
 _WAITS_QUIETLY_S = 60.0
 
-# Pauses before a submission that had no answer is made again, which finds the job that is there.
+# Pauses before each repeat of a submission without an answer; a repeat finds an existing job.
 _AGAIN_AFTER_S = (1.0, 5.0, 15.0)
 
 _WHERE = (
@@ -61,10 +61,10 @@ _ENDS = {"succeeded": "has ended", "failed": "has failed", "stopped": "was stopp
 
 
 class RayRunners:
-    """Has Ray run runners."""
+    """Runs runners as Ray jobs."""
 
     def submit(self, job: RunnerJob) -> str:
-        """Submit a runner, once; see `RunnerEngine`."""
+        """Submit a runner's job exactly once; see `RunnerEngine`."""
         options = RayOptions.model_validate(job.options)
         address = dashboard_address(os.environ, options.dashboard)
         jobs = RayJobs(address, read_token(os.environ))
@@ -96,12 +96,12 @@ class RayRunners:
         )
 
     def secrets(self, run: Path) -> Mapping[str, str]:
-        """Return the secrets that runners of a run have; see `RunnerEngine`."""
+        """Return the secrets of a run's runners; see `RunnerEngine`."""
         text = Spool(run).read(_SECRETS)
         return {} if text is None else parse_json(text)
 
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
-        """Return what is known of a runner's job now; see `RunnerEngine`."""
+        """Return the present state of a runner's job; see `RunnerEngine`."""
         del run, number
         name, _, address = place.partition(" at ")
         try:
@@ -113,23 +113,25 @@ class RayRunners:
             waits_s = (datetime.now(UTC) - since).total_seconds()
             return _waiting(jobs, answer, waits_s) if answer.state == "pending" else _begun(answer)
         if answer is not None:
-            # Without the job's name: it is said of other runs' too, for which Ray is not asked.
+            # No job name: the same message stands for runners of other runs, without another query.
             return RunnerState("unknown", f"job cannot be asked for: {answer.words}")
         return RunnerState("ended", f"job {name} is not known to Ray any more: its head began anew")
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
-        """Take runner jobs of a run out of the queue; see `RunnerEngine`."""
+        """Cancel runner jobs of a run; see `RunnerEngine`."""
         Spool(run).forget(_SECRETS)
         for number in numbers:
             place = runner_place(run, number)
-            # One that Ray has not answered on is ended by what the run's directory says.
+            # Without Ray's answer the job's place is unknown. The run's directory tells its runner
+            # to end.
             if not place:
                 continue
             name, _, address = place.partition(" at ")
             with contextlib.suppress(RequestError):
                 jobs = RayJobs(address, read_token(os.environ))
                 answer = jobs.look(name)
-                # Ray would kill a runner that works after 3 seconds: it ends by itself, as asked.
+                # Ray kills a stopped job after 3 seconds, so a runner that has begun ends by itself
+                # instead.
                 if isinstance(answer, RayJob) and answer.state == "pending":
                     jobs.stop(name)
 
@@ -154,7 +156,7 @@ def _begun(found: RayJob) -> RunnerState:
 
 def _submission(job: RunnerJob) -> Submission:
     run = shlex.quote(str(job.run))
-    # The head may be another machine: what it does not see is said where Ray's own log has it.
+    # The head may be another machine. This error goes to Ray's own log.
     seen = f"cd {run} || {{ echo 'the head does not see the directory' {run}; exit 1; }}"
     return Submission(
         name=f"{job_label(job.run)}-{run_code(job.run)}-{job.number}",

@@ -1,4 +1,4 @@
-"""What Ray says of a task that did not return, as a cause in words."""
+"""Explains Ray's errors for tasks that did not return, as a cause in words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tarmac.masking import without_known
 if TYPE_CHECKING:
     from tarmac.jobs.executors.events import Cause
 
-# What Ray's exceptions mean, by the names of their classes, of which the first that an exception
-# has among its own and its bases' holds (ray: python/ray/exceptions.py).
+# Cause and words of Ray's exceptions, by class name. The first class of an exception's MRO that
+# is listed here counts (ray: python/ray/exceptions.py).
 _BY_NAME: dict[str, tuple[Cause, str]] = {
     "TaskCancelledError": ("cancelled", "cancelled in Ray from outside"),
     "RuntimeEnvSetupError": ("start", "Ray could not set up its runtime environment"),
@@ -31,19 +31,19 @@ RUNNER_GONE = Ending("lost", "its runner has ended, and Ray ends what a runner h
 
 _MAX_LENGTH = 300
 
-# Of a line that has ids and Ray's own advice besides (ray: src/ray/raylet/node_manager.cc).
+# The useful part of a line with ids and Ray's own advice (ray: src/ray/raylet/node_manager.cc).
 _FULL = re.compile(r"was ([\d.]+ ?[KMGT]?i?B) used / ([\d.]+ ?[KMGT]?i?B)")
 
 
 def ending_of(error: BaseException, host: str = "", *, is_first_time: bool = True) -> Ending:
-    """Say how a task ended by the exception that Ray has for it.
+    """Return how a task ended, from the exception that Ray has for it.
 
     Args:
         error: Exception that Ray has for the task.
         host: Name of the task's node; empty where unknown.
-        is_first_time: Whether the task's node has not been full before. Ray ends the newest task
-            of a node that is full, not the one that has filled it, so that this is its node's doing
-            once; then it counts as its own.
+        is_first_time: Whether the task has not been ended for full memory before. Ray ends the
+            newest task of a full node, not the task that filled the node. So the first time counts
+            as the node's fault, and later times count as the task's own.
     """
     kinds = [kind.__name__ for kind in type(error).__mro__]
     if "OutOfMemoryError" in kinds:
@@ -54,13 +54,13 @@ def ending_of(error: BaseException, host: str = "", *, is_first_time: bool = Tru
     cause, words = _BY_NAME[name]
     message = _said(error)
     if name in ("TaskCancelledError", "WorkerCrashedError"):
-        # Their own words say the same in three lines.
+        # Ray's message says the same in three lines.
         return Ending(cause, words, host)
     return Ending(cause, f"{words}: {message}" if message else words, host)
 
 
 def returned_ending(exit_code: int, said: str, host: str) -> Ending:
-    """Say how an agent ended that a task has waited for.
+    """Return how an agent ended, from what its Ray task returned.
 
     Args:
         exit_code: Exit code of the agent, negative for a signal.
@@ -85,15 +85,15 @@ def _full_ending(said: str, host: str, *, is_first_time: bool) -> Ending:
 
 
 def _said(error: BaseException) -> str:
-    """Return the line of an exception that says most: a trace's last, else the first."""
+    """Return the most telling line of an exception: a traceback's last line, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return ""
-    # Ray puts the task's name in the place of "Traceback".
+    # Ray puts the task's name in place of "Traceback".
     is_trace = any(line.startswith(("Traceback ", 'File "')) for line in lines)
     return _shortened(lines[-1] if is_trace else lines[0])
 
 
 def _shortened(line: str) -> str:
-    # Masked before it is cut: nothing knows half of a secret.
+    # Redact before truncating: redaction cannot recognize half of a secret.
     return without_known(line)[:_MAX_LENGTH]

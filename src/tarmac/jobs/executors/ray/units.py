@@ -1,7 +1,7 @@
-"""Attempts on their way through Ray: a few more than fit are with it, the others wait here.
+"""Passes attempts to Ray: Ray has a few more than fit, and the others wait in this process.
 
-Ray's queue is kept short, so that the order stays the run's, and what is cancelled leaves nothing.
-Whatever Ray answers comes by callbacks, and nothing is asked for again and again.
+Ray's queue is kept short, so that the run's order holds and cancellations leave nothing behind.
+Ray reports results through callbacks, so nothing polls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.ray.connection import Connection
     from tarmac.jobs.executors.ray.demand import Demand
 
-# In flight beside twice what fits: what ends while the next are on their way.
+# Most units with Ray beyond twice what fits, for units that end while others are being sent.
 _MORE = 16
 
 
@@ -37,13 +37,13 @@ class Unit:
         number: Number of the unit in its chunk, from 0.
         task: Name of the task, which Ray shows.
         demand: Resources and labels of each node.
-        work: What a worker is given; see `worker.perform`.
+        work: Data for the worker; see `worker.perform`.
         agent: Content of the agent's file.
         max_pending: Most units that wait in Ray's queue; None for as many as fit.
-        state: ``here``, ``sent`` to Ray, or ``over``.
+        state: ``here`` in this process, ``sent`` to Ray, or ``over``.
         ending: Ending of the unit by Ray; None before.
-        is_cancelled: Whether it was asked to end.
-        has_mirror: Whether its node does not see the run's directory.
+        is_cancelled: Whether its end was requested.
+        has_mirror: Whether it needs a mirror, as a node does not see the run's directory.
         excluded: Ids of nodes that the unit must avoid.
     """
 
@@ -64,7 +64,7 @@ class Unit:
 
     @property
     def place(self) -> str:
-        """What messages call it: the chunk's name and its number there."""
+        """The unit's name in messages: its chunk's name and its number there."""
         return f"{self.chunk}_{self.number}"
 
 
@@ -91,16 +91,16 @@ class Units:
         self._agents: dict[bytes, Any] = {}
         self._mirror: Any = None
         self._said: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        # Ray's own threads, which tell of ends, must not be kept waiting.
+        # The callbacks run in Ray's own threads, which must not wait.
         threading.Thread(target=self._listen, name="tarmac-ray", daemon=True).start()
         self.heard: Callable[[], None] = lambda: None
         self._ray.cloudpickle.register_pickle_by_value(worker)
-        # A process with a GPU may keep memory there that its next task would miss.
+        # A process that used a GPU may keep GPU memory, which its next task would lack.
         self._once = self._ray.remote(max_calls=1)(worker.perform)
         self._often = self._ray.remote(worker.perform)
 
     def __contains__(self, key: tuple[str, int]) -> bool:
-        """Whether this process's driver has had a unit."""
+        """Return whether this process's driver has had a unit."""
         return key in self._units
 
     def of(self, chunk: str) -> list[Unit]:
@@ -109,7 +109,7 @@ class Units:
             return [unit for (name, _), unit in self._units.items() if name == chunk]
 
     def add(self, units: Iterable[Unit], cap: int | None) -> None:
-        """Take units on, of which so many are with Ray at once at most."""
+        """Add units, of which at most `cap` of a chunk are with Ray at once."""
         with self._lock:
             for unit in units:
                 self._units[unit.chunk, unit.number] = unit
@@ -119,13 +119,13 @@ class Units:
         self._send_some()
 
     def cap(self, chunk: str, most: int) -> None:
-        """Let so many of a chunk be with Ray at once."""
+        """Limit how many units of a chunk are with Ray at once."""
         with self._lock:
             self._caps[chunk] = most
         self._send_some()
 
     def avoid(self, chunk: str, nodes: tuple[str, ...]) -> None:
-        """Let what has not been sent of a chunk not run on nodes, by their ids."""
+        """Keep a chunk's unsent units off nodes, by the nodes' ids."""
         with self._lock:
             for unit in self.of(chunk):
                 if unit.state == "here":
@@ -143,7 +143,7 @@ class Units:
             return {chunk for chunk, _ in self._units}
 
     def cancel(self, units: Iterable[Unit]) -> None:
-        """End units: what Ray has not begun at once, the others by their agents."""
+        """End units: unsent ones at once, the others through Ray."""
         with self._lock:
             for unit in units:
                 if unit.state == "over" or unit.is_cancelled:
@@ -159,12 +159,12 @@ class Units:
         self.heard()
 
     def cancel_all(self, patience_s: float) -> None:
-        """End all that is with Ray, and wait for it for some seconds."""
+        """End all units that are with Ray, and wait some seconds for their end."""
         self.cancel([*self._units.values()])
         self.settle(patience_s)
 
     def settle(self, patience_s: float) -> None:
-        """Wait until nothing is with Ray, and what was held there is free, for some seconds."""
+        """Wait some seconds until no unit is with Ray and all its resources are free."""
         with self._settled:
             self._settled.wait_for(lambda: not self._sent, patience_s)
 
@@ -257,7 +257,8 @@ class Units:
             return
 
         def conclude() -> None:
-            # Another attempt's group would wait for what this one still holds (ray#40212).
+            # Another attempt's group would wait for resources that this group still holds
+            # (ray#40212).
             group.remove()
             self._conclude(unit, ending)
 
@@ -273,7 +274,7 @@ class Units:
 
     def _end(self, unit: Unit, ending: Ending) -> None:
         unit.state, unit.ending = "over", ending
-        # What Ray keeps of its answer, and secrets, are no longer needed.
+        # Release Ray's copy of the answer, and the secrets.
         unit.ref, unit.work = None, {}
 
     def _agent(self, content: bytes) -> Any:

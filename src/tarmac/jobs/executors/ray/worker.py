@@ -1,11 +1,11 @@
-"""What runs in Ray's workers: starts an agent on the node, and waits for it.
+"""Code for Ray's workers: starts an agent on the node, and waits for its end.
 
-Ray carries this module's functions to the nodes as they are, which need not have Tarmac: nothing
-here may import it, or anything but Python's own library and ray.
+Ray copies this module's functions to the nodes, which need not have Tarmac. So this module may
+import only Python's standard library and ray.
 
-The agent is a process of its own, in a session of its own, which ends its program when the pipe to
-the worker closes: a worker that is killed leaves no orphan (ray-project/ray#42913). What Ray asks
-by `ray.cancel` the agent gets as SIGTERM, and its program has its grace.
+The agent is a process in a session of its own. It ends its program when the pipe to the worker
+closes, so that a killed worker leaves no orphan (ray-project/ray#42913). A `ray.cancel` reaches
+the agent as SIGTERM, and its program gets its grace period.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-# How fast a cancellation is heard, and what an agent prints is carried where that is needed.
+# Interval of checks for a cancellation, and of copies of an agent's output where needed.
 _LOOK_EVERY_S = 0.2
 
-# Beside a program's grace, what its agent may take to keep what it made.
+# Time for an agent to keep its outputs, after its program's grace period.
 _AGENTS_S = 5.0
 
 _MAX_BYTES = 64 * 2**10
 
-# Variables of a worker that are Ray's own, or say what another part of the job was given.
+# Prefixes of a worker's variables that are Ray's own, or describe another part of the job.
 _OF_RAY = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
 
-# Stands for srun: tells the worker that all nodes are invited, and stays while they are at work.
-# The kernel takes no interpreter whose path has a space, or is long: sh starts it.
+# Replaces srun: tells the worker that all nodes are invited, and runs while they are at work. sh
+# starts it, as the kernel takes no interpreter with a long path, or with a space in its path.
 _STARTER = """\
 #!/bin/sh
 '''exec' {python} -IS "$0" "$@"
@@ -53,7 +53,7 @@ sys.exit(1 if worker.recv(1) == b"!" else 0)
 
 
 def see(work: dict[str, Any]) -> tuple[str, bool]:
-    """Return this node's name, and whether the run's directory is here what the runner has."""
+    """Return this node's name, and whether the node sees the run's directory."""
     with contextlib.suppress(OSError):
         return _host(work), Path(work["probe"]).read_text(encoding="utf-8") == work["nonce"]
     return _host(work), False
@@ -65,15 +65,16 @@ def perform(
     """Run an attempt's agent on this node.
 
     Args:
-        work: The element, and what the node must know beside it; see `units.Unit`.
-        agent: A reference to the agent's file, fetched where the run's directory is not seen.
-        mirror: The actor that writes into the run's directory for nodes that do not see it.
-        part: ``rank`` of this node, and ``meeting``, by which it finds the first node; None on the
-            first node.
+        work: Element of the attempt, and further data for the node; see `units.Unit`.
+        agent: Reference to the agent's file, for nodes that do not see the run's directory.
+        mirror: Actor that writes to the run's directory for nodes that do not see it; None for
+            none.
+        part: ``rank`` of this node, and ``meeting``, the rendezvous with the first node; None on
+            the first node.
 
     Returns:
-        ``host``; ``exit`` and ``said``, how the agent ended and the last that it printed; or only
-        ``unseen`` where nothing was done, for this node needs a mirror.
+        ``host``, with ``exit`` and ``said``, the agent's exit code and last line; or with only
+        ``unseen``, where nothing was done because the node of that name needs a mirror.
     """
     _hear_interrupts()
     host, is_seen = see(work)
@@ -113,7 +114,7 @@ def perform(
             code = _run([*_python(), str(archive), *words], variables, log, element, copy)
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()
-        # Whole: only the runner knows the secrets that it has to mask before a cut.
+        # Keep the whole line: only the runner can redact secrets, which must precede truncation.
         message = (parts.said if parts is not None else "") or (lines[-1] if lines else "")
         return {"host": host, "exit": code, "said": message}
     finally:
@@ -124,7 +125,7 @@ def perform(
 
 
 def _refuse(mirror: Any, element: dict[str, Any], host: str, reason: str) -> None:
-    """Have it written down that an attempt does not begin, as its agent would."""
+    """Record that an attempt did not start, as its agent would."""
     import ray  # noqa: PLC0415 - only workers have it for sure
 
     record = {"schema": 1, "nonce": element["nonce"], "state": "ended", "host": host}
@@ -134,7 +135,7 @@ def _refuse(mirror: Any, element: dict[str, Any], host: str, reason: str) -> Non
 
 
 class Mirror:
-    """Writes into the run's directory what agents write on nodes that do not see it.
+    """Writes agents' files to the run's directory, for nodes that do not see the directory.
 
     An actor on the runner's machine.
     """
@@ -143,7 +144,7 @@ class Mirror:
         self._ends: dict[tuple[str, str, str], int] = {}
 
     def append(self, nonce: str, directory: str, name: str, data: bytes) -> None:
-        """Add to a file of an attempt."""
+        """Append to a file of an attempt."""
         del nonce
         path = Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +152,7 @@ class Mirror:
             file.write(data)
 
     def put(self, directory: str, number: int, nonce: str, data: bytes) -> str:
-        """Write an attempt's record whole; return why its program is to end, empty where not."""
+        """Replace an attempt's record; return why its program must end, empty for no reason."""
         path = Path(directory, f"attempt-{number}.json")
         with contextlib.suppress(FileNotFoundError):
             record = json.loads(path.read_bytes())
@@ -166,7 +167,7 @@ class Mirror:
 
 
 class _Copy:
-    """Carries what an agent writes on this node to the runner's mirror."""
+    """Copies the files that an agent writes on this node to the runner's mirror."""
 
     def __init__(self, mirror: Any, element: dict[str, Any], place: Path, host: str) -> None:
         self._mirror = mirror
@@ -178,10 +179,10 @@ class _Copy:
         self._record = b""
 
     def carry(self) -> str:
-        """Send what is new; return why the program is to end, empty where it is not."""
+        """Send new content; return why the program must end, empty for no reason."""
         import ray  # noqa: PLC0415 - only workers have it for sure
 
-        # The record is read first: what it says has ended prints no more.
+        # Read the record first: no output follows a record of the end.
         record, number, nonce = b"", self._element["number"], self._element["nonce"]
         with contextlib.suppress(FileNotFoundError):
             record = (self._place / f"attempt-{number}.json").read_bytes()
@@ -199,7 +200,7 @@ class _Copy:
 
 
 class _Parts:
-    """Has the other nodes of an attempt begin once its agent on this one invites them."""
+    """Starts an attempt's other nodes, once its agent on this node invites them."""
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class _Parts:
         self._server.close()
         for ref in self._refs:
             ray.cancel(ref)
-        # Parts have seen by now that the first is gone, and end what they have.
+        # The parts have noticed by now that the first node is gone, and end their programs.
         patience_s = self._work["element"]["grace_s"] + _AGENTS_S
         ray.wait(
             self._refs, num_returns=len(self._refs), timeout=patience_s
@@ -246,7 +247,7 @@ class _Parts:
         self._thread.join(patience_s)
 
     def _start(self) -> None:
-        """Wait for the starter, have all nodes begin, and let it end with the last of them."""
+        """Wait for the starter, start all nodes, and end the starter after the last node."""
         import ray  # noqa: PLC0415 - only workers have it for sure
 
         try:
@@ -309,7 +310,7 @@ def _on_node(function: Any, work: dict[str, Any], rank: int) -> Any:
 
 
 def _look_on_others(work: dict[str, Any]) -> list[str]:
-    """Return those of an attempt's other nodes that do not see the run's directory."""
+    """Return the names of an attempt's other nodes that do not see the run's directory."""
     import ray  # noqa: PLC0415 - only workers have it for sure
 
     ranks = range(1, work["element"]["nodes"])
@@ -318,10 +319,10 @@ def _look_on_others(work: dict[str, Any]) -> list[str]:
 
 
 def _hear_interrupts() -> None:
-    """Have `ray.cancel` be heard, which is a SIGINT of Ray's own making.
+    """Make this worker react to `ray.cancel`, which raises a SIGINT of Ray's own making.
 
-    A node that was started in the background of a script, by ``ray start ... &``, has its workers
-    ignore that one: the shell has it so, and what is ignored is handed on.
+    A shell makes background commands such as ``ray start ... &`` ignore SIGINT, and Ray's workers
+    inherit that.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -336,7 +337,7 @@ def _host(work: dict[str, Any]) -> str:
 
 
 def _python() -> list[str]:
-    # The agent needs neither the user's settings of Python nor packages.
+    # The agent needs neither packages nor the user's Python settings.
     return [sys.executable, "-I", "-S"]
 
 
@@ -345,7 +346,7 @@ def _variables(work: dict[str, Any], host: str, part: dict[str, Any] | None) -> 
 
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_RAY)}
     own = {
-        # Ray itself leaves all GPUs to be seen where none was asked for (ray-project/ray#62492).
+        # Without a request for GPUs, Ray itself leaves all GPUs visible (ray-project/ray#62492).
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, ray.get_gpu_ids())),
         "TARMAC_ENGINE": "Ray",
         "TARMAC_ENGINE_UNIT": work["unit"],
@@ -363,7 +364,7 @@ def _run(
     element: dict[str, Any],
     copy: _Copy | None,
 ) -> int:
-    """Run an agent to its end; what Ray asks to end it gets as SIGTERM."""
+    """Run an agent to its end; a cancellation by Ray reaches it as SIGTERM."""
     kill_at = float("inf")
     agent: subprocess.Popen[bytes]
     with _started(command, variables, log) as agent:
@@ -373,7 +374,8 @@ def _run(
             poll.register(pidfd, select.POLLIN)
             while agent.poll() is None:
                 try:
-                    # Ray's interrupt comes between two steps of Python, not into a call.
+                    # Ray's interrupt arrives between two Python instructions, not within a blocking
+                    # call.
                     poll.poll(_LOOK_EVERY_S * 1000)
                     is_asked = copy is not None and bool(copy.carry())
                 except KeyboardInterrupt:
@@ -390,7 +392,7 @@ def _run(
 
 @contextlib.contextmanager
 def _started(command: list[str], variables: dict[str, str], log: Any) -> Any:
-    """Start an agent whose standard input ends with this process."""
+    """Start an agent whose standard input closes with this process."""
     agent = subprocess.Popen(
         command,
         env=variables,
@@ -403,7 +405,7 @@ def _started(command: list[str], variables: dict[str, str], log: Any) -> Any:
     try:
         yield agent
     finally:
-        # That ends it, should it still be there.
+        # An agent that still runs ends when its standard input closes.
         assert agent.stdin is not None
         agent.stdin.close()
         agent.wait()
@@ -435,7 +437,7 @@ def _write_spec(scratch: Path, element: dict[str, Any]) -> Path:
 
 
 def _put_down(secrets: dict[str, bytes], held: contextlib.ExitStack) -> dict[str, str]:
-    """Put secrets into this process's memory, which is gone with it, for its user's processes."""
+    """Keep secrets in this process's memory; return paths for processes of the same user."""
     paths = {}
     for name, value in secrets.items():
         file = held.enter_context(os.fdopen(os.memfd_create("secret"), "wb"))

@@ -1,4 +1,4 @@
-"""The executor ``slurm``: tasks as elements of arrays, in a cluster's own queue."""
+"""The executor ``slurm``: tasks as elements of job arrays, in a cluster's own queue."""
 
 from tarmac.jobs.executors.slurm.engine import SlurmEngine
 from tarmac.jobs.executors.slurm.kind import SLURM, SlurmExecutor

@@ -1,4 +1,4 @@
-"""How Slurm says that a job ended: by its state, and by what it printed, as a cause in words."""
+"""Turns the end of a Slurm job into a cause and words, from its state and its own output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.events import Cause
     from tarmac.slurm import Accounted
 
-# As slurmstepd prints it, in all versions: slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT
+# slurmstepd prints, in all versions: slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT
 # 2026-01-02T03:04:05 DUE TO TIME LIMIT ***
 _CANCELLED = re.compile(
     r"\*\*\* (?:JOB|STEP) \S+ ON (?P<host>\S+) CANCELLED AT (?P<when>[^\s*]+)"
@@ -29,12 +29,12 @@ _BY_WORDS: tuple[tuple[str, Cause, str], ...] = (
     ("MEMORY", "memory", "it took more memory than its job had in Slurm"),
 )
 
-# Where slurmd itself looks at memory (slurm.conf(5), OverMemoryKill), its word is nowhere else:
+# Where slurmd itself limits memory (slurm.conf(5), OverMemoryKill), only the job's output says so:
 # error: StepId=17.batch exceeded memory limit (459034624 > 268435456), being killed
 _OVER_MEMORY = re.compile(
     r"exceeded (?:job |step )?memory limit(?: \((?P<had>\d+) > (?P<limit>\d+)\))?", re.IGNORECASE
 )
-# Where the kernel does: error: Detected 1 oom_kill event in StepId=5.batch. (Older ones: oom-kill.)
+# Where the kernel limits it: error: Detected 1 oom_kill event in StepId=5.batch. (Older: oom-kill.)
 _KILLED_FOR_MEMORY = re.compile(r"\boom[-_ ]kill", re.IGNORECASE)
 
 _CAUSES: Mapping[str, Cause] = {
@@ -47,24 +47,24 @@ _CAUSES: Mapping[str, Cause] = {
     "other": "lost",
 }
 
-# What Slurm gives for the signal of a job whose output it cannot open, or whose directory.
+# Slurm's signal number for a job whose output file or directory it cannot open.
 _NO_DIRECTORY = 53
 
-# A job is warned a minute before its time is over, and up to a minute earlier than that (sbatch(1),
-# --signal); what it does then takes a while.
+# Slurm warns a job a minute before its time limit, and up to a minute earlier than that (sbatch(1),
+# --signal). The job's reaction takes a while.
 _NEAR_LIMIT_S = 150.0
 
 
 def accounted_ending(
     accounted: Accounted, printed: str, *, run: Path, asked_for_time: bool
 ) -> Ending | None:
-    """Say how a job ended that Slurm knows; None where it has not, or nobody knows yet.
+    """Return how a job ended according to Slurm; None while it has not ended.
 
     Args:
         accounted: State, exit code and limits of the job, as Slurm reports them.
         printed: Last text that the job itself has printed.
         run: The run's directory, for messages.
-        asked_for_time: Whether its time limit was asked for, or is its partition's.
+        asked_for_time: Whether the job asked for its time limit; otherwise it is the partition's.
     """
     near = _time_words_if_near(accounted, asked_for_time)
     if accounted.state == "completed":
@@ -81,7 +81,7 @@ def accounted_ending(
 
 
 def printed_ending(printed: str) -> Ending | None:
-    """Return what slurmstepd has printed of a job's end; None where it has not ended it."""
+    """Return the ending that slurmstepd has printed; None where it has not ended the job."""
     match = None
     for line in _CANCELLED.finditer(printed):
         match = line
@@ -140,7 +140,7 @@ def _time_words(accounted: Accounted, *, asked_for_time: bool) -> str:
 
 
 def _time_words_if_near(accounted: Accounted, asked_for_time: bool) -> str | None:
-    """Return words of the time limit that was near; none where it was not, None if unknown."""
+    """Return the nearly reached time limit in words; empty if far from it, None if unknown."""
     limit, ran = accounted.time_limit_s, accounted.ran_s
     if limit is None or ran is None:
         return None
@@ -150,7 +150,7 @@ def _time_words_if_near(accounted: Accounted, asked_for_time: bool) -> str | Non
 
 
 def _memory_words(printed: str) -> str:
-    """Return how a job took too much memory, by what slurmstepd has printed; else nothing."""
+    """Return slurmstepd's message about too much memory, in words; empty for none."""
     match = _OVER_MEMORY.search(printed)
     if match is None:
         killed = _KILLED_FOR_MEMORY.search(printed)

@@ -1,4 +1,4 @@
-"""Slurm as an engine: chunks are arrays, units their elements, and causes come from its states."""
+"""Slurm as an engine: chunks are job arrays, units are elements, causes come from job states."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.slurm import Accounted, Limits, Queued, Script, Slurm, SlurmNode
 
-# What an agent itself needs beside its program; its own limit is to act before Slurm's.
+# Memory of the agent beside its program, so that the agent's own limit acts before Slurm's.
 _AGENT_BYTES = 64 * 2**20
 
-# Beside a task's own time: for what is brought and kept, and else for the program's end.
+# Time beside a task's timeout: with staging, and without it for the program's end.
 _STAGING_S, _ENDING_S = 900.0, 120.0
 
 # A step of priority among a run's own tasks, in the units of sbatch's --nice.
 _NICE_PER_PRIORITY = 100
 _MAX_NICE = 1_000_000
 
-# Of what a job printed that never came to its agent.
+# The end of a job's own output that messages quote, for a job that failed before its agent began.
 _LAST_LINES = 5
 _LAST_BYTES = 4096
 
 
 def cluster_of(limits: Limits | Silence) -> ClusterId | None:
-    """Return a cluster by its ``ClusterName`` and its controller; None where it does not say.
+    """Return a cluster's identity, ``ClusterName`` and controller; None where Slurm gives none.
 
     Clusters that installers set up may all have one name, such as ``parallelcluster``.
     """
@@ -74,7 +74,7 @@ def cluster_of(limits: Limits | Silence) -> ClusterId | None:
 
 
 def shape_of(task: Task, best_priority: int = 0) -> Shape:
-    """Return what a task's jobs ask Slurm for.
+    """Return the resources and limits that a task's jobs request from Slurm.
 
     Args:
         task: Task that the jobs run.
@@ -82,7 +82,7 @@ def shape_of(task: Task, best_priority: int = 0) -> Shape:
             Default 0.
 
     Raises:
-        RequestError: Its options are not of their form.
+        RequestError: The task's options are invalid.
     """
     options, needs = options_of(task), task.resources
     limit_s = options.time
@@ -114,16 +114,16 @@ def shape_of(task: Task, best_priority: int = 0) -> Shape:
 
 
 class SlurmEngine:
-    """A cluster's Slurm, for the chunks of one run.
+    """Slurm as the engine for the chunks of one run.
 
     Args:
         slurm: Commands of the cluster's Slurm.
         agent: The agent's file, in the run's directory.
         files: Chunk files of the run.
-        variables: Environment variables that jobs start from.
+        variables: Environment variables of the jobs.
         best_priority: Highest priority of the run's tasks; lower ones get a higher nice value.
             Default 0.
-        knows_site: Whether the commands can say what nodes have, for scripts that ask for GPUs.
+        knows_site: Whether Slurm's commands can list the nodes, for scripts that ask for GPUs.
     """
 
     title = "Slurm"
@@ -151,24 +151,24 @@ class SlurmEngine:
         self._never: dict[tuple[int, str], str] = {}
         self._terms: dict[tuple[str, bool], Terms] = {}
         limits = slurm.limits()
-        # As every Slurm has it that was not told otherwise (slurm.conf(5), MaxArraySize).
+        # Slurm's default (slurm.conf(5), MaxArraySize).
         most = 1001 if isinstance(limits, Silence) else limits.max_array_size
         self.most_units = max(1, most - 1)
 
     def cluster(self) -> ClusterId | None:
-        """Return the cluster by its ``ClusterName`` and its controller; see `Engine`."""
+        """Return the cluster's ``ClusterName`` and controller; see `Engine`."""
         return cluster_of(self._slurm.limits())
 
     def shape(self, task: Task) -> Mapping[str, Any]:
-        """Return what units of a task need; see `Engine`."""
-        # Tasks of one origin differ in what they are given alone.
+        """Return the needs of a task's units; see `Engine`."""
+        # Tasks of one spec differ only in their parameters.
         origin = task.spec, task.is_last
         if origin not in self._shapes:
             self._shapes[origin] = dataclasses.asdict(shape_of(task, self._best_priority))
         return self._shapes[origin]
 
     def terms(self, task: Task) -> Terms:
-        """Return what a task's options ask for; see `Engine`."""
+        """Return the demands of a task's options; see `Engine`."""
         origin = task.spec, task.is_last
         if origin not in self._terms:
             options = options_of(task)
@@ -201,10 +201,10 @@ class SlurmEngine:
     def script(
         self, chunk: ChunkRecord, *, most_at_once: int | None = None, excluded: Collection[str] = ()
     ) -> Script | Silence:
-        """Return what sbatch gets for a chunk.
+        """Return the sbatch script of a chunk.
 
         Raises:
-            RequestError: No node has what it asks for, or it cannot be written.
+            RequestError: No node has the requested resources, or a value cannot be written.
         """
         shape = dataclasses.replace(_shape(chunk), exclude=tuple(sorted(excluded)))
         if shape.gpus and self._knows_site and self._nodes is None:
@@ -228,7 +228,7 @@ class SlurmEngine:
         return write_script(request, self._nodes)
 
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
-        """Return what Slurm has under a chunk's name; see `Engine`."""
+        """Find a chunk's job by its name; see `Engine`."""
         answer = self._slurm.find(chunk.name, chunk.made_at)
         if isinstance(answer, Silence):
             return _silent(answer)
@@ -252,7 +252,7 @@ class SlurmEngine:
         return dataclasses.replace(shown, reason=f"can never start: {never}") if never else shown
 
     def _why_never(self, queued: Queued) -> str:
-        """Return why a unit never starts, in words, asked once for each job and reason."""
+        """Return why a unit can never start, in words; queried once for each job and reason."""
         if not is_amount_limit(queued.reason):
             return ""
         key = queued.unit.job, queued.reason
@@ -264,7 +264,7 @@ class SlurmEngine:
     def endings(
         self, units: Iterable[tuple[ChunkRecord, int]]
     ) -> Mapping[UnitName, Ending] | Silent:
-        """Return how units ended, by sacct or scontrol; see `Engine`."""
+        """Return the endings of units, from sacct or scontrol; see `Engine`."""
         by_unit = {_unit(chunk, number): (chunk, number) for chunk, number in units if chunk.job}
         if not by_unit:
             return {}
@@ -280,33 +280,34 @@ class SlurmEngine:
                 endings[UnitName(chunk.number, number)] = ending
         known_units = {accounted.unit for accounted in answer}
         for unit, (chunk, number) in by_unit.items():
-            # Without accounts, Slurm soon forgets what has ended; what it printed is still there.
+            # Without accounting, Slurm soon forgets ended jobs. Their own output is still in the
+            # run.
             printed = None if unit in known_units else printed_ending(self._printed(chunk, unit))
             if printed is not None:
                 endings[UnitName(chunk.number, number)] = printed
         return endings
 
     def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
-        """Return what slurmstepd has printed of a unit's end; see `Engine`."""
+        """Return the ending that slurmstepd has printed for a unit; see `Engine`."""
         return printed_ending(self._printed(chunk, _unit(chunk, unit))) if chunk.job else None
 
     def cancel(
         self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
     ) -> Silent | None:
-        """Cancel units, or all of some chunks; see `Engine`."""
+        """Cancel units, or all units of some chunks; see `Engine`."""
         known = [_unit(chunk, number) for chunk, number in units if chunk.job]
         silence = self._slurm.cancel(known, names=[chunk.name for chunk in chunks])
         return _silent(silence) if silence is not None else None
 
     def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> Silent | None:
-        """Let what waits of a chunk not run on hosts, unless no others would do; see `Engine`."""
+        """Keep a chunk's waiting units off hosts, if other hosts are suitable; see `Engine`."""
         try:
             script = self.script(chunk, excluded=hosts)
         except RequestError:
             return None
         if isinstance(script, Silence):
             return _silent(script)
-        # Without this, what has no other host left would wait for ever.
+        # Without this test, units without another suitable host would wait forever.
         refused = self._slurm.test(script)
         if isinstance(refused, Silence):
             return _silent(refused)
@@ -316,7 +317,7 @@ class SlurmEngine:
         return _silent(silence) if silence is not None else None
 
     def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
-        """Let at most so many elements of an array run at once; see `Engine`."""
+        """Limit how many elements of an array run at once; see `Engine`."""
         silence = self._slurm.throttle(int(chunk.job), most_at_once)
         return _silent(silence) if silence is not None else None
 
@@ -330,7 +331,7 @@ class SlurmEngine:
         )
 
     def _printed(self, chunk: ChunkRecord, unit: Unit) -> str:
-        """Return the last lines that a unit's job printed itself, in one."""
+        """Return the last lines of a unit's own output, joined into one line."""
         path = self._files.output(chunk) / f"{unit}.engine"
         try:
             lines = masked_end(path, _LAST_BYTES)[0].splitlines()
@@ -355,7 +356,7 @@ def _shown(queued: Queued) -> Shown:
     place = str(queued.unit)
     match queued.state:
         case "pending" | "requeued":
-            # `None` is what has not been looked at yet.
+            # Slurm shows `None` until the scheduler has considered a job.
             is_known = queued.reason not in ("", "None")
             return Shown("waiting", place, explain_reason(queued.reason) if is_known else "")
         case "running" | "completing":

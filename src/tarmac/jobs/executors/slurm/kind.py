@@ -1,4 +1,4 @@
-"""The row of the table of executors for Slurm."""
+"""The entry for Slurm in the table of executors."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from tarmac.node import Element
     from tarmac.slurm import Limits, Shape, SlurmNode
 
-# Programs get so long to end by themselves, where the site's KillWait leaves it.
+# Grace period of programs, where the site's KillWait is long enough.
 _GRACE_S = 10.0
 
-# In a preview where Slurm's commands are not here (slurm.conf(5) has the default).
+# Note in a preview without Slurm's commands (slurm.conf(5) has the default).
 _UNASKED = """\
 # No Slurm was asked, for its commands are not here: whether it takes this is not known. An array
 # has at most 1,000 elements, the default of MaxArraySize.
 """
 
-# Of KillWait, what the agent needs after its program's end.
+# Part of KillWait that the agent needs after its program's end.
 _AGENTS_S = 3.0
 
 
 class SlurmExecutor(QueueingExecutor):
-    """Has Slurm run the attempts of a run.
+    """Runs the attempts of a run in Slurm's queue.
 
     Args:
         site: Directory, tasks and settings of the run.
-        patience: Seconds to wait for each witness.
+        patience: Seconds to wait for records and for Slurm. Default: those of `Patience`.
         find_again_s: Seconds between two searches for a chunk that Slurm may have.
 
     Raises:
@@ -92,14 +92,14 @@ class SlurmExecutor(QueueingExecutor):
         super().__init__(engine, site, prepare, patience=patience, find_again_s=find_again_s)
 
     def detach(self) -> None:
-        """Let go of what is queued and runs, which still needs its secrets; see `Executor`."""
+        """Release queued and running attempts, which keep their secrets; see `Executor`."""
         self._is_detached = True
         super().detach()
 
     def close(self) -> None:
-        """Let go of everything; see `Executor`."""
+        """Release all resources; see `Executor`."""
         super().close()
-        # A session that breaks off leaves attempts to Slurm, which still need their secrets.
+        # Attempts of a session that broke off are still in Slurm's queue and need their secrets.
         if not self._is_detached and self.is_idle:
             self._spool.remove()
 
@@ -133,10 +133,10 @@ def _refuse_shape(
     except RequestError as error:
         raise RequestError(f"task {task.name!r}: {error.message}", hint=error.hint) from error
     answer = slurm.test(script)
-    # Silence is no refusal.
+    # No answer is no refusal.
     if isinstance(answer, str):
         reason, _, advice = explain_refusal(answer).partition("\n")
-        # A site may send jobs with GPUs to a partition of its own, so this is known only now.
+        # A site may route jobs with GPUs to a partition by itself, so the advice needs a refusal.
         if shape.gpus and not shape.partition:
             advice = " ".join(filter(None, (advice, partitions_with_gpus(nodes))))
         raise RequestError(f"task {task.name!r}: Slurm refuses it: {reason}", hint=advice or None)
@@ -160,7 +160,7 @@ def _preview(site: Site) -> Iterator[str]:
     engine = SlurmEngine(
         slurm, agent_file(site.run), files, {}, _best(site.tasks), knows_site=slurm.is_here
     )
-    # What was expanded from one has one shape: asking each of a million would take minutes.
+    # Tasks of one spec have one shape: computing a million shapes would take minutes.
     keys: dict[tuple[str, bool], str] = {}
     shapes: dict[str, list[Task]] = {}
     for task in site.tasks:

@@ -13,7 +13,7 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
 
-# What Tarmac says to sbatch itself, from what a job asks for.
+# Options of sbatch that Tarmac itself sets.
 _OURS = frozenset(
     {
         *("job-name", "array", "chdir", "output", "error", "open-mode", "export", "export-file"),
@@ -24,7 +24,7 @@ _OURS = frozenset(
     }
 )
 
-# Of those, what a job says by other words.
+# The setting of a job file to use in place of such an option.
 _INSTEAD = {
     "time": "`time` of the options, or `timeout` of the task",
     "mem": "`memory` of the task's resources",
@@ -43,7 +43,7 @@ def _lines(value: Any) -> Any:
 
 
 def _switch(value: Any) -> Any:
-    # `off` without quotes is a truth value in YAML and in settings.
+    # YAML and settings read an unquoted `off` as False.
     return "off" if value is False else value
 
 
@@ -51,7 +51,7 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_lines, json_schema_input_typ
 
 
 class JobOptions(BaseModel):
-    """What only Slurm understands, of any job.
+    """Slurm's options for any job.
 
     Attributes:
         partition: Partition where jobs wait. Default: the site's.
@@ -59,10 +59,10 @@ class JobOptions(BaseModel):
         qos: Quality of service of jobs. Default: Slurm's.
         constraint: Features that nodes must have: ``a100&nvlink``.
         reservation: Name of a reservation that jobs may use. Default: none.
-        time: How long a job may take, staging included; by default the task's ``timeout`` and some
-            minutes, or the partition's default where it has none.
-        setup: Lines of shell before the program: ``module load cuda``.
-        sbatch: Further options of sbatch: ``--licenses=matlab``.
+        time: Time limit of a job, staging included. Default: the task's ``timeout`` and some
+            minutes, or the partition's default where the task has no timeout.
+        setup: Lines of shell to run before the program: ``module load cuda``. Default: none.
+        sbatch: Further options of sbatch: ``--licenses=matlab``. Default: none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -91,36 +91,37 @@ class JobOptions(BaseModel):
 
 
 class RunnerOptions(JobOptions):
-    """What only Slurm understands, of a runner that is a job.
+    """Slurm's options for the job of a runner.
 
     Attributes:
-        memory: Bytes that the runner asks for. The default grows with the number of tasks.
+        memory: Memory of the runner, in bytes. The default grows with the number of tasks.
     """
 
     memory: Bytes | None = None
 
 
 class SlurmOptions(JobOptions):
-    """What only Slurm understands, of tasks.
+    """Slurm's options for tasks.
 
     Attributes:
-        gpu_type: The kind of GPU, as the site calls it: ``a100``.
+        gpu_type: Kind of GPU, as the site names it: ``a100``. Default: any kind.
         per_job: Attempts that each job runs, one after another, 1 to 1000; for short tasks. Default
             1.
-        pending_limit: How long a task waits in Slurm's queue before it fails; for ever where it is
-            not given.
-        requeue_on_timeout: Whether a task that Slurm's own time limit has ended goes on in another
-            job, as often as that happens; for programs that go on from a checkpoint.
-        work: Where a task works: ``shared``, below the run's directory, or a directory on the
-            node's own disk.
-        check: ``quick`` checks the GPUs that a task was given, on its node and before its program
-            begins: one that is not fit counts as the node's failure, and the node is avoided.
-        containers: What runs containers: by default the first of pyxis, apptainer, podman and
-            docker that is there.
-        environments: Where virtual environments are built: on the first node that needs one, or
-            ``here`` before anything is submitted, for nodes that reach no package index.
-        store: A directory that all nodes see, for environments and images that were made for them;
-            by default in the user's cache directory.
+        pending_limit: Time that a task may wait in Slurm's queue before it fails. Default: no
+            limit.
+        requeue_on_timeout: Whether a task continues in another job each time that Slurm's time
+            limit ends it; for programs that resume from a checkpoint. Default false.
+        work: Working directory of a task: ``shared``, below the run's directory, or a directory on
+            the node's own disk. Default ``shared``.
+        check: ``quick`` checks the task's GPUs on its node before the program begins. An unfit GPU
+            counts as a failure of the node, which is then avoided. Default ``off``.
+        containers: Container engine. Default: the first of pyxis, apptainer, podman and docker that
+            is installed.
+        environments: Where virtual environments are built: ``node``, on the first node that needs
+            one, or ``here``, before any submission, for nodes without a package index. Default
+            ``node``.
+        store: Directory that all nodes see, for environments and images that were made for them.
+            Default: a part of the user's cache directory.
         runner: Options of the runner's own job, where the runner is a job. They override the tasks'
             ``partition``, ``account``, ``qos`` and ``setup``.
     """
@@ -131,7 +132,7 @@ class SlurmOptions(JobOptions):
     requeue_on_timeout: bool = False
     work: str = "shared"
     check: Annotated[Literal["quick", "off"], BeforeValidator(_switch)] = "off"
-    # In the order that all have: Python gives unions of equal names to whoever asks first.
+    # All such unions list their members in this order: Python caches equal unions by first use.
     containers: Literal["docker", "podman", "apptainer", "pyxis"] | None = None
     environments: Literal["node", "here"] = "node"
     store: str = ""
@@ -142,13 +143,14 @@ def options_of(task: Task) -> SlurmOptions:
     """Return a task's options.
 
     Raises:
-        RequestError: They are not of this form.
+        RequestError: The options are invalid.
     """
     options = task.options.get("slurm", {})
     try:
         return SlurmOptions.model_validate(options)
     except ValidationError as error:
-        # Files are checked as they are read, with line and column; this is a job made in Python.
+        # Options of job files are checked on reading, with line and column. Only jobs made in
+        # Python fail here.
         first = error.errors()[0]
         place = ".".join(map(str, ("options", "slurm", *first["loc"])))
         message = first["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""Runners as jobs of Slurm's: of one core, found again by name, each after the one before."""
+"""Runners as Slurm jobs of one core, found by name; each starts after the one before."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors.runners import RunnerJob
     from tarmac.slurm import Accounted, Script
 
-# In the run's spool.
+# File of the secrets in the run's spool.
 _SECRETS = "runner.json"
 
-# Before its end a runner has so long to queue its successor.
+# Seconds from Slurm's warning to a runner's time limit, enough to queue a successor.
 _WARNED_S = 120
 
-# Who lists runs does not wait for longer.
+# Timeout of status queries, so that a list of runs stays fast.
 _ANSWERS_WITHIN_S = 10.0
 
-# How a runner's job has ended, by Slurm's word for it.
+# The end of a runner's job in words, by its state.
 _ENDS = {
     "completed": "has ended",
     "timeout": "was ended at its time limit",
@@ -64,15 +64,15 @@ _ENDS = {
 }
 _LEFT = "has left Slurm's queue"
 
-# Pauses before it is looked whether a job was accepted that sbatch gave no answer on.
+# Pauses before each search for a job after no answer from sbatch.
 _LOOK_AFTER_S = (1.0, 10.0, 30.0)
 
 
 class SlurmRunners:
-    """Has Slurm run runners."""
+    """Runs runners as Slurm jobs."""
 
     def submit(self, job: RunnerJob) -> str:
-        """Submit a runner, once; see `RunnerEngine`."""
+        """Submit a runner's job exactly once; see `RunnerEngine`."""
         slurm = SlurmCommands(os.environ)
         here, left = cluster_of(slurm.limits()), ChunkFiles(job.run).left()
         refuse_other_cluster(job.run, "Slurm", left, here, lambda chunk: _has(slurm, chunk))
@@ -105,12 +105,12 @@ class SlurmRunners:
         )
 
     def secrets(self, run: Path) -> Mapping[str, str]:
-        """Return the secrets that runners of a run have; see `RunnerEngine`."""
+        """Return the secrets of a run's runners; see `RunnerEngine`."""
         text = Spool(run).read(_SECRETS)
         return {} if text is None else parse_json(text)
 
     def look(self, run: Path, number: int, place: str, since: datetime) -> RunnerState:
-        """Return what is known of a runner's job now; see `RunnerEngine`."""
+        """Return the present state of a runner's job; see `RunnerEngine`."""
         slurm = SlurmCommands(os.environ, timeout_s=_ANSWERS_WITHIN_S)
         queued = slurm.queue(_names(run, number))
         if isinstance(queued, Silence):
@@ -126,7 +126,7 @@ class SlurmRunners:
         return elsewhere or _ended(slurm, place, since)
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
-        """Take runner jobs of a run out of the queue; see `RunnerEngine`."""
+        """Cancel runner jobs of a run; see `RunnerEngine`."""
         Spool(run).forget(_SECRETS)
         SlurmCommands(os.environ).cancel(
             names=[name for number in numbers for name in _names(run, number)]
@@ -147,7 +147,7 @@ def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
 
 
 def _unknown(silence: Silence) -> RunnerState:
-    # Without the job's number: it is said of other runs' too, which Slurm is not asked for then.
+    # No job number: the same message stands for runners of other runs, without another query.
     message = f"{silence.command}: {silence.words}"
     return RunnerState("unknown", f"job cannot be asked for, Slurm does not answer: {message}")
 
@@ -192,14 +192,14 @@ def _script(job: RunnerJob) -> Script:
 
 
 def _command(job: RunnerJob, options: RunnerOptions) -> str:
-    """Return the shell text that starts a runner, and holds Slurm's warning for it.
+    """Return the shell text that starts a runner and records Slurm's warning signal.
 
-    The warning goes to the job's first process alone, which stays a shell therefore: what sets the
-    runner up, and Python's own beginning, may take a while, and would lose it.
+    Slurm signals only the job's first process, so that process stays a shell. The runner itself
+    could miss the signal during its setup and Python's start.
     """
     program = f"exec {shlex.join(job.command)}"
     if options.setup:
-        # Of bash as a login shell, `module` and what the site sets up are there.
+        # Only a login shell has `module` and the site's setup.
         lines = "\n".join((*options.setup, program))
         program = f"exec bash -l -c {shlex.quote(lines)}"
     hold = shlex.quote(f"touch {shlex.quote(str(job.warned))}")
@@ -217,8 +217,8 @@ exit $code"""
 
 
 def _options(job: RunnerJob) -> RunnerOptions:
-    """Return the options of the runner's own job: some of its tasks', and those under `runner`."""
+    """Return the options of a runner's job: some of the tasks', overridden by `runner`."""
     theirs = SlurmOptions.model_validate(job.options)
-    # What tasks need of nodes and time is not what a runner needs.
+    # A runner does not need the tasks' nodes and time limit.
     common = theirs.model_dump(include={"partition", "account", "qos", "setup"})
     return RunnerOptions(**{**common, **theirs.runner.model_dump(exclude_unset=True)})
