@@ -1,6 +1,6 @@
-"""What a monitor shows of a job: its tasks at work, from its journal as far as that has grown.
+"""A monitor's view of a job: its active tasks, from the journal as far as it is written.
 
-No engine is asked: what a task on a cluster does is what its agent has written down.
+No engine is polled: the state of a task on a cluster is read from its agent's record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Last events of an attempt that waits in an engine's queue.
 _WAITS = ("queued", "waiting", "requeued")
 
-# Of thousands in a queue, the first are shown; how many there are is told all the same.
+# Only the first of thousands of queued tasks are listed; the count includes all.
 _MAX_WAITING = 32
 
 _ENDED = ("succeeded", "failed", "skipped", "interrupted")
@@ -29,12 +29,12 @@ _ENDED = ("succeeded", "failed", "skipped", "interrupted")
 
 @dataclasses.dataclass
 class _Tasks:
-    """The tasks of a journal that have begun: those that have ended as numbers alone.
+    """The tasks of a journal that have begun; tasks that have ended are kept as numbers alone.
 
     Attributes:
-        active: What is known of each other one, by its number.
-        outcomes: How many have ended how.
-        ended: How each has ended that has.
+        active: Last known facts of each active task, by task number.
+        outcomes: Number of ended tasks, by outcome.
+        ended: Outcome of each ended task, by task number.
     """
 
     active: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -43,7 +43,7 @@ class _Tasks:
 
 
 def glance_job(path: Path, readings: Readings | None = None) -> Glance:
-    """Return what there is to see of a job's run; see `tarmac.runs.Glancer`."""
+    """Return a monitor's view of a job's run; see `tarmac.runs.Glancer`."""
     readings = readings or Readings()
     record = readings.fields(path / "job-run.json")
     runner = readings.fields(path / "runner.json")
@@ -53,13 +53,13 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     all_parts = [*_parts(path, tasks, readings, is_alive=is_alive)]
     parts = tuple(part for part in all_parts if part.status not in _ENDED)
     if parts and not is_alive:
-        # Executors take long to import, and a list of runs needs them seldom.
+        # The import of executors is slow, and a list of runs seldom needs them.
         from tarmac.jobs.executors import outlives_runner  # noqa: PLC0415
 
         if not outlives_runner(record.text("executor") or ""):
-            # Ended with their runner, before their agents have written that down.
+            # These tasks ended with their runner, before their agents recorded it.
             parts = ()
-    # Of these the agents alone have said so far how they ended.
+    # So far, only the agents have recorded the ends of these tasks.
     outcomes = collections.Counter(part.status for part in all_parts if part.status in _ENDED)
     outcomes.update(tasks.outcomes)
     number = record.whole("num_tasks")
@@ -81,7 +81,7 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
 
 
 def _add(tasks: _Tasks, value: object) -> None:
-    """Change what is known of tasks by an event of the journal."""
+    """Update the tasks by an event of the journal."""
     event = Fields.of(value)
     index, kind = event.whole("task"), event.text("event")
     if index is None or kind is None:
@@ -97,7 +97,7 @@ def _add(tasks: _Tasks, value: object) -> None:
         return
     known = tasks.active.setdefault(index, {})
     if kind == "retried":
-        # What was said of an earlier attempt is not so of the next.
+        # These facts of an earlier attempt do not apply to the next.
         for key in ("place", "host", "cpus", "gpus"):
             known.pop(key, None)
     known.pop("reason", None)
@@ -105,7 +105,7 @@ def _add(tasks: _Tasks, value: object) -> None:
 
 
 def _status(record: Fields, outcomes: collections.Counter[str]) -> str:
-    """Return how a job stands that nobody works on, by how its tasks ended."""
+    """Return the status of a job without a runner, from the outcomes of its tasks."""
     if not record:
         return "unknown"
     total = record.whole("num_tasks")
@@ -117,12 +117,12 @@ def _status(record: Fields, outcomes: collections.Counter[str]) -> str:
 
 
 def _parts(path: Path, tasks: _Tasks, readings: Readings, *, is_alive: bool) -> Iterator[Glance]:
-    """Yield the tasks at work, and the first of those that wait."""
+    """Yield the running tasks, and the first of the queued tasks."""
     waiting = 0
     for index, known in sorted(tasks.active.items()):
         event = Fields(known)
         waits = event.text("event") in _WAITS
-        # Only what an engine has outlives its runner.
+        # Only tasks in an engine outlive their runner.
         if not is_alive and not (waits or "host" in known or "place" in known):
             continue
         waiting += waits
@@ -132,11 +132,11 @@ def _parts(path: Path, tasks: _Tasks, readings: Readings, *, is_alive: bool) -> 
 
 
 def _part(path: Path, index: int, event: Fields, readings: Readings, *, waits: bool) -> Glance:
-    """Return a task whose end is not on record; its agent may say that it has ended."""
+    """Return the view of a task without a recorded end; its agent's record may have one."""
     name = event.text("name") or str(index)
     directory = path / (event.text("directory") or f"tasks/{directory_name(index, name)}")
     attempt = event.whole("attempt") or 1
-    # What is on a cluster has a place there; the record is its agent's.
+    # Only a task on a cluster has a place and an agent's record.
     place = event.text("place") or ""
     record = Fields({})
     if place or event.text("host"):
@@ -162,9 +162,9 @@ def _part(path: Path, index: int, event: Fields, readings: Readings, *, waits: b
 
 
 def _given(event: Fields, record: Fields) -> tuple[str, ...] | None:
-    """Return the GPUs that a task was given, as its agent wrote, or the journal."""
+    """Return the GPUs granted to a task, from its agent's record or the journal."""
     for source in (record, event):
         if isinstance(gpus := source.values.get("gpus"), list):
             return tuple(map(str, gpus))
-    # Who writes a task's share of the machine down writes its GPUs too, where it has any.
+    # An event with a task's cores also has its GPUs, if the task has any.
     return () if "cpus" in event.values else None

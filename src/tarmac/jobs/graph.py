@@ -1,4 +1,4 @@
-"""What is wrong with a job as a whole: tasks' names and needs, placeholders, sweeps."""
+"""Checks of a job as a whole: names and dependencies of tasks, placeholders, sweeps."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Job, TaskSpec
     from tarmac.jobs.sweep import Sweep
 
-# Of a million, the plan takes 1.4 GB and 20 s of a core; more is a mistake in a sweep as a rule.
+# The plan of a million tasks takes 1.4 GB and 20 s of a core; more tasks usually come from a
+# mistake in a sweep.
 MAX_TASKS = 1_000_000
 
 # Placeholders that have a value in every task.
 _BUILT_IN = ("job.name", "task.name", "task.index", "tarmac.python")
 
-# Whose texts are filled: what a task sets for itself, and what the job sets for all.
+# Fields with placeholders: those of a task alone, and those that a job sets for all tasks.
 _OWN = ("command", "workload", "settings")
 _SHARED = ("env", "inputs", "outputs")
 
 _MAX_EXIT_CODE = 255
 _MAX_SIGNAL = 64
-# Fewer hold no program; a number without a unit is bytes, and was meant as more.
+# No program runs in less; a number without a unit is in bytes, and was meant as more.
 _MIN_MEMORY_BYTES = 2**20
 
-# Finding the nearest name takes long, and nobody reads more of them.
+# The search for the nearest name is slow, and nobody reads more hints.
 _MAX_HINTS = 20
 
 _Path = tuple[str | int, ...]
@@ -40,13 +41,13 @@ _Path = tuple[str | int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """Something wrong in a job.
+    """A fault in a job.
 
     Attributes:
         path: Keys and indexes that lead from the job to the value, named as in job files.
-        message: What is wrong with it.
-        hint: What to do about it, where that is known.
-        part: Part of the value's text that is wrong; empty for the whole value.
+        message: Description of the fault.
+        hint: Suggested remedy; empty where none is known.
+        part: Part of the value's text that is at fault; empty for the whole value.
     """
 
     path: _Path
@@ -56,10 +57,10 @@ class Fault:
 
 
 def faults_of(job: Job) -> list[Fault]:
-    """Return what is wrong with a job as a whole: its graph, its placeholders and its numbers.
+    """Return the faults of a job as a whole: its graph, its placeholders and its numbers.
 
-    What a run's record may hold from an earlier version is no error of its model: exit codes that
-    no program has, and a few bytes of memory.
+    Impossible exit codes and a memory of a few bytes are faults here and not errors of the model,
+    because a run's record from an earlier version may hold them.
     """
     return [
         *graph_faults(job),
@@ -70,20 +71,20 @@ def faults_of(job: Job) -> list[Fault]:
 
 
 def graph_faults(job: Job) -> list[Fault]:
-    """Return what is wrong with a job's tasks: their names, needs and number.
+    """Return the faults of a job's tasks: their names, dependencies and number.
 
-    How many tasks a sweep over files makes is known where the files are; see `too_many`.
+    The number of tasks of a sweep over files is known only where the files are; see `too_many`.
     """
     return [*_wrong_names(job), *_wrong_needs(job), *_too_large(job)]
 
 
 def too_many(number: int) -> str:
-    """Say that so many tasks are refused."""
+    """Return the message that refuses a number of tasks."""
     return f"makes {number:,} tasks, expected at most {MAX_TASKS:,} in a job"
 
 
 def circle_of(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return tasks that need each other, the first one again at the end; none if there are none.
+    """Return a cycle of tasks, with the first task again at the end; empty without a cycle.
 
     Args:
         needs: Names of the tasks that each task needs, by task name; unknown names are ignored.
@@ -113,7 +114,7 @@ def circle_of(needs: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _specs(job: Job) -> list[tuple[_Path, TaskSpec]]:
-    """Return a job's own tasks with their paths, the one after all others last."""
+    """Return a job's tasks with their paths, the task after all others last."""
     specs: list[tuple[_Path, TaskSpec]] = [
         (("tasks", number), task) for number, task in enumerate(job.tasks)
     ]
@@ -121,7 +122,7 @@ def _specs(job: Job) -> list[tuple[_Path, TaskSpec]]:
 
 
 def _sweep_of(job: Job, spec: TaskSpec) -> Sweep | None:
-    """Return a task's sweep: the job's, where it has none and does not follow all others."""
+    """Return the sweep of a task: its own or the job's, which the task after all others ignores."""
     return spec.sweep if spec.sweep is not None or spec is job.after_all else job.sweep
 
 
@@ -130,7 +131,7 @@ def _names_of(sweep: Sweep | None) -> tuple[str, ...]:
 
 
 def _wrong_names(job: Job) -> Iterator[Fault]:
-    # A job without tasks is one task of its own name.
+    # A job without tasks is a single task with the job's name.
     seen = set() if job.tasks else {job.name}
     for path, spec in _specs(job):
         if spec.name in seen:
@@ -160,7 +161,7 @@ def _wrong_needs(job: Job) -> Iterator[Fault]:
 def _too_large(job: Job) -> Iterator[Fault]:
     sweeps: list[tuple[_Path, Sweep | None]] = [] if job.tasks else [(("sweep",), job.sweep)]
     for path, spec in _specs(job):
-        # Of the job's sweep, which is over each of its tasks, the place is the job's.
+        # The job's sweep applies to each task, and its path is the job's.
         sweeps.append(((*path, "sweep") if spec.sweep else ("sweep",), _sweep_of(job, spec)))
     total = 0
     for path, sweep in sweeps:
@@ -239,7 +240,7 @@ def _hint(name: str, known: tuple[str, ...]) -> str:
 
 
 def _texts(value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """Yield the texts that are filled in a value, with their paths."""
+    """Yield the texts with placeholders in a value, with their paths."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, BaseModel):

@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.status import RunStatus, TaskStatus
 
-# How often a runner of another process is looked at; an own one is waited for.
+# Poll interval for the runner of another process; an own runner is waited for.
 _LOOK_EVERY_S = 0.1
 
-# Where no runner lives, a file of each task at work is read.
+# Without a runner, each poll reads a file of every active task.
 _LOOK_AT_RECORDS_EVERY_S = 2.0
 
 
 class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as CancelledError is
-    """A job's tasks did not all succeed.
+    """The error of a job whose tasks did not all succeed.
 
     Attributes:
-        tasks: Those that did not.
+        tasks: States of the tasks that did not succeed.
     """
 
     def __init__(self, status: RunStatus) -> None:
@@ -70,7 +70,7 @@ class JobFailed(TarmacError):  # noqa: N818 - named for what has happened, as Ca
 
 @dataclasses.dataclass(frozen=True)
 class Handle:
-    """A submitted job. Its runner goes on when this process ends.
+    """A submitted job, whose runner continues when this process ends.
 
     Attributes:
         path: Directory of the run, with its record, journal and logs.
@@ -84,36 +84,36 @@ class Handle:
     )
 
     def status(self) -> RunStatus:
-        """Return its state."""
+        """Return the state of the run and of its tasks."""
         if self._popen is not None:
             self._popen.poll()
         return read_status(self.path, self._watch, self._runners)
 
     def running(self) -> bool:
-        """Whether its runner is at work, or an engine on what that left behind."""
+        """Whether the runner is active, or an engine still has tasks of the run."""
         return self.status().is_active
 
     def done(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Whether the run has ended, in whatever way."""
         return not self.running()
 
     def cancelled(self) -> bool:
-        """Whether it has ended before all its tasks had: cancelled, or its runner killed."""
+        """Whether the run ended before all its tasks did: cancelled, or its runner killed."""
         return self.status().state == "interrupted"
 
     def cancel(self) -> bool:
-        """Ask it to end: its tasks get SIGTERM, and SIGKILL after ten seconds.
+        """Cancel the run: its tasks get SIGTERM, and SIGKILL after ten seconds.
 
-        A runner on another machine is asked by a file that it looks for. Where no runner lives,
-        what an engine still has is ended here, and waited for.
+        A file asks a runner on another machine to end. Without a runner, this process ends the
+        tasks that an engine still has, and waits for their end.
 
         Returns:
-            Whether it was running, or an engine had tasks of it, or a runner that it has lost.
+            Whether there was a running runner, a task in an engine, or a lost runner job.
 
         Raises:
-            RequestError: It is another user's, who has written what would be ended, or at work on a
-                machine that has not said which.
-            StorageError: The runner on another machine may not be asked by this user.
+            RequestError: The run belongs to another user, whose files name the processes to end, or
+                it runs on an unknown machine.
+            StorageError: This user may not write the request for the runner on another machine.
         """
         self._refuse_foreign()
         status = self.status()
@@ -147,7 +147,7 @@ class Handle:
             ) from error
 
     def _refuse_foreign(self) -> None:
-        # It says which processes, and which jobs of engines, are its own.
+        # The run's files name the processes and the engine's jobs that would be ended.
         owner = foreign_owner(self.path, self.path / RECORD)
         if owner is not None:
             raise RequestError(
@@ -157,18 +157,18 @@ class Handle:
             )
 
     def result(self, timeout: float | None = None) -> Sequence[TaskStatus]:
-        """Wait for its end.
+        """Wait for the end of the run.
 
         Args:
             timeout: Seconds to wait at most.
 
         Returns:
-            All its tasks, in the order of the file.
+            All tasks, in the order of the file.
 
         Raises:
-            JobFailed: Not all of them succeeded.
-            concurrent.futures.CancelledError: It was cancelled, or its runner killed.
-            TimeoutError: It takes longer.
+            JobFailed: Not all tasks succeeded.
+            concurrent.futures.CancelledError: The run was cancelled, or its runner killed.
+            TimeoutError: The run is still active after `timeout`.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -176,14 +176,14 @@ class Handle:
         return self.status().tasks
 
     def exception(self, timeout: float | None = None) -> JobFailed | None:
-        """Wait for its end and return why it failed; None if it did not.
+        """Wait for the end of the run; return its failure, or None after success.
 
         Args:
             timeout: Seconds to wait at most.
 
         Raises:
-            concurrent.futures.CancelledError: It was cancelled, or its runner killed.
-            TimeoutError: It takes longer.
+            concurrent.futures.CancelledError: The run was cancelled, or its runner killed.
+            TimeoutError: The run is still active after `timeout`.
         """
         self._wait(timeout)
         status = self.status()
@@ -197,18 +197,18 @@ class Handle:
         return JobFailed(status) if status.state == "failed" else None
 
     def stdout(self, task: str | None = None) -> str:
-        """Return what a task has printed so far.
+        """Return the standard output of a task so far.
 
         Args:
-            task: Its name; not needed where there is only one.
+            task: Name of the task; optional in a run with a single task.
 
         Raises:
-            RequestError: There is no such task, or it has not begun.
+            RequestError: No task has this name, or the task has not begun.
         """
         return self._log(task, "stdout")
 
     def stderr(self, task: str | None = None) -> str:
-        """Return what a task has printed to its standard error; see `stdout`."""
+        """Return the standard error of a task so far; see `stdout`."""
         return self._log(task, "stderr")
 
     def _wait(self, timeout: float | None) -> None:
@@ -218,7 +218,7 @@ class Handle:
                 self._popen.wait(timeout)
             except subprocess.TimeoutExpired as error:
                 raise TimeoutError(f"{self.path.name} is still running") from error
-        # An engine may have tasks of it when its runner has ended.
+        # An engine may still have tasks of the run after its runner has ended.
         while (status := self.status()).is_active:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.path.name} is still running")
@@ -244,7 +244,7 @@ class Handle:
 
 
 def _left_of(run: JobRun, status: RunStatus) -> Sequence[Task]:
-    """Return tasks that stand for those of a pipeline which an engine has, to be ended."""
+    """Return stand-ins for the tasks of a pipeline that an engine still has, to end them."""
     stand_in = Job(name=run.job.name, command=("true",), options=run.job.options)
     (template,) = plan_tasks(stand_in, run.base)
     return [
@@ -262,17 +262,17 @@ def start_runner(
     secrets: Mapping[str, Secret] | None = None,
     keep_going: bool = False,
 ) -> Handle:
-    """Start the process that works on a run; what it prints goes to ``runner.log`` there.
+    """Start a runner process for a run; its output goes to ``runner.log`` in the run's directory.
 
     Args:
         run: The run to work on.
-        concurrency: At most so many tasks at once.
-        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
-        secrets: What named secrets stand for here; references only, which are no secrets.
-        keep_going: Start what is left also where the first tasks have all failed alike.
+        concurrency: Maximum number of tasks at once. None: the job's own limit.
+        fake_gpus: Number of simulated GPUs, to try a job without GPUs. Default 0: real GPUs.
+        secrets: Places of named secrets on this machine; references only, never a secret itself.
+        keep_going: Whether to start the remaining tasks even when the first tasks all failed alike.
 
     Raises:
-        RequestError: A named secret stands for another named one.
+        RequestError: A named secret refers to another named secret.
     """
     arguments = runner_options(concurrency, fake_gpus, secrets, keep_going=keep_going)
     options = ["--resume", str(run.path), *arguments]
@@ -296,10 +296,10 @@ def runner_options(
     *,
     keep_going: bool = False,
 ) -> list[str]:
-    """Return the options of ``tarmac run`` that say what a run does not remember.
+    """Return the options of ``tarmac run`` that the run's record does not hold.
 
     Raises:
-        RequestError: A named secret stands for another named one.
+        RequestError: A named secret refers to another named secret.
     """
     options = []
     if concurrency is not None:
@@ -317,7 +317,7 @@ def _secret_location(name: str, secret: Secret) -> str:
     if secret.env is not None:
         return f"env:{secret.env}"
     if secret.file is not None:
-        # A runner that is a job begins in another directory.
+        # A runner job starts in another directory.
         return f"file:{expanded(secret.file).absolute()}"
     raise RequestError(
         f"secrets: {name!r} stands for {secret}, which is no place on this machine",
@@ -326,13 +326,13 @@ def _secret_location(name: str, secret: Secret) -> str:
 
 
 def attach(reference: str, output: str | Path | None = None) -> Handle:
-    """Return the handle of a run that was submitted before.
+    """Return the handle of an existing run.
 
     Args:
-        reference: Its directory, its name, the beginning of its name, or ``latest``.
-        output: Where runs lie; by default ``TARMAC_RUNS`` or ``./runs``.
+        reference: Directory of the run, its name, the beginning of its name, or ``latest``.
+        output: Directory of the runs; by default ``TARMAC_RUNS`` or ``./runs``.
 
     Raises:
-        RequestError: There is none, or several.
+        RequestError: No run matches, or several do.
     """
     return Handle(find_run(reference, Path(output) if output is not None else None).path)

@@ -1,4 +1,4 @@
-"""What earlier sessions of a run have come to, as its next one needs to know it."""
+"""The attempts of earlier runners of a run, for its next runner."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class TaskHistory:
     """The attempts of a task.
 
     Attributes:
-        last: The number of the last one; 0 where there was none.
-        reached: The number of the last one that an engine has had, or that has begun.
-        settled: The number of the last one whose end is on record.
-        spent: How many retries have been spent since the task ended, or was first tried.
-        disturbances: How many attempts were disturbed since then.
-        has_succeeded: Whether it needs no other attempt.
+        last: Number of the last attempt; 0 without an attempt.
+        reached: Number of the last attempt that began or that an engine accepted.
+        settled: Number of the last attempt whose end is recorded.
+        spent: Number of retries used since the task last ended, or was first tried.
+        disturbances: Number of disturbed attempts in the same time.
+        has_succeeded: Whether the task needs no other attempt.
     """
 
     last: int = 0
@@ -41,7 +41,7 @@ class TaskHistory:
         elif event["event"] == "retried":
             self.settled = max(self.settled, number)
             if event.get("cause") in DISTURBANCES:
-                # One that only waited to be submitted when its session ended was not disturbed.
+                # An attempt that was never submitted before its runner ended was not disturbed.
                 self.disturbances += number <= self.reached
             elif not event.get("goes_on"):
                 self.spent += 1
@@ -52,7 +52,7 @@ class TaskHistory:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The tasks of a run, by their numbers; those that were never tried are not among them."""
+    """The tasks of a run by their numbers, without tasks that were never tried."""
 
     tasks: dict[int, TaskHistory]
 
@@ -62,19 +62,19 @@ class History:
         return {index for index, task in self.tasks.items() if task.has_succeeded}
 
     def of(self, index: int) -> TaskHistory:
-        """Return a task's."""
+        """Return the history of a task; empty for a task that was never tried."""
         return self.tasks.get(index) or TaskHistory()
 
 
 def read_history(journal: Path) -> History:
-    """Read what a run's journal tells of earlier sessions.
+    """Read the history of a run from its journal.
 
     Args:
-        journal: Its file; where there is none nothing has happened.
+        journal: Path of the journal; a missing file is an empty history.
 
     Raises:
-        StorageError: It cannot be read.
-        TarmacError: A line is damaged.
+        StorageError: The journal cannot be read.
+        TarmacError: A line of the journal is damaged.
     """
     tasks: dict[int, TaskHistory] = {}
     for event in read_journal(journal) if journal.exists() else ():

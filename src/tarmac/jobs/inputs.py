@@ -1,4 +1,4 @@
-"""Brings a task's inputs into its directory, checked, and nowhere else."""
+"""Stage-in of a task's inputs: checked, and only into the task's directory."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Input
 
-# More than any archive of a task's inputs; less than what fills a disk by a few bytes that expand.
+# Above any archive of a task's inputs, and below a few bytes that expand to fill a disk.
 _MAX_FILES = 1_000_000
 _MAX_EXPANSION = 1000
 
-# What a job's run has in its directory, and nothing else has.
+# Only the directory of a job's run has this file.
 _RUN_RECORD = "job-run.json"
 
 
 def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
-    """Raise a RequestError where an input cannot be had as asked, or its store's client is missing.
+    """Raise a RequestError for a missing or malformed input, or a missing client of its store.
 
     Args:
         inputs: Inputs of a task, before any is staged in.
-        base: What relative paths start from: the job file's directory.
+        base: Directory that relative paths start from: the job file's directory.
     """
     for task_input in inputs:
         location = Location.parse(task_input.source)
@@ -75,15 +75,15 @@ def refuse_missing_inputs(inputs: Sequence[Input], base: Path) -> None:
 
 
 def fetch_inputs(inputs: Sequence[Input], base: Path, directory: Path) -> None:
-    """Bring inputs into a task's directory.
+    """Stage inputs into a task's directory.
 
     Args:
         inputs: Inputs of the task, each with a source and a place in the directory.
-        base: What relative paths start from.
+        base: Directory that relative paths start from.
         directory: Directory of the task, which no input may leave.
 
     Raises:
-        TarmacError: One cannot be had, has another checksum, or would leave the directory.
+        TarmacError: An input is unavailable, has another checksum, or would leave the directory.
     """
     for task_input in inputs:
         source = _Source(task_input, Location.parse(task_input.source), base, directory)
@@ -98,7 +98,7 @@ def _shown(given: Input) -> str:
 
 
 def _problem_of_directory(given: Input) -> str | None:
-    """Return what an input asks for that no directory has."""
+    """Return the setting of an input that does not apply to a directory, as a message."""
     if given.sha256 is not None:
         return f"input {_shown(given)}: sha256 is that of one file, and this is a directory"
     if given.unpack:
@@ -108,12 +108,12 @@ def _problem_of_directory(given: Input) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-    """An input on its way into a task's directory.
+    """An input to stage into a task's directory.
 
     Attributes:
         given: Input as the job describes it.
         location: Location that the input's source was parsed into.
-        base: What a relative path starts from.
+        base: Directory that a relative path starts from.
         directory: Directory of the task, which the input may not leave.
     """
 
@@ -154,7 +154,7 @@ class _Source:
         return self.location.is_local and self.location.below(self.base).is_dir()
 
     def _scratch(self) -> AbstractContextManager[Path]:
-        # A name of its own, so that no other input is taken for a part of this one.
+        # A unique name, so that no other input is taken for a part of this input.
         return temporary_directory(self.directory)
 
     def _bring_file(self, target: Path) -> None:
@@ -212,8 +212,8 @@ class _Source:
     def _below(self, source: Path) -> Iterator[Path]:
         """Yield the directories and files below a directory, in order; links are followed.
 
-        Where the task's own directory is among them, jobs' runs are left out: each would hold all
-        that were before it.
+        Where the task's own directory is below it, runs of jobs are left out: each run would hold
+        all earlier runs.
         """
         holds_itself = self.directory.resolve().is_relative_to(source.resolve())
         for root, directories, files in os.walk(source, followlinks=True):
@@ -269,12 +269,12 @@ def _unpack(archive: Path, name: str, target: Path) -> None:
             with zipfile.ZipFile(archive) as file:
                 for member in file.infolist():
                     limit.count(member.file_size)
-                # Takes .. and drives out of names by itself.
+                # zipfile removes .. and drives from names.
                 file.extractall(target)
         else:
             with tarfile.open(archive) as tar:
                 tar.extractall(target, filter=limit.of_member)
-                # A checksum stands behind the last member, where tarfile does not look.
+                # The checksum follows the last member, where tarfile does not look.
                 limit.read_to_end(tar.fileobj.read)
     except (
         tarfile.TarError,
@@ -283,17 +283,17 @@ def _unpack(archive: Path, name: str, target: Path) -> None:
         lzma.LZMAError,
         EOFError,
         OSError,
-        RuntimeError,  # zipfile's for a member that asks for a password
-        NotImplementedError,  # zipfile's for a compression that it does not know
+        RuntimeError,  # from zipfile, for a member with a password
+        NotImplementedError,  # from zipfile, for an unknown compression
     ) as error:
         raise TarmacError(f"input {name}: cannot be unpacked: {error}") from error
 
 
 class _Limit:
-    """Counts what an archive expands to.
+    """A limit on the files and bytes that an archive expands to.
 
     Args:
-        archive_bytes: The archive's own size.
+        archive_bytes: Size of the archive in bytes.
     """
 
     def __init__(self, archive_bytes: int) -> None:
@@ -302,7 +302,7 @@ class _Limit:
         self._bytes = 0
 
     def count(self, size_bytes: int) -> None:
-        """Count a member; raise a TarError for one too many."""
+        """Count a member; raise a TarError above the limit."""
         self._files += 1
         self._bytes += size_bytes
         self._refuse_too_much()
@@ -312,7 +312,7 @@ class _Limit:
             raise tarfile.ReadError("it expands to more than an archive of inputs does")
 
     def read_to_end(self, read: Callable[[int], bytes]) -> None:
-        """Read what is left, so that damage anywhere is found; raise a TarError for too much."""
+        """Read the rest, to find damage anywhere; raise a TarError above the limit."""
         while block := read(1 << 20):
             self._bytes += len(block)
             self._refuse_too_much()

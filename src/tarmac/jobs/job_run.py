@@ -1,4 +1,4 @@
-"""A job's run: made, found again, and worked on."""
+"""The run of a job: its creation, its lookup, and the work on its tasks."""
 
 from __future__ import annotations
 
@@ -59,11 +59,12 @@ class JobRun:
     """A job's run: its directory, the job, and its tasks.
 
     Attributes:
-        path: With ``job-run.json``, ``journal.jsonl`` and ``tasks/``.
-        job: As it was submitted.
-        base: The job file's directory, which its paths start from.
-        tasks: In the order of the file; none of a pipeline, whose tasks come as it goes.
-        executor: Where they run, one of `executor_names`.
+        path: Directory of the run, with ``job-run.json``, ``journal.jsonl`` and ``tasks/``.
+        job: Job as it was submitted.
+        base: Directory of the job file, which the job's paths start from.
+        tasks: Tasks in the order of the file; empty for a pipeline, which creates tasks while it
+            runs.
+        executor: Name of the executor that runs the tasks, one of `executor_names`.
     """
 
     path: Path
@@ -82,19 +83,20 @@ def prepare(
     executor: str = "local",
     by_job: bool = False,
 ) -> tuple[Task, ...]:
-    """Expand a job, and refuse what cannot be done before anything starts.
+    """Expand a job into tasks, and check them before anything starts.
 
     Args:
-        job: Job to expand into tasks and to check.
-        base: What its paths start from.
-        mapping: What names of secrets stand for here.
-        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
-        executor: Where tasks are to run, one of `executor_names`.
-        by_job: Whether the run's runner is to be a job there, where it can be one.
+        job: Job to expand and to check.
+        base: Directory that the job's paths start from.
+        mapping: Places of named secrets on this machine.
+        fake_gpus: Number of simulated GPUs, to try a job without GPUs. Default 0: real GPUs.
+        executor: Name of the executor, one of `executor_names`. Default ``local``.
+        by_job: Whether the run's runner is to be a job of the engine, where it can be. Default
+            False.
 
     Raises:
-        RequestError: The job says that it cannot be run here, a task can never fit, needs a secret
-            or an input that is not there, or what is not known here.
+        RequestError: The job states that it cannot run here, or a task can never fit, needs a
+            missing secret or input, or needs something unknown here.
     """
     if job.refusals:
         first, *rest = job.refusals
@@ -113,7 +115,7 @@ def refuse_tasks(
     executor: str = "local",
     by_job: bool = False,
 ) -> None:
-    """Raise a RequestError where one of a job's tasks cannot be done; see `prepare`."""
+    """Raise a RequestError for a task that cannot succeed; see `prepare`."""
     for check in _checks(tasks, base, mapping, executor, is_pretending=fake_gpus > 0):
         check()
     kind = find_executor(executor)
@@ -135,14 +137,14 @@ def problems_beforehand(
     executor: str = "local",
     is_pretending: bool = False,
 ) -> list[str]:
-    """Return why `prepare` would refuse tasks, but for what only the place where they run knows.
+    """Return why `prepare` would refuse tasks, apart from checks that only their nodes can do.
 
     Args:
         tasks: Tasks of a job, already expanded.
-        base: What its paths start from.
-        mapping: What names of secrets stand for here.
-        executor: Where they are to run.
-        is_pretending: Whether its GPUs are pretended.
+        base: Directory that the job's paths start from.
+        mapping: Places of named secrets on this machine.
+        executor: Name of the executor that runs the tasks. Default ``local``.
+        is_pretending: Whether the GPUs are simulated. Default False.
     """
     problems: dict[str, None] = {}
     for check in _checks(tasks, base, mapping, executor, is_pretending=is_pretending):
@@ -161,7 +163,7 @@ def _checks(
     *,
     is_pretending: bool,
 ) -> Iterator[Callable[[], object]]:
-    """Yield what refuses tasks that cannot succeed, by this machine's knowledge alone."""
+    """Yield the checks of tasks that need only this machine; each raises on failure."""
     has_named = find_executor(executor).has_secrets
     yield partial(missing_secrets, tasks, os.environ, mapping, base, has_named=has_named)
     yield partial(_refuse_missing_workloads, tasks, base, executor=executor)
@@ -183,12 +185,12 @@ def _refuse_environments(
     seen = set()
     for task in tasks:
         environment = task.environment
-        # What a task needs may make the files of its environment.
+        # The tasks that it needs may create the files of its environment.
         if task.needs or not isinstance(environment, (Conda, Project, Venv)):
             continue
         if isinstance(environment, Venv) and environment.needs_driver:
             if not is_here:
-                # Its node's driver chooses among them.
+                # The driver of its node chooses the requirements.
                 continue
             environment = environment.chosen(with_gpus=has_driver)
         content = environment.model_dump_json()
@@ -204,7 +206,7 @@ def _refuse_environments(
 def _refuse_missing_workloads(tasks: Sequence[Task], base: Path, *, executor: str) -> None:
     seen = set()
     for task in tasks:
-        # An image may have workloads of its own.
+        # A container image may have workloads of its own.
         if not task.trains or isinstance(task.environment, Container):
             continue
         reference = task.train_words[0]
@@ -226,18 +228,18 @@ def create_run(
     executor: str = "local",
     file: Path | None = None,
 ) -> JobRun:
-    """Make a run's directory.
+    """Create the directory of a run.
 
     Args:
-        job: As it is asked for.
-        base: What its paths start from.
-        tasks: What it was expanded to; none of a pipeline.
-        output: Where runs are made; by default `tarmac.runs.default_output`.
-        executor: Where its tasks run, now and when it is resumed.
-        file: The job file, so that a resume can tell that it has changed since.
+        job: Job as it was submitted.
+        base: Directory that the job's paths start from.
+        tasks: Tasks that the job was expanded to; empty for a pipeline.
+        output: Directory where runs are created; by default `tarmac.runs.default_output`.
+        executor: Name of the executor, also for a resume. Default ``local``.
+        file: Path of the job file, so that a resume can notice changes. None: no single file.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: The directory cannot be created.
     """
     now = datetime.now(UTC)
     name = f"{job.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -259,11 +261,11 @@ def create_run(
 
 
 def find_run(reference: str, output: Path | None = None) -> JobRun:
-    """Find a job's run by its directory, its name, the beginning of its name, or ``latest``.
+    """Return a job's run by its directory, its name, the beginning of its name, or ``latest``.
 
     Raises:
-        RequestError: There is none, or several; or its tasks are others by now.
-        TarmacError: Its record is damaged.
+        RequestError: No run matches, or several do; or the job now has another number of tasks.
+        TarmacError: The run's record is damaged.
     """
     path = Catalogue((JOB,), output).find(reference).path
     record = read_record(path)
@@ -281,10 +283,10 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
 
 
 def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[BrokenRun]]:
-    """Return all jobs' runs in a directory, the newest first, and those that cannot be read.
+    """Return the status of all jobs' runs in a directory, newest first, and the unreadable runs.
 
     Args:
-        output: Where runs lie; by default `tarmac.runs.default_output`.
+        output: Directory of the runs; by default `tarmac.runs.default_output`.
     """
     catalogue = Catalogue((JOB,), (output or default_output()).resolve())
     runners = RunnerWatch()
@@ -295,39 +297,39 @@ def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[Bro
 
 @contextlib.contextmanager
 def working_on(run: Path) -> Iterator[Lock]:
-    """Be the process that works on a run, as its status tells; gives what keeps others off.
+    """Take a run's lock and mark this process as its runner; yield the lock.
 
     Args:
-        run: Directory of the run, which is locked meanwhile.
+        run: Directory of the run to lock.
 
     Raises:
-        RequestError: Another process works on it, or has removed it.
+        RequestError: Another process works on the run, or has removed it.
     """
     with reserved(run) as lock:
-        # Its tasks inherit them, and what they print may have them.
+        # Tasks inherit these variables and may print them.
         remember_environment(os.environ)
         note_runner(run, os.getpid())
         if (number := own_number(run)) is not None:
-            # Not before the run is this process's: it is always either queued or at work.
+            # Only with the lock: the run is then always either queued or running.
             mark_runner(run, number, "begun")
         try:
             yield lock
         finally:
-            # Who has taken it over has noted itself.
+            # A runner that took the run over has recorded itself.
             if not lock.is_lost:
                 forget_runner(run)
 
 
 def note_outcome(run: Path, outcome: Literal["succeeded", "failed"] | None, reason: str) -> None:
-    """Write down how a pipeline has ended; None while it is at work.
+    """Record the outcome of a pipeline; None while it runs.
 
     Args:
         run: Directory of the pipeline's run.
         outcome: Outcome of the pipeline; None while it is running.
-        reason: Why it has failed.
+        reason: Why the pipeline failed; empty otherwise.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The record cannot be written.
     """
     record, reason = read_record(run), hide_urls(without_known(reason))
     if (record.outcome, record.reason) != (outcome, reason):
@@ -345,21 +347,21 @@ def work_on(
     detach: Callable[[], bool] = lambda: False,
     mapping: Mapping[str, Secret] | None = None,
 ) -> Counter[Outcome]:
-    """Run what has not succeeded yet; see `run_tasks`.
+    """Run the tasks that have not succeeded yet; see `run_tasks`.
 
     Args:
-        run: Run to work on: tasks that have succeeded are left out.
+        run: Run to work on; tasks that have succeeded are left out.
         reporter: Reporter that is called as attempts begin, are retried, and end.
-        concurrency: At most so many tasks at once; by default what the job says.
-        fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
-        keep_going: Start what is left also where the first tasks have all failed alike.
-        stop: Whether to end all that runs and stop.
-        detach: Whether to leave what is queued and runs to the engine that has it.
-        mapping: What names of secrets stand for here.
+        concurrency: Maximum number of tasks at once. None: the job's own limit.
+        fake_gpus: Number of simulated GPUs, to try a job without GPUs. Default 0: real GPUs.
+        keep_going: Whether to start the remaining tasks even when the first tasks all failed alike.
+        stop: Returns whether to end all running attempts and stop.
+        detach: Returns whether to leave queued and running attempts to the engine.
+        mapping: Places of named secrets on this machine.
 
     Raises:
-        RequestError: Another process works on the run, or its tasks are still with another engine.
-        TarmacError: Another process has taken it over, on whose machine this one seemed dead.
+        RequestError: Another process works on the run, or another engine still has its tasks.
+        TarmacError: Another process has taken the run over, because this process seemed dead to it.
     """
     site = Site(
         tasks=run.tasks,
@@ -387,7 +389,7 @@ def work_on(
                     or (lock.is_lost and not executor.queues)
                     or is_asked_to_end(run.path, myself)
                 ),
-                # What an engine has is whose who has taken the run over.
+                # Only the current lease holder may use the engine.
                 detach=lambda: detach() or lock.is_lost,
             )
         refuse_lost_lock(run.path, lock)
@@ -404,10 +406,10 @@ def refuse_lost_lock(run: Path, lock: Lock) -> None:
 
 
 def note_executor(run: JobRun) -> None:
-    """Write down where a run's tasks run from now on.
+    """Record the executor of a run's tasks.
 
     Raises:
-        RequestError: Some are still with another engine.
+        RequestError: Another engine still has tasks of the run.
     """
     record = read_record(run.path)
     if record.executor == run.executor:

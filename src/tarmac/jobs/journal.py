@@ -1,4 +1,4 @@
-"""What has happened to the tasks of a run, as lines that survive their writer."""
+"""The journal of a run: events of its tasks, as lines that outlive their writer."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ _ANY = {
 _NEEDED = {"event": "text", "task": "whole number", "name": "text"}
 _EVENT = Shape(_NEEDED, _ANY)
 
-# What readers of an event of a kind rely on beside that.
+# Further keys that readers need in events of these kinds.
 _SHAPES = {
     "ended": Shape(_NEEDED | {"outcome": "text", "seconds": "seconds", "reason": "text"}, _ANY),
     "noted": Shape(_NEEDED | {"reason": "text"}, _ANY),
-    # Until 0.2 such a line had no name.
+    # Before 0.2, this event had no name.
     "retried": Shape({"event": "text", "task": "whole number"}, _ANY | {"name": "text"}),
 }
-# What is told in words, of programs and services that may repeat what they were given.
+# Texts of programs and services, which may repeat secrets.
 _WORDS = ("reason", "problems", "message", "notes")
-# The end of a pipeline's task, whose result another session may need.
+# Keys of the end of a pipeline's task, whose result a later runner may need.
 _RESULT = Shape({"input": "text", "why": "text or null"})
 
 
 class Journal:
-    """Appends events to a file; each is in the kernel's hands when `write` returns.
+    """An append-only file of events; the kernel has an event when `write` returns.
 
-    That a task has succeeded is on the disk then, and all that was written before. Secrets that
-    this process has resolved are in no event's words, nor are queries of URLs. Marks of them lie
-    beside it as soon as an event says that a task has one.
+    An event of success, with all earlier events, is then on the disk. Secrets that this process has
+    resolved and queries of URLs are redacted in all texts. Marks of the secrets are written beside
+    the journal before the event.
 
-    Each says under ``at`` when it was written, in seconds since 1970 by this machine's clock. Until
-    0.2 none did.
+    The key ``at`` is the time of writing, in seconds since 1970 by this machine's clock. Events
+    before 0.2 have no such key.
 
     Args:
-        path: File that events are appended to, a line of JSON for each.
+        path: Path of the file; each event is a line of JSON.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,31 +82,31 @@ class Journal:
         """Append an event.
 
         Raises:
-            StorageError: It could not be written.
+            StorageError: The event could not be written.
         """
         self.write_all([{"event": event, **values}])
 
     def write_all(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Append events, all or none.
+        """Append several events, all or none.
 
         Raises:
-            StorageError: They could not be written.
+            StorageError: The events could not be written.
         """
         if events:
             at = round(time.time(), 3)
             leave_marks(self._path.parent)
-            # What has succeeded is never done again, so it must be there after a power cut too.
+            # A success is never repeated, so its event must survive a power cut.
             is_durable = any(event.get("outcome") == "succeeded" for event in events)
             lines = [{**_without_secrets(event), "at": at} for event in events]
             append_lines(self._path, lines, is_durable=is_durable)
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a journal's events, for a run that is to go on.
+    """Yield the events of a journal, for a runner that resumes the run.
 
     Raises:
-        StorageError: It cannot be read.
-        TarmacError: A line is damaged; what it said is not guessed.
+        StorageError: The journal cannot be read.
+        TarmacError: A line of the journal is damaged.
     """
     lines = read_events(path)
     for line in lines.damaged:
@@ -119,12 +119,12 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_events(path: Path) -> JournalLines:
-    """Return a journal's events, and lines that are none.
+    """Return the events and the damaged lines of a journal.
 
-    A last line that its writer could not end is left out, for it never was.
+    An incomplete last line is ignored: its event was never reported.
 
     Raises:
-        StorageError: It cannot be read.
+        StorageError: The journal cannot be read.
     """
     return read_lines(path, _problem)
 

@@ -1,4 +1,4 @@
-"""Jobs as a kind of run: found, listed, compared and removed through the catalogue."""
+"""Jobs as a kind of run, for the run catalogue."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def reserved(run: Path) -> Iterator[Lock]:
-    """Keep all other processes from working on a run or removing it; gives what does.
+    """Hold a run's lock, so that no other process works on the run or removes it; yield the lock.
 
     Args:
         run: Directory of the run to lock.
 
     Raises:
-        RequestError: Another process works on it, or has removed it.
+        RequestError: Another process works on the run, or has removed it.
     """
     lock = open_lock(run / LOCK)
     hint = f"See it: tarmac ps. End it: tarmac cancel {quoted(run)}"
     try:
-        # Where the directory is gone its lock cannot be made.
+        # In a removed directory, the lock cannot be created.
         with contextlib.suppress(FileNotFoundError):
             if not lock.acquire():
                 raise RequestError(f"another process works on {run.name}", hint=hint)
@@ -48,7 +48,7 @@ def reserved(run: Path) -> Iterator[Lock]:
 @contextlib.contextmanager
 def _reserved_for_removal(run: Path) -> Iterator[None]:
     with reserved(run):
-        # A runner that has only just begun does not own the lock yet.
+        # A runner that has just started does not hold the lock yet.
         if read_runner(run) is not None:
             raise RequestError(
                 f"another process works on {run.name}", hint=f"End it: tarmac cancel {quoted(run)}"
@@ -95,7 +95,7 @@ JOB = RunKind(
     name="job",
     record=RECORD,
     marks=("journal.jsonl", "runner.json", "runners"),
-    # An engine may know better of one that seems interrupted.
+    # An interrupted run is not settled: an engine may still have its tasks.
     settled=frozenset({"succeeded", "failed"}),
     summarize=_summarize,
     facts=_facts,

@@ -1,7 +1,7 @@
-"""Leases of GPUs that processes of all users respect: locks, which end with their holder.
+"""GPU leases that processes of all users respect: locks, which end with their holder.
 
-A run within a task of another finds its GPUs leased by the outer one, for this very task. The task
-is told where those who share its GPUs lease them from each other instead.
+A run within a task of another run finds its GPUs leased by the outer run. The outer run therefore
+passes a second lease directory to the task. Inner runs lease these GPUs from each other there.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 _VARIABLE = "TARMAC_LEASES"
 
-# Where all users may write, and what is there does not outlive the machine's start (FHS 3.0).
+# All users may write here, and the directory does not outlive a reboot (FHS 3.0).
 _LOCKS = Path("/run/lock")
-_TEMPORARY = Path("/tmp")  # noqa: S108 - the same for everybody, as TMPDIR is not; see Leases
+_TEMPORARY = Path("/tmp")  # noqa: S108 - unlike TMPDIR, the same for all users; see Leases
 
 
 def default_leases(candidates: tuple[Path, ...] = (_LOCKS, _TEMPORARY)) -> Path:
-    """Return the directory where all users' processes on this machine lease GPUs.
+    """Return the directory in which processes of all users on this machine lease GPUs.
 
-    It depends on the machine alone and not on who asks, so that all of them meet.
+    The directory depends on the machine alone and not on the caller, so all users share it.
 
     Args:
-        candidates: Directories; the first in which every user may write is taken, else the last.
+        candidates: Directories to try; the first that every user may write to is taken, else the
+            last.
     """
     for candidate in candidates:
         with contextlib.suppress(OSError):
@@ -52,14 +53,14 @@ class TaskLeases:
 
     Attributes:
         gpus: UUIDs of the leased GPUs.
-        directory: Where runs within the task lease them from each other.
+        directory: Directory in which runs within the task lease these GPUs from each other.
     """
 
     gpus: Sequence[str]
     directory: Path
 
     def variables(self) -> dict[str, str]:
-        """Return what tells a task of them that this process starts."""
+        """Return the environment variables that pass the leases to a task of this process."""
         facts = {
             "owner": os.getpid(),
             "gpus": [*self.gpus],
@@ -69,11 +70,11 @@ class TaskLeases:
 
 
 def inherited_leases(environment: Mapping[str, str]) -> TaskLeases | None:
-    """Return what the run has leased whose task this process is of; None where it is of none.
+    """Return the leases of the task that this process belongs to; None outside a task.
 
     Args:
-        environment: This process's. What it says counts only while the owner of the leases is among
-            this process's parents: a program that has left its task has none.
+        environment: Environment variables of this process. The leases count only while their owner
+            is among this process's parents: a program that has left its task has none.
     """
     try:
         facts = json.loads(environment[_VARIABLE])
@@ -86,7 +87,7 @@ def inherited_leases(environment: Mapping[str, str]) -> TaskLeases | None:
 
 def _parents() -> set[int]:
     while True:
-        # One that ends while it is looked at leaves its children to another parent.
+        # A parent that ends during the walk leaves its children to another parent: walk again.
         with contextlib.suppress(psutil.NoSuchProcess):
             return {parent.pid for parent in psutil.Process().parents()}
 
@@ -94,13 +95,14 @@ def _parents() -> set[int]:
 class Leases:
     """Locks on GPUs, in a directory that several users share.
 
-    Whoever comes first makes the directory, as open to all as ``/tmp`` is, and a GPU's file, which
-    others open for reading alone: a lock needs no more. Links are not followed, and nothing is
-    written, so a directory that a rival has prepared can withhold a GPU and do nothing worse.
+    The first process creates the directory, open to all as ``/tmp`` is, and a file per GPU. Other
+    users open the file for reading only, which is enough for a lock. Links are not followed and
+    nothing is written. A directory that an attacker has prepared can withhold a GPU and do nothing
+    worse.
 
     Args:
-        directory: Made when it is first needed.
-        inherited: What the run has leased whose task this process is of.
+        directory: Lease directory, created on first use.
+        inherited: Leases of the task that this process belongs to; None outside a task.
     """
 
     def __init__(self, directory: Path, inherited: TaskLeases | None = None) -> None:
@@ -111,10 +113,10 @@ class Leases:
         weakref.finalize(self, _close_all, self._files)
 
     def open(self, uuid: str) -> None:
-        """Make ready to lease a GPU.
+        """Open the lock file of a GPU without leasing the GPU.
 
         Raises:
-            RequestError: Its file cannot be opened.
+            RequestError: The lock file cannot be opened.
         """
         if uuid in self._files:
             return
@@ -130,10 +132,10 @@ class Leases:
             ) from error
 
     def take(self, uuid: str) -> bool:
-        """Lease a GPU; False while another process has it.
+        """Lease a GPU; return False while another process holds the lease.
 
         Raises:
-            RequestError: Its file cannot be opened.
+            RequestError: The lock file cannot be opened.
         """
         if uuid in self._held:
             return True
@@ -144,7 +146,7 @@ class Leases:
         return True
 
     def give_back(self, uuid: str) -> None:
-        """End a lease; nothing happens where there is none."""
+        """Release a lease; do nothing without one."""
         if uuid in self._held:
             self._held.remove(uuid)
             unlock_descriptor(self._files[uuid])
@@ -157,21 +159,21 @@ def _close_all(files: dict[str, int]) -> None:
 
 
 def _file_name(uuid: str) -> str:
-    # An instance of a GPU may be named GPU-.../1/2.
+    # The UUID of a MIG instance may have slashes: GPU-.../1/2.
     return f"{uuid.replace('/', '_')}.lock"
 
 
 def _open(directory: Path, name: str) -> int:
-    """Open a lock's file for reading, and make it where it is not there yet."""
+    """Open a lock file for reading; create it if it is missing."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(parents=True)
-        # As /tmp itself: anybody may make files, nobody may take another's away.
+        # Like /tmp: every user may create files, and none may delete another user's.
         directory.chmod(0o1777)
     there = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         with contextlib.suppress(FileNotFoundError):
             return _open_regular(name, there)
-        # It appears with its final rights, so that nobody finds one that cannot be read.
+        # The link appears with its final permissions: no other process sees an unreadable file.
         part = f".{name}.{secrets.token_hex(4)}"
         made = os.open(part, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, dir_fd=there)
         try:
@@ -187,7 +189,7 @@ def _open(directory: Path, name: str) -> int:
 
 
 def _open_regular(name: str, directory: int) -> int:
-    # Without O_NONBLOCK a pipe of that name would be waited for.
+    # Without O_NONBLOCK, opening a pipe of that name would block.
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor

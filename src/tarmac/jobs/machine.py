@@ -1,4 +1,4 @@
-"""What this machine has for tasks, and who has what of it."""
+"""The resources of this machine, and their allocation to tasks."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.machine import Obstacle
 
-# Sums of parts, such as ten tenths of a GPU, may miss the whole by rounding.
+# Rounding errors: ten tenths of a GPU may miss the whole.
 _SLACK = 1e-9
 
 _GIB = 2**30
 
 
 def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
-    """Look at what of this machine this process may use.
+    """Read the resources of this machine that this process may use.
 
-    Cores and memory are those of its affinity and its control groups, GPUs those that
-    ``CUDA_VISIBLE_DEVICES`` leaves it.
+    Cores and memory are those of its affinity and its control groups. GPUs are those that
+    ``CUDA_VISIBLE_DEVICES`` leaves.
 
     Args:
-        fake_gpus: GPUs to pretend, for trying job files; they take no part in leases.
-        leases: Where GPUs are leased; by default `default_leases`.
+        fake_gpus: Number of simulated GPUs, to try job files; they are not leased. Default 0: real
+            GPUs.
+        leases: Directory in which GPUs are leased; by default `default_leases`.
     """
     limits, total = read_limits(), psutil.virtual_memory().total
     gpus: Sequence[GpuInfo] = ()
@@ -58,7 +59,7 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         except RequestError as error:
             problem = error
     return Machine(
-        # A quota below one core makes a task slow, and does not make it impossible.
+        # With a quota below one core, a task is slow but can run.
         cpus=max(1.0, limits.cpus),
         memory=min(total, limits.memory_bytes or total),
         gpus=gpus,
@@ -76,12 +77,12 @@ def _why_withheld() -> Obstacle | None:
 
 @dataclasses.dataclass(frozen=True)
 class Grant:
-    """What a task has while it runs.
+    """The resources that a task holds while it runs.
 
     Attributes:
         cpus: Number of CPU cores, which may be a fraction.
         memory: Memory limit in bytes; 0 for no limit.
-        gpus: UUIDs of the granted GPUs; ``FAKE-0``, ``FAKE-1`` for pretended GPUs.
+        gpus: UUIDs of the granted GPUs; ``FAKE-0``, ``FAKE-1`` for simulated GPUs.
         share: Fraction of each granted GPU, up to 1; 0 without GPUs.
     """
 
@@ -93,7 +94,7 @@ class Grant:
 
 @dataclasses.dataclass(frozen=True)
 class Shortage:
-    """What a task lacks to begin.
+    """The resources that a task lacks to begin.
 
     Attributes:
         cpus: Number of missing CPU cores; 0 where enough are free.
@@ -109,30 +110,30 @@ class Shortage:
         return self.cpus > _SLACK or self.memory > 0 or self.gpus > _SLACK
 
     def is_eased_by(self, grant: Grant) -> bool:
-        """Whether some of it would be there without another task's."""
+        """Whether a grant, given back, would reduce the shortage."""
         has_cpus = self.cpus > _SLACK and grant.cpus > _SLACK
         has_memory = self.memory > 0 and grant.memory > 0
         return has_cpus or has_memory or (self.gpus > _SLACK and bool(grant.gpus))
 
 
 class Machine:
-    """Counts what is free, and leases GPUs from all processes of the machine.
+    """The free resources of a machine, with GPUs leased from all processes of the machine.
 
     Args:
-        cpus: Cores to give away.
-        memory: Bytes to give away.
-        gpus: GPUs to give away.
-        leases: The directory of their locks; None where nobody else could want them.
-        is_pretending: Whether the GPUs are pretended.
-        inherited: What the run has leased whose task this process is of.
-        gpu_problem: Why it is not known which GPUs there are; raised when a task needs any.
-        withheld: Why there are fewer GPUs to give away than the driver has.
+        cpus: Number of cores to allocate.
+        memory: Bytes of memory to allocate.
+        gpus: GPUs of the machine to allocate.
+        leases: Directory of the GPUs' locks; None where no other process could want the GPUs.
+        is_pretending: Whether the GPUs are simulated. Default False.
+        inherited: Leases of the task that this process belongs to; None outside a task.
+        gpu_problem: Error that prevented reading the GPUs; raised when a task needs GPUs.
+        withheld: Reason why the driver has more GPUs than `gpus`. None: it has no more.
 
     Attributes:
-        cpus: Cores to give away, used ones included.
-        memory: Bytes to give away, used ones included.
-        gpus: GPUs to give away, used ones included.
-        is_pretending: Whether these are pretended.
+        cpus: Number of cores to allocate, used ones included.
+        memory: Bytes of memory to allocate, used ones included.
+        gpus: GPUs to allocate, used ones included.
+        is_pretending: Whether the GPUs are simulated.
     """
 
     def __init__(
@@ -162,13 +163,13 @@ class Machine:
     def refuse_what_never_fits(self, tasks: Iterable[Task]) -> None:
         """Raise a RequestError for a task that needs more than the whole machine has.
 
-        Also where a task needs GPUs, and they cannot be looked at or leased.
+        The error is also raised for a task with GPUs where GPUs cannot be read or leased.
         """
         for task in tasks:
             self._refuse_what_never_fits(task)
 
     def problems_of(self, tasks: Iterable[Task]) -> list[str]:
-        """Return why tasks can never begin here; of those with the same needs, the first's."""
+        """Return why tasks can never begin here, once for each distinct set of resources."""
         by_needs: dict[str, Task] = {}
         for task in tasks:
             by_needs.setdefault(repr(task.resources), task)
@@ -197,10 +198,10 @@ class Machine:
                 self._leases.open(gpu.uuid)
 
     def candidates(self, needs: Resources) -> Sequence[GpuInfo]:
-        """Return the GPUs that a task's could come from; none where it needs none."""
+        """Return the GPUs that a task could be given; none for a task without GPUs."""
         if not needs.gpus:
             return ()
-        # A process sees one instance at most, however many it is given (MIG user guide, "CUDA
+        # A process sees at most one instance, even if more are visible (MIG user guide, "CUDA
         # device enumeration").
         large = [gpu for gpu in self.gpus if gpu.memory_bytes >= (needs.gpu_memory or 0)]
         able = [gpu for gpu in large if needs.gpus <= 1 or not gpu.is_instance]
@@ -208,16 +209,16 @@ class Machine:
         return [gpu for gpu in able if not needs.gpu_type or gpu.name in names]
 
     def has_room(self, needs: Resources) -> bool:
-        """Whether CPUs and memory are free, whatever the GPUs are."""
+        """Whether CPUs and memory are free, regardless of GPUs."""
         is_small = needs.cpus <= self._free_cpus + _SLACK
         return is_small and (needs.memory or 0) <= self._free_memory
 
     def shortage(self, needs: Resources, coming: Iterable[Grant] = ()) -> Shortage:
-        """Return what a task lacks to begin, GPUs aside that other processes have.
+        """Return what a task lacks to begin, apart from GPUs that other processes hold.
 
         Args:
-            needs: Resources that the task asks for.
-            coming: What others have and will give back soon.
+            needs: Resources that the task requests.
+            coming: Grants of other tasks that will be given back soon.
         """
         cpus, memory, gpus = self._free_cpus, self._free_memory, dict(self._free)
         for grant in coming:
@@ -263,7 +264,7 @@ class Machine:
         return "; ".join(reasons)
 
     def take(self, needs: Resources) -> Grant | None:
-        """Give resources away, or None while they are not free."""
+        """Grant resources to a task; return None while they are not free."""
         memory = needs.memory or 0
         if not self.has_room(needs):
             return None
@@ -276,7 +277,7 @@ class Machine:
         return Grant(needs.cpus, memory, gpus, share)
 
     def give_back(self, grant: Grant) -> None:
-        """Take back what a task had."""
+        """Release the resources of a grant."""
         self._free_cpus += grant.cpus
         self._free_memory += grant.memory
         for uuid in grant.gpus:
@@ -309,7 +310,7 @@ class Machine:
 
     def _take_gpus(self, needs: Resources) -> tuple[str, ...] | None:
         count = math.ceil(needs.gpus)
-        # Parts go to the fullest GPU that has room, so that whole ones stay whole.
+        # Fractions go to the fullest GPU with room, so that whole GPUs stay free.
         uuids = (gpu.uuid for gpu in self.candidates(needs))
         fitting = sorted(uuids, key=lambda uuid: (self._share(needs, uuid), self._free[uuid]))
         taken: list[str] = []
@@ -328,8 +329,8 @@ class Machine:
         return tuple(taken)
 
     def _share(self, needs: Resources, uuid: str) -> float:
-        """Return what of a GPU a task takes that may ask for a part of one."""
-        # Two processes cannot be on a GPU that lets one in, so a part of it is all of it.
+        """Return the fraction of a GPU that a task takes."""
+        # A GPU in exclusive mode accepts one process, so a fraction of it takes all of it.
         return 1.0 if uuid in self._exclusive else min(needs.gpus, 1.0)
 
     def _lease(self, uuid: str) -> bool:

@@ -1,4 +1,4 @@
-"""The one model of a job, which every format is read into."""
+"""The job model that every job file format is parsed into."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ __all__ = [
     "Venv",
 ]
 
-# A number, or with a kind; see `GpuRequest`.
+# A number, or an object with a GPU type; see `GpuRequest`.
 _GPUS_SCHEMA: dict[str, Any] = {
     "anyOf": [
         {"type": "number", "minimum": 0},
@@ -82,11 +82,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class GpuRequest(Part):
-    """GPUs of a kind: ``{type: a100, count: 2}``.
+    """A number of GPUs of one type: ``{type: a100, count: 2}``.
 
     Attributes:
-        type: Kind of GPU, as its maker or the site calls it, in any case: ``a100``, ``H100``.
-        count: Number of them, or a part of one below 1.
+        type: GPU type as the vendor or the site names it, in any case: ``a100``, ``H100``.
+        count: Number of GPUs, or a fraction of one GPU below 1. Default 1.
     """
 
     type: str = Field(min_length=1)
@@ -94,19 +94,19 @@ class GpuRequest(Part):
 
 
 class Resources(Part):
-    """What a task needs while it runs, on each of its nodes.
+    """The resources that a task needs on each of its nodes.
 
     Attributes:
-        cpus: Cores, also parts of one.
-        memory: Bytes; the task is ended when it takes more. None leaves it unlimited.
-        gpus: Whole ones, or a part of one that it shares; with their kind
-            ``{type: a100, count: 2}``.
-        gpu_type: Kind of its GPUs, as `gpus` says it; any where it is empty.
-        gpu_memory: Bytes that each of its GPUs must have.
-        shm: Bytes of shared memory in a container.
-        shares_cpus: Whether it may use all of the machine's, together with others. It is still
-            counted as ``cpus``.
-        nodes: How many machines it runs on together; more than one only on a cluster.
+        cpus: Number of CPU cores; fractions are allowed. Default 1.
+        memory: Memory limit in bytes; a task that exceeds it is ended. None: unlimited.
+        gpus: Whole number of GPUs, or a fraction below 1 of one shared GPU.
+            ``{type: a100, count: 2}`` also states the GPU type. Default 0.
+        gpu_type: Type of the GPUs, taken from `gpus`; empty for any type.
+        gpu_memory: Minimum memory of each GPU in bytes. None: any.
+        shm: Shared memory of a container in bytes. None: the runtime's default.
+        shares_cpus: Whether the task may use all cores of the machine, together with other tasks.
+            The scheduler still counts `cpus` for the task.
+        nodes: Number of nodes that run the task together; more than one only on a cluster.
     """
 
     cpus: Cpus = 1.0
@@ -184,18 +184,20 @@ Place = Annotated[str, BeforeValidator(_place)]
 
 
 class Input(Part):
-    """A file or a directory that a task finds in its directory.
+    """A file or a directory that is staged into a task's directory.
 
     Attributes:
-        source: A URL, a path, or ``run:PATH``, what another task has kept there; ``from`` in files.
-            In an object store, what is not an object is the directory of all objects below it.
-        to: Where, below the task's directory; by default under its own name. ``.`` is the task's
+        source: A URL, a path, or ``run:PATH`` for an output of another task of the run; ``from`` in
+            files. In an object store, a name without an object stands for the directory of all
+            objects below it.
+        to: Path below the task's directory. Default: the source's own name. ``.`` is the task's
             directory itself.
-        sha256: SHA-256 checksum that the content must have, in hexadecimal. None: not checked.
+        sha256: Expected SHA-256 checksum of the content, in hexadecimal. None: not checked.
         mode: Permissions of the file in octal digits, such as ``0755``. None sets no permissions.
-        unpack: Whether it is an archive to be unpacked at ``to``.
-        include: Patterns of which files of a directory; all by default. ``*`` matches ``/`` too.
-        exclude: Patterns of which not.
+        unpack: Whether to unpack the source, an archive, at ``to``. Default False.
+        include: Patterns of the files of a directory to stage in; all by default. ``*`` matches
+            ``/`` too.
+        exclude: Patterns of the files of a directory to leave out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -210,16 +212,17 @@ class Input(Part):
 
 
 class Output(Part):
-    """What is kept of a task's directory.
+    """Files of a task's directory that are stored after the task.
 
     Attributes:
-        path: Below the task's directory; ``*`` and ``**`` match.
-        to: A directory, as a path or URI, or ``run:PATH``, for other tasks of the same run.
-        when: Kept on success, on failure, or always.
-        include: Patterns of which files of those; all by default. ``*`` matches ``/`` too, and it
-            is no mistake where none matches.
-        exclude: Patterns of files that match and are not kept all the same.
-        root: A directory below the task's that the names of what is kept start from.
+        path: Pattern below the task's directory; ``*`` and ``**`` are wildcards.
+        to: Destination directory: a path, a URI, or ``run:PATH`` for other tasks of the same run.
+        when: Result of the task after which the files are stored. Default ``success``.
+        include: Patterns of the files to store among those that match `path`; all by default. ``*``
+            matches ``/`` too. With `include`, a result without a match is no error.
+        exclude: Patterns of matching files that are not stored.
+        root: Directory below the task's directory that the stored names are relative to. None: the
+            task's directory.
     """
 
     path: Inside
@@ -231,12 +234,12 @@ class Output(Part):
 
 
 class Retries(Part):
-    """When a task is tried again.
+    """The retry settings of a task.
 
     Attributes:
-        count: At most so often.
-        backoff: Seconds before the first; they double each time.
-        exit_codes: Only on these, 1 to 255; on any but 0 by default. A signal's number N is 128 + N
+        count: Maximum number of retries. Default 0.
+        backoff: Seconds before the first retry; each further retry doubles them. Default 1.
+        exit_codes: Exit codes that are retried, 1 to 255; any but 0 by default. Signal N is 128 + N
             or -N, whether a shell, a container or the kernel reports it.
     """
 
@@ -246,7 +249,7 @@ class Retries(Part):
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """The exit codes, those of signals in both forms: 137 and -9."""
+        """The exit codes that are retried, with both forms of each signal: 137 and -9."""
         killed = (128 - code for code in self.exit_codes if code < 0 or 128 < code <= 192)
         return tuple(dict.fromkeys((*self.exit_codes, *killed)))
 
@@ -256,12 +259,12 @@ def _retries(value: Any) -> Any:
 
 
 class _Settings(Part):
-    """What a job sets for all its tasks, and each task for itself.
+    """Settings of a job for all its tasks, and of a task for itself.
 
-    Keys that begin with ``x-`` are left out: they hold YAML's anchors.
+    Keys that begin with ``x-`` are ignored: they hold YAML anchors.
 
     Attributes:
-        options: By executor, what only that one understands: ``{slurm: {partition: gpu}}``.
+        options: Settings for a single executor, by its name: ``{slurm: {partition: gpu}}``.
     """
 
     model_config = ConfigDict(json_schema_extra=EXTENSIONS)
@@ -298,13 +301,14 @@ class TaskSpec(_Settings):
     """A task before its sweep is expanded.
 
     Attributes:
-        name: Its own among the job's.
-        command: A program with its arguments, or a line for ``sh -c``; none for what an image
-            runs by itself.
-        workload: A workload for ``tarmac train`` instead, with ``settings``.
-        settings: Its options and settings.
-        needs: Names of tasks that must have succeeded before.
-        on_failure: Whether what needs it is skipped when it has failed, or goes on.
+        name: Name of the task, unique in its job.
+        command: A program with its arguments, or a line for ``sh -c``. None: the default program of
+            the container image.
+        workload: Workload for ``tarmac train``, instead of a command.
+        settings: Options and settings of the workload, by name.
+        needs: Names of tasks that must succeed before this task starts.
+        on_failure: Whether tasks that need this task are skipped after its failure, or start all
+            the same. Default ``skip``.
     """
 
     name: Name
@@ -331,7 +335,7 @@ def _check_program(spec: TaskSpec | Job) -> None:
     if spec.command is not None and spec.workload is not None:
         raise ValueError("expected one of command and workload")
     has_none = spec.command is None and spec.workload is None
-    # An image may bring its own, which a job's image may be.
+    # The image may have a default program, and the task may inherit the job's image.
     is_own = isinstance(spec, TaskSpec) and "environment" not in spec.model_fields_set
     if has_none and not isinstance(spec.environment, Container) and not is_own:
         raise ValueError("expected one of command and workload")
@@ -341,32 +345,32 @@ def _check_program(spec: TaskSpec | Job) -> None:
         raise ValueError("settings belong to a workload")
 
 
-# A pipeline's nodes say what they need, and its algorithms what they run in; what an engine alone
-# understands holds for all of them.
+# Pipeline nodes state their own resources, and algorithms their own images. Options for a single
+# executor apply to all nodes.
 _NOT_OF_PIPELINES = frozenset(
     {*_Settings.model_fields, "command", "workload", "settings", "tasks", "after_all"}
 ) - {"options"}
 
 
 class Job(_Settings):
-    """A job: one program, several tasks, or a pipeline whose tasks come as it goes.
+    """A job: one program, several tasks, or a pipeline that creates tasks while it runs.
 
-    What it sets holds for each task that does not set the same itself; ``env``, ``secrets``,
-    ``inputs`` and ``outputs`` add up.
+    The job's settings apply to each task that does not set the same itself. ``env``, ``secrets``,
+    ``inputs`` and ``outputs`` of the job and the task are merged.
 
     Attributes:
-        name: For people, and in the run's name.
+        name: Name for display; the run's name begins with it.
         command: Command line of a job with a single task: words, or a text for ``sh -c``.
         workload: Workload for ``tarmac train`` in a job with a single task, instead of a command.
         settings: Settings of the workload, by name.
         tasks: Tasks of a job with several, instead of a command or workload.
-        after_all: A task that follows all others, whether they have succeeded or not.
-        pipeline: Pipeline in HKube's form, for a job whose tasks are made while it runs.
-        algorithms: In HKube's form, the algorithms and the pipelines that its nodes name.
-        concurrency: At most so many tasks at once.
-        original: What it was converted from, by format: what has no meaning here is not lost.
-            0.1 called it ``kept``.
-        refusals: What keeps it from being run here, of a job that was converted; a line each.
+        after_all: Task that runs after all others, whether or not they succeeded.
+        pipeline: Pipeline in HKube's form, for a job that creates tasks while it runs.
+        algorithms: Algorithms and pipelines in HKube's form that the pipeline's nodes name.
+        concurrency: Maximum number of tasks at once. None: no limit.
+        original: Source of a converted job, by format; preserves keys without a meaning here.
+            Version 0.1 called this field ``kept``.
+        refusals: Reasons why a converted job cannot run here, a line each.
     """
 
     name: Name

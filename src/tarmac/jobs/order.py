@@ -1,4 +1,4 @@
-"""What may run next: tasks by what they need, their priority and their place in the file."""
+"""The queue of runnable tasks, by dependencies, priority and place in the job file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Order:
-    """Queues tasks once what they need has succeeded.
+    """A queue of the tasks whose dependencies have succeeded.
 
-    Tasks with GPUs wait in a queue of their own: where GPUs are short, others go on.
+    Tasks with GPUs have a queue of their own: a lack of GPUs does not hold back other tasks.
 
     Args:
-        tasks: In the order of the file; those that follow all others are not among them.
-        done: Numbers of those that have succeeded already.
-        active: Numbers of those that are at work already.
+        tasks: Tasks in the order of the file, without the task that follows all others.
+        done: Numbers of tasks that have succeeded already.
+        active: Numbers of tasks that are running or queued in an engine already.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Order:
         heapq.heappush(self._ready[needs_gpus], (-task.priority, task.index, task))
 
     def first(self, *, without_gpus: bool = False) -> Task | None:
-        """Return the task that comes first, without taking it.
+        """Return the first task without removing it; None from an empty queue.
 
         Args:
-            without_gpus: Whether only tasks without any count.
+            without_gpus: Whether to consider only tasks without GPUs. Default False.
         """
         queues = [self._ready[False]] if without_gpus else [*self._ready.values()]
         heads = [queue[0] for queue in queues if queue]
@@ -60,15 +60,15 @@ class Order:
         return min(heads, key=lambda head: head[:2])[2]
 
     def take(self, task: Task) -> None:
-        """Take the task that `first` has returned."""
+        """Remove the task that `first` returned."""
         _, _, taken = heapq.heappop(self._ready[task.resources.gpus > 0])
         assert taken is task
 
     def take_first(self, most: int) -> list[Task]:
-        """Take the tasks that come first.
+        """Remove and return the first tasks.
 
         Args:
-            most: How many at most.
+            most: Maximum number of tasks to take.
         """
         taken: list[Task] = []
         while len(taken) < most and (task := self.first()) is not None:
@@ -77,18 +77,18 @@ class Order:
         return taken
 
     def clear(self) -> None:
-        """Forget all that is queued, and all that would be."""
+        """Remove all tasks that are queued or wait for others."""
         for queue in self._ready.values():
             queue.clear()
         self._missing.clear()
 
     def succeeded(self, task: Task) -> None:
-        """Queue what has waited for this one alone."""
+        """Queue the tasks whose last missing dependency is this task."""
         self._left[task.spec] -= 1
         if self._left[task.spec]:
             return
         for other in self._waiting.pop(task.spec, ()):
-            # Another one that it needs may have failed before.
+            # Another dependency of it may have failed before.
             if other.index in self._missing:
                 self._missing[other.index] -= 1
                 if not self._missing[other.index]:
@@ -96,7 +96,10 @@ class Order:
                     self.push(other)
 
     def failed(self, task: Task) -> Iterator[tuple[Task, str]]:
-        """Yield what needs a task that has failed, and what needs that, with which it needs."""
+        """Yield the tasks that cannot run after a failure, with the failed dependency of each.
+
+        These are the direct and indirect dependents of `task`.
+        """
         if task.spec in self._broken:
             return
         specs = [task.spec]
@@ -111,5 +114,5 @@ class Order:
                     specs.append(other.spec)
 
     def __bool__(self) -> bool:
-        """Whether anything is queued."""
+        """Whether a task is queued."""
         return any(self._ready.values())

@@ -1,4 +1,4 @@
-"""Keeps what a task made: copies of files that match, each whole or absent."""
+"""Storage of a task's outputs: copies of matching files, each whole or absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def refuse_unknown_stores(outputs: Sequence[Output]) -> None:
-    """Raise a RequestError for a URI of a store that is not known, or whose client is missing."""
+    """Raise a RequestError for a URI of an unknown store, or of a store whose client is missing."""
     for output in outputs:
         location = Location.parse(output.to)
         if location.is_object:
@@ -43,20 +43,20 @@ def keep_outputs(
     linked: str = "",
     told: Callable[[Path, str], None] = lambda *_: None,
 ) -> list[str]:
-    """Copy what is to be kept to where it belongs.
+    """Copy the output files of a task to their destinations.
 
-    One that fails does not stop the others.
+    A failed copy does not stop the others.
 
     Args:
-        outputs: What and where to.
+        outputs: Patterns of files, with their destinations.
         directory: Directory of the task, in which output patterns are matched.
-        base: What relative destinations start from: the job file's directory.
-        succeeded: Whether the task did.
-        linked: What in the directory may be a link of Tarmac's to outside; empty for nothing.
-        told: Called with each file that was kept, and where it is.
+        base: Directory that relative destinations start from: the job file's directory.
+        succeeded: Whether the task succeeded.
+        linked: Name in the directory that may be Tarmac's own link to outside; empty for none.
+        told: Called with each stored file and its destination.
 
     Returns:
-        What went wrong, a line each.
+        The problems, a line each.
     """
     problems = []
     for output in outputs:
@@ -92,9 +92,9 @@ def _name(path: Path, directory: Path, root: str | None) -> Path:
 
 
 def _matching(directory: Path, pattern: str, linked: str) -> Iterator[Path]:
-    """Yield the files that match, those of matching directories too, but none outside.
+    """Yield the files that match a pattern, with those of matching directories, but none outside.
 
-    A file that has the pattern itself for its name is that file, and no pattern.
+    A file whose name equals the pattern is the only match.
     """
     roots = {directory.resolve(), (directory / linked).resolve()}
     literal = directory / pattern
@@ -112,5 +112,5 @@ def _keep(source: Path, to: str, name: Path, base: Path) -> None:
         return
     with source.open("rb") as file, atomic_writer(location.below(base) / name) as copy:
         shutil.copyfileobj(file, copy)
-        # A program that a task has built is to be started; whose it is, is ours to say.
+        # A built program stays executable; setuid and setgid bits are dropped.
         os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777)

@@ -1,4 +1,4 @@
-"""What the parts of a job have in common: they are strict, and take numbers for texts."""
+"""Base classes of the parts of a job: unknown keys are refused, numbers become text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 
 class Part(BaseModel):
-    """A part of a job: what it does not know is refused."""
+    """A part of a job, which refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,7 +26,7 @@ Name = Annotated[str, BeforeValidator(_name)]
 
 
 def _scalar_text(value: Any) -> Any:
-    """Take numbers and booleans for the texts that a program gets to see."""
+    """Convert numbers and booleans to the text that a program receives."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value

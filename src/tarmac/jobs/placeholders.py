@@ -1,4 +1,4 @@
-"""``{{ name }}`` in commands and other texts; all other braces stay as they are."""
+"""Placeholders ``{{ name }}`` in commands and other texts; all other braces stay unchanged."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tarmac.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A name, perhaps with parts: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja have
-# other things between double braces. As in theirs, {{ '{{' }} stands for the braces themselves.
+# A name, possibly dotted: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja use
+# double braces for other things. As in Helm and Jinja, {{ '{{' }} stands for the braces themselves.
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PLACEHOLDER = re.compile(rf"\{{\{{\s*({_NAME}|'\{{\{{')\s*\}}\}}")
 _BRACES = "{{ '{{' }}"
 
 
 def placeholders_in(text: str) -> list[tuple[str, str]]:
-    """Return the name of each placeholder of a text, and how it is written there."""
+    """Return the name of each placeholder in a text, and its source text."""
     return [(match[1], match[0]) for match in _PLACEHOLDER.finditer(text) if match[1] != "'{{'"]
 
 
 def escape(text: str) -> str:
-    """Write a text so that nothing in it is a placeholder.
+    """Escape a text so that nothing in it is a placeholder.
 
     Example:
         >>> fill(escape("docker ps --format {{ Names }}"), {})
@@ -34,14 +34,14 @@ def escape(text: str) -> str:
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """Put values in the place of their names.
+    """Replace the placeholders of a text by values.
 
     Args:
         text: Text with placeholders, such as ``{{ lr }}``.
         values: Values of the placeholders, by name.
 
     Raises:
-        RequestError: A name has no value.
+        RequestError: A placeholder has no value.
     """
 
     def value_of(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
 
 
 def fill_all(value: Any, values: Mapping[str, Any]) -> Any:
-    """Put values into all texts of nested lists and mappings."""
+    """Replace the placeholders in all texts of nested lists and mappings."""
     if isinstance(value, str):
         return fill(value, values)
     if isinstance(value, (list, tuple)):
@@ -69,7 +69,7 @@ def fill_all(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def show(value: Any) -> str:
-    """Return a value as a program's argument: booleans as in JSON, numbers with all digits."""
+    """Format a value as a program's argument: booleans as in JSON, numbers with all digits."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -1,4 +1,4 @@
-"""From a job to its tasks: sweeps expanded, settings inherited, placeholders filled."""
+"""Expansion of a job into tasks: sweeps expanded, settings inherited, placeholders filled."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Environment, Input, Output, Resources, Retries, Secret
 
-# The variable by which a later attempt knows the run that an earlier one has begun.
+# Variable by which a later attempt finds the run of an earlier attempt.
 LAUNCH = "TARMAC_LAUNCH"
 
-# Options of `tarmac train` that a job's settings may name, as those of a study do.
+# Options of `tarmac train` that a job's settings may name, as a study's settings may.
 _OPTIONS = {
     "epochs": "--epochs",
     "seed": "--seed",
@@ -36,7 +36,7 @@ _OPTIONS = {
     "learning_rate": "--lr",
 }
 
-# Longer names make paths that file systems refuse.
+# File systems refuse the paths of longer names.
 _LONGEST_NAME = 80
 
 _ADDED_UP = ("env", "secrets")
@@ -45,19 +45,19 @@ _CHAINED = ("inputs", "outputs")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """One execution unit, with nothing left to choose.
+    """A task after expansion, with all placeholders filled.
 
     Attributes:
-        name: Its own among the job's tasks, ``train[lr=0.1]``.
-        index: Its number in the order of the file, from 0.
-        spec: The name of what it was expanded from.
-        parameters: Its values in the sweep.
-        command: The program and its arguments.
-        needs: Names of specs that must have succeeded before.
-        options: By executor, what only that one understands.
-        continues: Whether what needs it goes on when it has failed.
-        is_last: Whether it follows all others, whether they have succeeded or not.
-        trains: Whether it is one training by Tarmac, which a later attempt goes on with.
+        name: Name of the task, unique in its job: ``train[lr=0.1]``.
+        index: Number of the task in the order of the file, from 0.
+        spec: Name of the task before expansion.
+        parameters: Values of the task's sweep parameters, by name.
+        command: Program and its arguments.
+        needs: Names of specs that must succeed before this task starts.
+        options: Settings for a single executor, by its name.
+        continues: Whether tasks that need this task start even after its failure.
+        is_last: Whether the task follows all others, whether or not they succeeded.
+        trains: Whether the task is one training by Tarmac, which a later attempt resumes.
     """
 
     name: str
@@ -81,25 +81,25 @@ class Task:
     trains: bool = False
 
     def command_line(self) -> str:
-        """Return the command as a shell would take it."""
+        """Return the command as a shell command line."""
         return shlex.join(self.command) or "(what the image runs)"
 
     @property
     def train_words(self) -> Sequence[str]:
-        """The words after ``tarmac train``, the workload first; empty of other tasks."""
+        """The words after ``tarmac train``, the workload first; empty for other tasks."""
         return self.command[self.command.index("train") + 1 :] if self.trains else ()
 
 
 def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
-    """Yield a job's tasks, in the order of the file.
+    """Yield the tasks of a job, in the order of the file.
 
     Args:
         job: Job to expand; a pipeline is refused.
-        directory: What patterns of a sweep's ``files`` start from.
+        directory: Directory that the patterns of a sweep's ``files`` start from.
 
     Raises:
-        RequestError: Tasks need each other in a circle, need one that is not there, use a
-            placeholder that has no value, or are too many; or the job is a pipeline.
+        RequestError: Tasks form a cycle, need an unknown task, use a placeholder without a value,
+            or are too many; or the job is a pipeline.
     """
     if job.pipeline is not None:
         raise RequestError(
@@ -118,10 +118,10 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
 
 
 def specs_of(job: Job) -> Iterator[TaskSpec]:
-    """Yield a job's tasks before their sweeps are expanded, each with what it has from the job.
+    """Yield the tasks of a job before expansion, with the settings they inherit from the job.
 
     Args:
-        job: No pipeline; of such there is none.
+        job: Job with tasks; a pipeline yields none.
     """
     if job.pipeline is not None:
         return
@@ -134,15 +134,15 @@ def _own_task(job: Job) -> TaskSpec:
     fields = {
         name: getattr(job, name) for name in TaskSpec.model_fields if name in Job.model_fields
     }
-    # As in a task of several, where only some are there: the rest are defaults.
+    # Only keys that the job sets count as set, as in a task of several.
     there = {name for name in fields if name in job.model_fields_set}
     return TaskSpec.model_construct(_fields_set=there, **fields, needs=())
 
 
 def thread_variables(cpus: float) -> dict[str, str]:
-    """Return the variables by which numeric libraries take no more threads than a task has CPUs.
+    """Return the variables that limit numeric libraries to a task's number of CPUs.
 
-    What a task sets itself goes over them.
+    A task's own variables override them.
     """
     threads = str(max(1, int(cpus)))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -150,7 +150,7 @@ def thread_variables(cpus: float) -> dict[str, str]:
 
 
 def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
-    """Give a task what the job sets and it does not set itself."""
+    """Return a task with the job's settings where it has none of its own."""
     if not job.tasks and spec is not job.after_all:
         return spec
     changes: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def _inherit(job: Job, spec: TaskSpec) -> TaskSpec:
     }
     for name in _CHAINED:
         changes[name] = (*getattr(job, name), *getattr(spec, name))
-    # A sweep of the job's is over each of its tasks; what follows all of them comes once.
+    # A sweep of the job applies to each of its tasks; the task after all others runs once.
     if spec.sweep is None and spec is not job.after_all:
         changes["sweep"] = job.sweep
     return spec.model_copy(update=changes)
@@ -191,7 +191,7 @@ def _expand(
 
 
 def _matching(name: str, pattern: str, directory: Path) -> list[str]:
-    # Path.glob takes no absolute patterns. The directory's own name is no pattern.
+    # Path.glob takes no absolute patterns. The directory's own name must not be a pattern.
     matching = glob.glob(pattern, root_dir=directory, recursive=True)  # noqa: PTH207
     paths = sorted(str(directory / path) for path in matching)
     if not paths:
@@ -242,13 +242,13 @@ def _task(
 
 
 class _Filler:
-    """Fills the placeholders of a task for each of its parameters.
+    """A task's placeholders, to be filled for each combination of sweep parameters.
 
-    A part without any is filled once and shared: a sweep may have a million tasks.
+    A part without placeholders is filled once and shared: a sweep may have a million tasks.
 
     Args:
-        spec: The task before its sweep is expanded.
-        directory: The job file's, beside which its workload's file is.
+        spec: Task before its sweep is expanded.
+        directory: Directory of the job file, which the workload's path starts from.
     """
 
     def __init__(self, spec: TaskSpec, directory: Path) -> None:
@@ -263,11 +263,11 @@ class _Filler:
         self._scripts: dict[str, Environment | None] = {}
 
     def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parts with values in the place of their names.
+        """Return the parts with their placeholders replaced by values.
 
         Raises:
-            RequestError: A name has no value, or there is nothing to run.
-            ValidationError: A value does not fit its place.
+            RequestError: A placeholder has no value, or there is no program to run.
+            ValidationError: A value is invalid in its field.
         """
         for part, (_, fill_part) in _FILLED.items():
             if self._varies[part] or part not in self._shared:
@@ -278,7 +278,7 @@ class _Filler:
         return self._shared | ({"environment": environment} if environment is not None else {})
 
     def _of_script(self) -> Environment | None:
-        """Return the environment that the task's script asks for."""
+        """Return the environment that the task's script declares."""
         script, inputs = script_of(self._shared["command"]), self._shared["inputs"]
         if script is None:
             return None
@@ -287,7 +287,7 @@ class _Filler:
         return self._scripts[script]
 
     def _with_workload(self, values: Mapping[str, Any]) -> tuple[Input, ...]:
-        """Return the inputs, with the file of the workload."""
+        """Return the task's inputs, with the files of its workload."""
         reference, inputs = fill(self.spec.workload or "", values), self._shared["inputs"]
         if reference not in self._files:
             self._files[reference] = workload_inputs(reference, inputs, self._directory)
@@ -314,7 +314,7 @@ def _command(spec: TaskSpec, values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _environment(spec: TaskSpec, values: Mapping[str, Any]) -> Environment:
-    """Fill all texts of an environment, and choose its requirements by whether it gets GPUs."""
+    """Fill the placeholders of an environment, and choose its requirements by the task's GPUs."""
     filled = fill_all(spec.environment.model_dump(), values)
     environment = type(spec.environment).model_validate(filled)
     if isinstance(environment, Venv):
@@ -328,11 +328,11 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
         for name in type(part).model_fields
         if isinstance(value := getattr(part, name), str)
     }
-    # A value may lead out of the task's directory where the text did not.
+    # Validate again: a value may lead out of the task's directory.
     return type(part).model_validate(part.model_dump() | texts)
 
 
-# What is filled, by field of `Task`: of which fields of a `TaskSpec`, and how.
+# By field of `Task`: the fields of `TaskSpec` that it is filled from, and the function.
 _FILLED: Mapping[str, tuple[tuple[str, ...], Callable[[TaskSpec, Mapping[str, Any]], Any]]] = {
     "command": (("command", "workload", "settings"), _command),
     "environment": (

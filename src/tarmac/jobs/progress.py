@@ -1,4 +1,4 @@
-"""What a run tells of its tasks while it goes on."""
+"""Progress reports of a run's tasks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a task ended.
+    """The end of a task.
 
     Attributes:
         task: The task that has ended.
         outcome: Outcome of the task: ``succeeded``, ``failed``, ``skipped`` or ``interrupted``.
-        reason: In words, where it did not succeed.
+        reason: Why the task did not succeed; empty after success.
         exit_code: Exit code of the last attempt; negative for a signal, None where it was not
             started.
         seconds: Duration of the last attempt in seconds.
         attempts: Number of attempts that were made.
-        problems: What went wrong with its outputs.
-        cause: Why it did not succeed; None where it did, and where it was skipped.
-        host: Where its last attempt ran; empty for this machine.
-        notes: What was found beside its work, a line each: memory of a GPU that others held.
+        problems: Problems with the task's outputs, a line each.
+        cause: Cause of a failure; None after success, and for a skipped task.
+        host: Host of the last attempt; empty for this machine.
+        notes: Observations beside the task's work, a line each, such as GPU memory that others
+            held.
     """
 
     task: Task
@@ -44,41 +45,41 @@ class Ended:
 
 
 class Reporter(Protocol):
-    """Receives a run's progress."""
+    """A receiver of a run's progress."""
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
-        """An attempt of a task begins."""
+        """Report that an attempt of a task begins."""
 
     def told(self, event: Queued | Waiting | Began | Requeued) -> None:
-        """An engine that queues attempts has said something of one; never called for this machine.
+        """Report an event of an engine that queues attempts; never called for this machine.
 
-        One that has begun is told of by `started` too.
+        For an attempt that begins, `started` is called too.
         """
 
     def waited(self) -> None:
-        """Time has passed, half a second at most."""
+        """Report that time has passed, half a second at most."""
 
     def retrying(self, task: Task, reason: str, delay_s: float) -> None:
-        """An attempt failed, and another one follows."""
+        """Report that an attempt failed and will be retried."""
 
     def ended(self, ended: Ended) -> None:
-        """A task is at its end."""
+        """Report the end of a task."""
 
 
 class Silent:
-    """Passes no progress on."""
+    """A reporter that does nothing."""
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def told(self, event: Queued | Waiting | Began | Requeued) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def waited(self) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def retrying(self, task: Task, reason: str, delay_s: float) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def ended(self, ended: Ended) -> None:
-        """Say nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Reads job files of Tarmac's own form."""
+"""Reader of job files in Tarmac's own format."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tarmac.documents import Document, Path
 
-# What a program gets to see, which is what the file says, also where YAML reads a number: a
-# version 1.10 is not 1.1, and the permissions 0755 are not 755.
+# Values that a program receives. They keep the file's text where YAML reads a number: version 1.10
+# is not 1.1, and permissions 0755 are not 755.
 _SEEN = re.compile(
     r"((tasks\[\d+\]|after_all)\.)?"
     r"((env|settings)\..*|command\[\d+\]|inputs\[\d+\]\.(mode|sha256)"
@@ -43,19 +43,19 @@ def read_job(path: pathlib.Path) -> Job:
     """Read a job file.
 
     Raises:
-        RequestError: It cannot be read, or is no job; every problem is said with its line and
-            column, its path in the document, and the nearest valid name.
+        RequestError: The file cannot be read, or is no job. The message lists each problem with its
+            line and column, its path in the document, and the nearest valid name.
     """
     return job_of(read_document(path))
 
 
 def parse_job(text: str, name: str = "job") -> Job:
-    """Read a job from a text; see `read_job`."""
+    """Parse a job from text; see `read_job`."""
     return job_of(parse_document(text, name))
 
 
 def job_of(document: Document) -> Job:
-    """Make a job of a document; see `read_job`."""
+    """Build a job from a document; see `read_job`."""
     if not isinstance(document.value, dict):
         message = "is no job, expected keys and their values, such as name and command"
         raise refuse(document, [Problem(document.place_of(()), "", message)])
@@ -81,7 +81,7 @@ def job_of(document: Document) -> Job:
 
 
 def _wrong_options(document: Document) -> Iterator[Problem]:
-    """Yield what executors do not understand of what is for them, wherever tasks are to run."""
+    """Yield invalid executor options of the job and its tasks, for every executor."""
     holders: list[Path] = [(), ("after_all",)]
     holders += [("tasks", number) for number in range(len(document.value.get("tasks", ())))]
     for holder in holders:
@@ -96,7 +96,7 @@ def _wrong_options(document: Document) -> Iterator[Problem]:
 def _wrong_of(document: Document, path: Path, options: Any) -> Iterator[Problem]:
     name = str(path[-1])
     if name not in executor_names():
-        # A file may be for places that this Tarmac does not know; a slip is none of these.
+        # A file may name executors that this Tarmac does not know, but not a misspelt known one.
         near = difflib.get_close_matches(name, executor_names(), n=1)
         if near:
             place, hint = document.place_of(path), f"  did you mean {near[0]!r}?"
@@ -112,7 +112,7 @@ def _wrong_of(document: Document, path: Path, options: Any) -> Iterator[Problem]
 
 
 def as_written(document: Document, path: Path = ()) -> Any:
-    """Return a copy of values, with the texts of those that a program gets to see.
+    """Return a copy of a job's values, in which values for programs keep their text in the file.
 
     Args:
         document: Parsed job file, with the texts of its values.
@@ -135,7 +135,7 @@ def as_written(document: Document, path: Path = ()) -> Any:
 
 
 def _numbers_in(value: Any) -> list[Path]:
-    """Return where numbers are, and true and false."""
+    """Return the paths of all numbers and booleans."""
     paths: list[Path] = []
     ahead: list[tuple[Path, Any]] = [((), value)]
     while ahead:

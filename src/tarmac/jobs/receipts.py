@@ -1,7 +1,7 @@
-"""What a task leaves in an object store once all of its outputs are there.
+"""Receipts in an object store, which a task writes after all its outputs.
 
-Where nothing but the store outlives an attempt, its end may be lost with its node: a later attempt
-finds the receipt, and does not do again what is done.
+Where only the store outlives an attempt, the record of its end may be lost with its node. A later
+attempt finds the receipt and does not repeat the work.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.model import Output
 
-# Where they are, below what outputs are kept in; no input brings what is there.
+# Directory of receipts below an output's destination; inputs leave it out.
 RECEIPTS = ".tarmac"
 
 
 @dataclasses.dataclass(frozen=True)
 class FileKept:
-    """A file that was kept.
+    """A stored output file.
 
     Attributes:
         uri: URI that the file was copied to.
@@ -43,9 +43,9 @@ class Receipt:
 
     Attributes:
         uri: URI of the receipt in the object store.
-        run: The run's own name among all.
-        task: Name of the task that leaves the receipt.
-        attempt: Number of the attempt that leaves the receipt, from 1.
+        run: Unique name of the run.
+        task: Name of the task that writes the receipt.
+        attempt: Number of the attempt that writes the receipt, from 1.
     """
 
     uri: str
@@ -54,7 +54,7 @@ class Receipt:
     attempt: int
 
     def is_there(self) -> bool:
-        """Whether an attempt of this task of this run has left it.
+        """Whether an attempt of this task of this run has written the receipt.
 
         Raises:
             TarmacError: The store does not answer.
@@ -69,13 +69,13 @@ class Receipt:
             return False
 
     def leave(self, files: Sequence[FileKept]) -> None:
-        """Leave it, as the last of all.
+        """Write the receipt, after all outputs.
 
-        Without it the task is done again where its end is lost, which harms nothing: a store that
-        takes outputs alone is no fault.
+        Errors of the store are ignored, because a store may accept outputs alone. Without the
+        receipt, a task whose end is lost is only repeated.
 
         Args:
-            files: All that were kept.
+            files: All output files that were stored.
         """
         content = {
             "run": self.run,
@@ -90,14 +90,14 @@ class Receipt:
 def receipt_of(
     outputs: Sequence[Output], *, run: str, task: str, index: int, attempt: int
 ) -> Receipt | None:
-    """Return the receipt that a task leaves; None where it keeps nothing in a store.
+    """Return the receipt of a task; None for a task without outputs in an object store.
 
     Args:
         outputs: Outputs of the task; the first in an object store decides where the receipt is.
-        run: The run's own name among all.
-        task: Name of the task that leaves the receipt.
+        run: Unique name of the run.
+        task: Name of the task that writes the receipt.
         index: Index of the task in its job, from 0.
-        attempt: Number of the attempt that leaves the receipt, from 1.
+        attempt: Number of the attempt that writes the receipt, from 1.
     """
     for output in outputs:
         if output.when != "failure" and Location.parse(output.to).is_object:

@@ -1,4 +1,4 @@
-"""``job-run.json``: what a job's run was made from, as a model."""
+"""``job-run.json``: the record of a job's run, as a model."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pydantic import BaseModel, ConfigDict
 from tarmac.files import Moment, read_versioned, write_text
 from tarmac.masking import masked_text
 
-# The file's name in the run's directory.
+# Name of the file in the run's directory.
 RECORD = "job-run.json"
 
-# 2 added `executor`; 3 `outcome` and `reason`, and runs whose number of tasks is not known; 4
-# `file` and `file_sha256`, and `gpu_type` of a job's resources.
+# 2 added `executor`; 3 `outcome` and `reason`, and runs with an unknown number of tasks; 4 `file`
+# and `file_sha256`, and `gpu_type` of a job's resources.
 _SCHEMA_VERSION = 4
 
 
 class JobRecord(BaseModel):
-    """What a job's run was made from.
+    """The record of a job's run: the job, and where it runs.
 
     Attributes:
         schema_version: Version of this file's layout.
-        name: Name of the job, which the run's name begins with.
+        name: Name of the job; the run's name begins with it.
         created_at: Time when the run was made, in UTC.
-        base: What the job's relative paths start from.
-        num_tasks: In all; None while that is not known, of a pipeline.
-        executor: Where its tasks run.
-        outcome: How a pipeline has ended, which its tasks do not tell: some may fail in one that
-            succeeds. None of other jobs, and until then.
-        reason: Why it has failed, of a pipeline.
+        base: Directory that the job's relative paths start from.
+        num_tasks: Number of all tasks; None while it is unknown, for a pipeline.
+        executor: Name of the executor that runs the tasks. Default ``local``.
+        outcome: Outcome of a pipeline, which may succeed although some tasks fail. None before its
+            end, and for other jobs.
+        reason: Why a pipeline failed; empty otherwise.
         job: The job as it was submitted.
-        file: The job file's absolute path; None of a job that no single file holds.
+        file: Absolute path of the job file; None for a job that no single file holds.
         file_sha256: SHA-256 checksum of the job file when the run was made; None without such a
             file.
     """
@@ -54,20 +54,20 @@ class JobRecord(BaseModel):
 
 
 def read_record(run: Path) -> JobRecord:
-    """Read what a run was made from.
+    """Read the record of a run.
 
     Args:
         run: Directory of the run, with its ``job-run.json``.
 
     Raises:
-        RequestError: It is no job's run, or one of a newer Tarmac.
-        TarmacError: It is damaged, or cannot be read.
+        RequestError: The run is no job's, or a newer Tarmac wrote its record.
+        TarmacError: The record is damaged, or cannot be read.
     """
     return read_versioned(run / RECORD, JobRecord, _SCHEMA_VERSION, "job's run")
 
 
 def digest_of(file: Path) -> str | None:
-    """Return the SHA-256 of a file, in hexadecimal; None where it cannot be read."""
+    """Return the SHA-256 of a file in hexadecimal; None for an unreadable file."""
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
@@ -76,7 +76,7 @@ def digest_of(file: Path) -> str | None:
 
 
 def changed_file(run: Path) -> str | None:
-    """Return the job file of a run that has changed since the run was made; None of others.
+    """Return a run's job file if it has changed since the run was made, else None.
 
     Args:
         run: Directory of the run, with its ``job-run.json``.
@@ -93,13 +93,13 @@ def changed_file(run: Path) -> str | None:
 
 
 def write_record(run: Path, record: JobRecord) -> None:
-    """Write what a run is made from, for its owner alone where a secret may be in it.
+    """Write the record of a run, readable for its owner alone where it may hold a secret.
 
-    A job file may hold one, which a reference to it would have kept out: what is asked is kept as
-    it is, so that the run can go on.
+    A job file may hold a secret as plain text. The record keeps the text unchanged, so that the run
+    can be resumed.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The record cannot be written.
     """
     text = record.model_dump_json(indent=2) + "\n"
     write_text(run / RECORD, text, is_private=masked_text(text) != text)

@@ -1,6 +1,6 @@
-"""Where things are in a run's directory: its tasks, and what one task keeps for the others.
+"""Paths in a run's directory: the tasks' directories, and ``run:PATH``.
 
-The latter is ``run:PATH``, in a directory of the run's own.
+``run:PATH`` is an output of one task for other tasks, in a directory of the run.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
-# The directory's name in the run's.
+# Name of the directory for ``run:PATH`` in the run's directory.
 SHARED = "shared"
 
 _PREFIX = "run:"
 
 
 def is_shared(uri: str) -> bool:
-    """Whether a source or destination is in the run's own directory."""
+    """Whether a source or destination is ``run:PATH``."""
     return uri.startswith(_PREFIX)
 
 
 def within_run(uri: str, shared: Path) -> str:
-    """Return where ``run:PATH`` is, and any other source or destination as it stands.
+    """Return the path of ``run:PATH``, and any other source or destination unchanged.
 
     Args:
         uri: Source of an input, or destination of an output.
-        shared: The run's directory for this.
+        shared: Directory of the run that ``run:`` stands for.
 
     Raises:
-        ValueError: It leads out of that directory.
+        ValueError: The path leads out of that directory.
     """
     if not is_shared(uri):
         return uri
@@ -38,6 +38,6 @@ def within_run(uri: str, shared: Path) -> str:
 
 
 def directory_name(index: int, name: str) -> str:
-    """Return what the directory of a task is called."""
+    """Return the name of a task's directory."""
     plain = re.sub(r"[^A-Za-z0-9._=,-]+", "_", name)[:80]
     return f"{index:06d}-{plain}"
