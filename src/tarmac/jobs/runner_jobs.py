@@ -1,7 +1,7 @@
-"""The process that hands out a run's tasks, as a job of the engine that runs them.
+"""Runner jobs: a run's runner, submitted as a job of the engine that runs the tasks.
 
-Such a job is a runner as any other: it is ``tarmac run --resume RUN``, and all it knows is in the
-run's directory. Its time is limited, so it queues its successor before that ends.
+A runner job is a normal runner, ``tarmac run --resume RUN``, and its whole state is in the run's
+directory. Its time is limited, so it queues a successor before it ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
 
-# What a runner reads of the variables of whoever submits it: paths, and none is secret.
+# Variables of the submitting user that a runner reads: paths, none of them secret.
 _PASSED_ON = (
     *("TARMAC_SECRETS", "TARMAC_SPOOL", "TARMAC_DATA"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
@@ -44,11 +44,11 @@ _PASSED_ON = (
 
 
 def why_no_runner_job(run: JobRun, secrets: Mapping[str, Secret]) -> str | None:
-    """Return why a run's runner cannot be a job; None where it can.
+    """Return why a run's runner cannot be a job; None if it can.
 
     Args:
         run: Run whose runner is to be submitted as a job.
-        secrets: What named secrets stand for, beside the user's configuration.
+        secrets: Places of named secrets, beside the user's mapping.
     """
     engine = find_executor(run.executor).runners
     if engine is None:
@@ -60,15 +60,15 @@ def why_no_runner_job(run: JobRun, secrets: Mapping[str, Secret]) -> str | None:
 
 
 def recall_secrets(run: JobRun) -> None:
-    """Set variables of this process that a runner of the run was submitted as a job with.
+    """Set the secret variables that a runner of the run was submitted with.
 
-    Those that it has already stay as they are.
+    Variables that this process has already stay unchanged.
 
     Args:
         run: Run whose runner this process is.
 
     Raises:
-        StorageError: They cannot be read.
+        StorageError: The secrets cannot be read.
     """
     engine = find_executor(run.executor).runners
     if engine is not None:
@@ -84,14 +84,14 @@ def submit_runner(
     Args:
         run: Run whose runner is submitted.
         options: Options of ``tarmac run`` that are not in the run's record, such as ``--jobs``.
-        secrets: What named secrets stand for, beside the user's configuration.
+        secrets: Places of named secrets, beside the user's mapping.
 
     Returns:
         The engine's name for the job.
 
     Raises:
-        RequestError: It cannot be a job; see `why_no_runner_job`.
-        TarmacError: The engine refuses it.
+        RequestError: The runner cannot be a job; see `why_no_runner_job`.
+        TarmacError: The engine refuses the job.
     """
     reason = why_no_runner_job(run, secrets or {})
     if reason is not None:
@@ -101,7 +101,7 @@ def submit_runner(
 
 @dataclasses.dataclass
 class OwnRunnerJob:
-    """The job that this process is the runner of.
+    """The runner job that this process is.
 
     Attributes:
         run: Run whose runner this process is.
@@ -114,22 +114,22 @@ class OwnRunnerJob:
 
     @classmethod
     def find(cls, run: JobRun) -> OwnRunnerJob | None:
-        """Return this process's; None where it was not started as a job for this run."""
+        """Return the runner job of this process; None where it is no runner job of this run."""
         number = own_number(run.path)
         return None if number is None else cls(run, number)
 
     def is_wanted(self) -> bool:
-        """Whether there is still something to do.
+        """Whether the run still needs this runner.
 
-        Not where an earlier one has done it all, or the run was cancelled.
+        False after an earlier runner has finished the run, or after a cancellation.
         """
         return not is_marked(self.run.path, self.number, "over")
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Note afterwards that it waits no longer, also where it was refused the run.
+        """Mark the job as begun on exit, even if it was refused the run's lock.
 
-        Of one that works `working_on` notes it as soon as the run is its own.
+        For a job that gets the lock, `working_on` sets the mark at once.
         """
         try:
             yield
@@ -137,16 +137,17 @@ class OwnRunnerJob:
             mark_runner(self.run.path, self.number, "begun")
 
     def queue_successor_in_time(self, options: Sequence[str]) -> str | None:
-        """Have another one follow, once this one's time is nearly over; to be asked often.
+        """Submit a successor once the engine has warned of this job's end; call often.
 
         Args:
             options: Options of ``tarmac run`` that are not in the run's record, such as ``--jobs``.
 
         Returns:
-            The engine's name for it; None while it is too early, and where it was told before.
+            The engine's name for the successor; None before the warning, and after the first call
+            that followed it.
 
         Raises:
-            TarmacError: The engine refuses it; it is not asked again.
+            TarmacError: The engine refuses the successor; it is not submitted again.
         """
         if self._was_warned or not is_marked(self.run.path, self.number, "warned"):
             return None
@@ -158,12 +159,12 @@ class OwnRunnerJob:
 
 
 def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None) -> None:
-    """Have no runner job of a run begin any more.
+    """Cancel all runner jobs of a run, and prevent queued ones from beginning.
 
     Args:
         run: Directory of the run, with the notes on its runner jobs.
-        executor: Where the jobs are.
-        but: The job that asks, which ends by itself.
+        executor: Name of the executor whose engine has the jobs.
+        but: The calling job, which ends by itself. None: a caller that is no runner job.
     """
     numbers = [number for number in runner_numbers(run) if not is_marked(run, number, "over")]
     for number in numbers:
@@ -175,7 +176,7 @@ def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None
 
 
 def _secrets_of(run: JobRun, places: Mapping[str, Secret]) -> dict[str, str]:
-    """Return the variables that hold secrets of tasks, and those that staging them reads."""
+    """Return the variables with secrets of tasks, and those that their stagers read."""
     names = secret_variables(run.tasks, {**read_secret_mapping(), **places})
     variables = {name: os.environ[name] for name in names}
     for task in run.tasks:
@@ -187,7 +188,7 @@ def _submit(run: JobRun, options: Sequence[str], secrets: Mapping[str, str], *, 
     engine = find_executor(run.executor).runners
     assert engine is not None
     number = reserve_runner(run.path)
-    # A job begins in another directory.
+    # A job starts in another directory.
     variables = {
         name: str(Path(os.environ[name]).absolute()) for name in _PASSED_ON if os.environ.get(name)
     }

@@ -1,8 +1,8 @@
-"""What is written down of a run's runners that are jobs of an engine.
+"""Records of a run's runner jobs.
 
-The file ``runners/N.json`` is made before the engine is asked for the N-th, and then has its
-name for it. Files beside it say more: ``N.begun`` that it has begun, ``N.warned`` that its time is
-nearly over, and ``N.over`` that it must not begin any more.
+The file ``runners/N.json`` is created before the engine gets job N, and then holds the engine's
+name for the job. Marks are files beside it: ``N.begun`` after the job has begun, ``N.warned`` when
+its time is nearly over, and ``N.over`` when it must not begin any more.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _DIRECTORY = "runners"
 
-# Says to a runner that it is a job, and which of its run's: ``2:NAME``.
+# Marks a runner process as a job, with its number in the run: ``2:NAME``.
 RUNNER_JOB = "TARMAC_RUNNER_JOB"
 
 Mark = Literal["begun", "warned", "over"]
 
 
 def own_number(run: Path) -> int | None:
-    """Return which of a run's runner jobs this process is; None where it is none of them."""
+    """Return the number of this process's runner job; None where it is no runner job of the run."""
     number, _, name = os.environ.get(RUNNER_JOB, "").partition(":")
     return int(number) if name == run.name else None
 
 
 def last_runner(run: Path) -> int | None:
-    """Return the last runner that was submitted as a job for a run; None where it is not wanted."""
+    """Return the number of a run's last runner job; None where no runner job is wanted."""
     numbers = runner_numbers(run)
     if not numbers or not runner_place(run, numbers[-1]) or is_marked(run, numbers[-1], "over"):
         return None
@@ -40,10 +40,10 @@ def last_runner(run: Path) -> int | None:
 
 
 def reserve_runner(run: Path) -> int:
-    """Return the number of the run's next runner job, which nobody else gets.
+    """Reserve and return the number of the run's next runner job, unique across processes.
 
     Raises:
-        StorageError: It cannot be written down.
+        StorageError: The record cannot be written.
     """
     with storage_errors(run):
         (run / _DIRECTORY).mkdir(exist_ok=True)
@@ -58,13 +58,13 @@ def reserve_runner(run: Path) -> int:
 
 
 def runner_numbers(run: Path) -> Sequence[int]:
-    """Return the numbers of a run's runner jobs, in their order."""
+    """Return the numbers of a run's runner jobs, ascending."""
     stems = (path.stem for path in (run / _DIRECTORY).glob("*.json"))
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def note_runner_place(run: Path, number: int, place: str) -> None:
-    """Write down the engine's name for a runner job."""
+    """Record the engine's name for a runner job."""
     write_json(_file(run, number), {"place": place})
 
 
@@ -80,25 +80,25 @@ def runner_place(run: Path, number: int) -> str:
 
 
 def runner_noted_at(run: Path, number: int) -> float:
-    """Return when the engine's name for a runner job was written down, in seconds since 1970."""
+    """Return the time at which a runner job's name was recorded, in seconds since 1970."""
     path = _file(run, number)
     with read_errors(path):
         return path.stat().st_mtime
 
 
 def mark_runner(run: Path, number: int, mark: Mark) -> None:
-    """Write down that a runner job has begun, or must not begin any more."""
+    """Set a mark of a runner job."""
     with storage_errors(run):
         mark_file(run, number, mark).touch()
 
 
 def is_marked(run: Path, number: int, mark: Mark) -> bool:
-    """Whether that is written down of a runner job."""
+    """Whether a runner job has a mark."""
     return mark_file(run, number, mark).exists()
 
 
 def mark_file(run: Path, number: int, mark: Mark) -> Path:
-    """Return the file that says so of a runner job by being there."""
+    """Return the path of the file that is a runner job's mark."""
     return run / _DIRECTORY / f"{number}.{mark}"
 
 

@@ -1,4 +1,4 @@
-"""What engines say of runners that are their jobs, asked now and then."""
+"""Polls of engines for the states of runner jobs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tarmac.jobs.runner_notes import is_marked, last_runner, runner_noted_at, ru
 if TYPE_CHECKING:
     from pathlib import Path
 
-# An engine has more to do than to answer this.
+# More frequent polls would load the engine.
 _ASKED_EVERY_S = 15.0
 
 
 class RunnerWatch:
-    """Asks engines for runners' jobs, for each at most every 15 seconds.
+    """A cache of runner jobs' states, which polls each job at most every 15 seconds.
 
-    An engine that has not answered is left alone for as long, whichever run it is asked for.
+    After no answer, an engine is not polled for 15 seconds, whichever run is looked up.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class RunnerWatch:
         self._silent: dict[str, tuple[float, RunnerState]] = {}
 
     def state_of(self, run: Path, executor: str) -> RunnerState | None:
-        """Return what is known of a run's last runner job; None where there is none to ask for.
+        """Return the state of a run's last runner job; None where there is no job to poll.
 
         Args:
             run: Directory of the run, with the notes on its runner jobs.
-            executor: Where its tasks run, and its runners.
+            executor: Name of the executor of the run's tasks and runners.
         """
         number = last_runner(run)
         if number is None:
@@ -53,16 +53,16 @@ class RunnerWatch:
 
 
 def is_to_begin(run: Path, state: RunnerState | None) -> bool:
-    """Whether a runner job, at work on nothing now, is still to begin, for the first time or again.
+    """Whether a runner job that works on nothing now will still begin, or begin again.
 
     Args:
         run: Directory of the run, with the notes on its runner jobs.
-        state: What is known of its last runner job.
+        state: State of the run's last runner job.
     """
     number = last_runner(run)
     if state is None or number is None:
         return False
     if is_marked(run, number, "begun"):
-        # One that runs has begun since the run was seen to be nobody's, or is about to once more.
+        # A running job began after the run was found unlocked, or is about to begin again.
         return state.kind in ("waits", "runs")
     return state.kind != "ended"

@@ -1,4 +1,4 @@
-"""Takes a job's tasks through an executor: in order, again where they failed, and on record."""
+"""The scheduler: runs a job's tasks on an executor, in order, with retries and a journal."""
 
 from __future__ import annotations
 
@@ -35,21 +35,20 @@ if TYPE_CHECKING:
     from tarmac.jobs.plan import Task
     from tarmac.jobs.progress import Reporter
 
-# How often `stop` is asked, and an executor without room is asked again.
+# Interval between calls of `stop`, and between offers to an executor without room.
 _PATIENCE_S = 0.5
 
-# So many attempts are handed to a queueing executor at a time, until it has no room; what it has
-# not taken is put back.
+# Maximum number of attempts in one offer to a queueing executor; refused attempts are put back.
 _MAX_AT_ONCE = 1000
 
-# How long a queueing executor that had no room is left alone, unless this part of what it has ends:
-# to offer the same thousand attempts after each end would cost more than all else.
+# Time until the next offer to a queueing executor without room, unless this part of its attempts
+# ends. Offering the same thousand attempts after each end would cost more than all else.
 _FULL_FOR_S = 5.0
 _FREED_PART = 0.1
 
 
 def task_directory(run: Path, task: Task) -> Path:
-    """Return where a task's logs and its working directory are."""
+    """Return the directory of a task, with its logs and its working directory."""
     return run / "tasks" / directory_name(task.index, task.name)
 
 
@@ -66,18 +65,18 @@ def run_tasks(
     """Run all tasks that have not succeeded yet.
 
     Args:
-        tasks: In the order of the file.
-        run: The run's directory, with its journal.
+        tasks: Tasks in the order of the file.
+        run: Directory of the run, with its journal.
         executor: Executor that starts attempts, on this machine or through an engine.
         reporter: Reporter that is called as attempts begin, are retried, and end.
-        concurrency: At most so many at once; by default as many as fit. Where the executor queues
-            attempts it is the executor's business.
-        stop: Whether to end all that runs and stop; asked a few times a second.
-        detach: Whether to leave what is queued and runs to the engine and return; asked as often,
-            and only where the executor queues.
+        concurrency: Maximum number of attempts at once; by default as many as fit. An executor that
+            queues attempts applies the limit itself.
+        stop: Returns whether to end all running attempts and stop; called a few times a second.
+        detach: Returns whether to leave queued and running attempts to the engine and return;
+            called as often, and only where the executor queues.
 
     Returns:
-        How many tasks ended how; those that were left to the engine are not among them.
+        Number of ended tasks by outcome, without tasks that were left to the engine.
     """
     history = read_history(run / "journal.jsonl")
     with Journal(run / "journal.jsonl") as journal:
@@ -95,7 +94,7 @@ def run_tasks(
         done = history.done
         normal = [task for task in tasks if not task.is_last]
         session.work(normal, done)
-        # What follows all others follows them again where some were done again.
+        # The last task runs again if any other task ran again.
         has_worked = any(task.index not in done for task in normal)
         last = [task for task in tasks if task.is_last]
         session.work(last, set() if has_worked else done)
@@ -127,17 +126,18 @@ class _Session:
         self._stopping = False
         self._full_until, self._full_above = 0.0, 0.0
         self._later: list[tuple[float, int, Task]] = []
-        # Of tasks whose next attempt is not their first here: its number, and its free ones.
+        # By task with an earlier attempt here: the number of its next attempt, and how many used no
+        # retry.
         self._next: dict[int, tuple[int, int]] = {}
         self._disturbances: Counter[int] = Counter()
         self._order = Order((), set())
-        # What has happened is on record before anybody is told of it.
+        # Events are in the journal before they are reported.
         self._lines: list[dict[str, Any]] = []
         self._reports: list[Callable[[], None]] = []
         self.counts: Counter[Outcome] = Counter()
 
     def attach(self, tasks: Sequence[Task]) -> None:
-        """Take over what an earlier session has left with the engine."""
+        """Take over the attempts that an earlier runner left with the engine."""
         by_index = {task.index: task for task in tasks}
 
         def make(index: int, number: int) -> Attempt | None:
@@ -158,7 +158,7 @@ class _Session:
         self._flush()
 
     def _note_lost(self, tasks: Sequence[Task]) -> None:
-        """Write down of which attempts no end will come, for the engine does not have them."""
+        """Record the attempts whose end cannot arrive, because the engine does not have them."""
         for task in tasks:
             past = self._history.of(task.index)
             if past.last > past.settled and task.index not in self._active:
@@ -167,7 +167,7 @@ class _Session:
                 self._write("retried", attempt, reason=words, cause="lost")
 
     def work(self, tasks: Sequence[Task], done: set[int]) -> None:
-        """Take some tasks to their end."""
+        """Run tasks until all have ended."""
         if self._stopping:
             return
         self.counts.update("succeeded" for task in tasks if task.index in done)
@@ -195,7 +195,7 @@ class _Session:
             self._reporter.waited()
 
     def _has_active(self, own: set[int]) -> bool:
-        """Whether any of some tasks is at work; of all where all are stopped."""
+        """Whether any of these tasks is active; while stopping, whether any task is."""
         return bool(self._active) if self._stopping else not own.isdisjoint(self._active)
 
     def _patience(self) -> float:
@@ -214,7 +214,7 @@ class _Session:
         self._flush()
 
     def _begin(self) -> None:
-        """Begin one attempt after the other, as long as there is room."""
+        """Start attempts one by one, as long as there is room."""
         without_gpus = False
         while len(self._active) < self._concurrency:
             task = self._order.first(without_gpus=without_gpus)
@@ -232,7 +232,7 @@ class _Session:
             self._flush()
 
     def _queue(self, now: float) -> None:
-        """Hand over all that may run, as long as the engine takes it."""
+        """Submit all runnable tasks, as long as the engine accepts them."""
         while now >= self._full_until and (tasks := self._order.take_first(_MAX_AT_ONCE)):
             attempts = [self._next_attempt(task) for task in tasks]
             for task, answer in zip(tasks, self._executor.start(attempts), strict=True):
@@ -246,7 +246,7 @@ class _Session:
             self._flush()
 
     def _next_attempt(self, task: Task) -> Attempt:
-        # Where agents claim attempts by their numbers, no number comes twice in a run.
+        # Agents claim attempts by number, so a run of an engine never reuses a number.
         earlier = self._history.of(task.index).last if self._executor.queues else 0
         number, free = self._next.get(task.index, (earlier + 1, earlier))
         return self._attempt(task, number, free)
@@ -255,11 +255,11 @@ class _Session:
         return Attempt(task, number, task_directory(self._run, task), free)
 
     def _note(self, event: Queued | Waiting | Began | Requeued) -> None:
-        """Write down what an attempt does, and tell of it."""
+        """Record and report an event of an attempt."""
         attempt = event.attempt
         match event:
             case Queued(place=""):
-                # On its way to the engine: should this process end now, nobody has it.
+                # Not submitted yet: if this process ends now, no engine has the attempt.
                 return
             case Queued(place=place):
                 self._write("queued", attempt, place=place)
@@ -281,7 +281,7 @@ class _Session:
             )
 
     def _conclude(self, finished: Finished) -> None:
-        """Try again, or end."""
+        """Retry a task after an attempt, or record its end."""
         attempt, task = finished.attempt, finished.attempt.task
         self._active.discard(task.index)
         if len(self._active) <= self._full_above:
@@ -314,7 +314,7 @@ class _Session:
                 self._record(Ended(other, "skipped", f"{broken} has failed"))
 
     def _is_again(self, finished: Finished) -> bool:
-        """Whether another attempt follows, which is seen to then."""
+        """Whether another attempt follows; if so, schedule it."""
         attempt, cause = finished.attempt, finished.cause
         task, free = attempt.task, attempt.free
         if finished.goes_on:
@@ -373,7 +373,7 @@ class _Session:
         )
 
     def _flush(self) -> None:
-        """Put on record what has happened, then tell of it."""
+        """Write events to the journal, then report them."""
         lines, self._lines = self._lines, []
         self._journal.write_all(lines)
         reports, self._reports = self._reports, []

@@ -1,4 +1,4 @@
-"""The environment of a task that starts a script which says itself what it needs."""
+"""The environment of a task whose script declares its own dependencies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Input
 
 _PYTHON = re.compile(r"python3?")
-# What means more to a shell than a word does.
+# Characters with a meaning for a shell.
 _OF_SHELLS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")
 
 
 def script_of(command: Sequence[str]) -> str | None:
-    """Return the Python file that a command starts; None where it starts none, or who knows what.
+    """Return the Python file that a command starts; None without one, or if a shell must tell.
 
     Example:
         >>> script_of(["python", "-u", "train.py", "--epochs", "3"])
@@ -40,15 +40,15 @@ def script_of(command: Sequence[str]) -> str | None:
 
 
 def script_environment(script: str, inputs: Sequence[Input], base: Path) -> Project | None:
-    """Return the environment that a script asks for; None where it asks for none.
+    """Return the environment that a script declares; None where it declares none.
 
     Args:
-        script: Its path in the task's directory, or from the root.
+        script: Path of the script: relative to the task's directory, or absolute.
         inputs: Inputs of the task; the script is looked up among their sources.
-        base: What their relative paths start from.
+        base: Directory that relative paths of `inputs` start from.
 
     Raises:
-        RequestError: What it says of its needs is not of the form.
+        RequestError: The script's declaration is malformed.
     """
     target = PurePosixPath(script)
     paths = [local_source(task_input, target, base) for task_input in inputs]

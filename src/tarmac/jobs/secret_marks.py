@@ -1,7 +1,7 @@
-"""Marks of a run's secrets, by which they are left out of pages that other processes make.
+"""Fingerprints of a run's secrets, by which other processes redact the secrets.
 
-Marks lie in the run, for its owner alone; the key that they are made with lies in the user's own
-state directory. `tarmac.masking.values` says why neither tells anything of a secret.
+The marks are in the run's directory, readable for its owner alone. Their key is in the user's state
+directory. `tarmac.masking.values` explains why neither reveals a secret.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 _FILE = "secret-marks.json"
 _SCHEMA_VERSION = 1
 _KEY_BYTES = 32
-# A log lies so deep in a run at most.
+# Maximum depth of a log below its run's directory.
 _MAX_DEPTH = 5
 
-# Of runs: when the marks were written that this process has read, and how many encodings it has
-# left marks of.
+# By run: the modification time of the marks that this process has read, and the number of encodings
+# that it has written marks of.
 _read: dict[Path, int] = {}
 _left: dict[Path, int] = {}
 
 
 def leave_marks(run: Path) -> None:
-    """Leave marks of the secrets that this process has resolved in a run, beside those of before.
+    """Add marks of the secrets that this process has resolved to those of a run.
 
-    Where they cannot be written nothing happens: pages then know secrets by their forms alone.
+    Write errors are ignored: pages then recognise secrets by their forms alone.
 
     Args:
-        run: Directory of the run, which gets a file of marks.
+        run: Directory of the run, which holds the file of marks.
     """
     num_known = num_remembered()
     if _left.get(run, 0) == num_known:
@@ -56,10 +56,10 @@ def leave_marks(run: Path) -> None:
 
 
 def learn_marks(path: Path) -> None:
-    """Have the secrets of a run left out of all texts that this process shows from now on.
+    """Redact the secrets of a run in all output of this process from now on.
 
     Args:
-        path: The run's directory, or a file in it.
+        path: Directory of the run, or a file in it.
     """
     for directory in (path, *path.parents)[:_MAX_DEPTH]:
         with contextlib.suppress(OSError, TarmacError, ValueError):
@@ -80,7 +80,7 @@ def _marks_in(run: Path) -> list[str]:
 
 
 def _key(*, is_made: bool) -> bytes | None:
-    """Return the user's key; None where there is none, and none is to be made."""
+    """Return the user's key; None where it is missing and is not to be made."""
     path = platformdirs.user_state_path("tarmac") / "secret-marks.key"
     if is_made and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _key(*, is_made: bool) -> bytes | None:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(secrets.token_bytes(_KEY_BYTES))
-            # The first that comes, of several.
+            # Of several processes, the first sets the key.
             with contextlib.suppress(FileExistsError):
                 os.link(part, path)
         finally:

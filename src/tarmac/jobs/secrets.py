@@ -1,4 +1,4 @@
-"""Turns references to secrets into secrets, at the moment of launch and not before."""
+"""Resolve references to secrets into their values, at launch and not before."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.plan import Task
 
-# As Kubernetes has it for its own.
+# Kubernetes has the same limit for its secrets.
 _MAX_BYTES = 2**20
 
 
 def secret_mapping_path() -> Path:
-    """Return the user's file of secrets: ``TARMAC_SECRETS``, else in the configuration's place."""
+    """Return the path of the secret mapping: ``TARMAC_SECRETS``, or a file of the user's settings.
+
+    The default is ``secrets.toml`` in the user's configuration directory of Tarmac.
+    """
     named = os.environ.get("TARMAC_SECRETS")
     return Path(named) if named else platformdirs.user_config_path("tarmac") / "secrets.toml"
 
 
 def read_secret_mapping(path: Path | None = None) -> dict[str, Secret]:
-    """Read where named secrets are to be found on this machine.
+    """Read the secret mapping: the place of each named secret on this machine.
 
     Each line of the TOML file maps a name to a place: ``"s3-secret/awsKey" = { env = "AWS_KEY" }``
-    or ``{ file = "~/.keys/aws" }``. It holds references only, never a secret itself. A relative
-    path starts from the file's own directory.
+    or ``{ file = "~/.keys/aws" }``. The file holds references only, never a secret itself. A
+    relative path starts from the file's own directory.
 
     Args:
-        path: The file; by default `secret_mapping_path`, which need not exist.
+        path: Path of the mapping; by default `secret_mapping_path`. The file may be missing.
 
     Raises:
-        RequestError: It is not of this form. What it says is in no message.
+        RequestError: The file is not of this form. The message shows nothing of its content.
     """
     mapping_path = path or secret_mapping_path()
     try:
@@ -63,7 +66,7 @@ def _place(path: Path, name: str, place: object) -> Secret:
     except ValidationError:
         secret = None
     if secret is None or (secret.env is None and secret.file is None):
-        # What stands there may be the secret itself.
+        # The value may be the secret itself, so the message does not show it.
         raise RequestError(
             f"{path}: {name!r} is not of the form {{ env = 'VARIABLE' }} or {{ file = 'PATH' }}"
         )
@@ -79,18 +82,18 @@ def resolve_secrets(
     mapping: Mapping[str, Secret],
     base: Path,
 ) -> dict[str, str]:
-    """Return the secrets themselves, by variable.
+    """Return the values of secrets, by variable.
 
-    From now on this process shows them nowhere; see `tarmac.masking.remember`.
+    This process redacts the values from now on; see `tarmac.masking.remember`.
 
     Args:
-        secrets: References, by the variable that is to hold them.
+        secrets: References to secrets, by the variable that receives the value.
         environment: Environment variables that hold secrets, usually ``os.environ``.
-        mapping: What ``NAME/KEY`` and vault ids stand for here.
-        base: What relative paths of ``secrets`` start from: the job file's directory.
+        mapping: Places of ``NAME/KEY`` and vault ids on this machine.
+        base: Directory that relative paths of ``secrets`` start from: the job file's directory.
 
     Raises:
-        RequestError: One is not to be had; its value is in no message.
+        RequestError: A secret cannot be resolved; no message shows a value.
     """
     return {
         variable: _resolve(variable, secret, environment, mapping, base)
@@ -99,11 +102,11 @@ def resolve_secrets(
 
 
 def secret_variables(tasks: Iterable[Task], mapping: Mapping[str, Secret]) -> set[str]:
-    """Return the variables of this process that hold a secret of one of some tasks.
+    """Return the variables of this process that hold secrets of tasks.
 
     Args:
-        tasks: Those that ask for secrets.
-        mapping: What ``NAME/KEY`` and vault ids stand for here.
+        tasks: Tasks whose secrets are looked up.
+        mapping: Places of ``NAME/KEY`` and vault ids on this machine.
     """
     variables = set()
     for task in tasks:
@@ -122,14 +125,14 @@ def missing_secrets(
     *,
     has_named: bool = False,
 ) -> None:
-    """Raise a RequestError that names every secret that tasks will not find.
+    """Raise a RequestError that names every secret that cannot be resolved.
 
     Args:
-        tasks: All that will be started.
+        tasks: Tasks that will be started.
         environment: Environment variables that hold secrets, usually ``os.environ``.
-        mapping: What names stand for here.
-        base: What relative paths of tasks' secrets start from.
-        has_named: Whether names that stand for nothing here are found where the tasks run.
+        mapping: Places of named secrets on this machine.
+        base: Directory that relative paths of the tasks' secrets start from.
+        has_named: Whether names without a place here are resolved where the tasks run.
     """
     for name, place in mapping.items():
         if place.env is None and place.file is None:
@@ -166,13 +169,13 @@ def place_of_secret(
     """Return the variable, or the file, that holds a secret.
 
     Args:
-        variable: What is to hold it in the task, for messages.
+        variable: Variable that receives the secret in the task, for messages.
         secret: Reference to the secret: a variable, a file, or a name in ``mapping``.
-        mapping: What ``NAME/KEY`` and vault ids stand for here.
-        base: What a relative path of it starts from: the job file's directory.
+        mapping: Places of ``NAME/KEY`` and vault ids on this machine.
+        base: Directory that a relative path starts from: the job file's directory.
 
     Raises:
-        RequestError: Nothing says where it is to be found.
+        RequestError: The secret has no place on this machine.
     """
     place, start = _place_here(variable, secret, mapping, base)
     if place.env is not None:
@@ -184,7 +187,7 @@ def place_of_secret(
 def _place_here(
     variable: str, secret: Secret, mapping: Mapping[str, Secret], base: Path
 ) -> tuple[Secret, Path]:
-    """Return a reference to a variable or a file, and what a relative path of it starts from."""
+    """Return a reference to a variable or a file, and the base directory of a relative path."""
     if secret.env is not None or secret.file is not None:
         return secret, base
     name = _name(secret)
@@ -195,7 +198,7 @@ def _place_here(
             hint=f"Say it: --secret {quoted(name)}=env:VARIABLE, "
             f"or a line of {secret_mapping_path()}",
         )
-    # What a command line names starts from where it was typed.
+    # A path on a command line starts from the current directory.
     return place, Path()
 
 
@@ -217,7 +220,7 @@ def _resolve(
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise RequestError(f"secret for {variable}: {place.file}: has more than 1 MiB")
-        # Whatever ends its lines, as open has it for texts.
+        # Convert line ends as `open` does for text files.
         text = io.StringIO(content.decode(), newline=None).read().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
@@ -230,7 +233,7 @@ def _resolve(
 def _remembered(secret: str) -> str:
     remember(secret)
     user, colon, password = secret.partition(":")
-    # As registries take it.
+    # A registry's login is USER:PASSWORD, so the password alone is a secret too.
     if colon and not any(c.isspace() for c in user) and not password.startswith("//"):
         remember(password)
     return secret

@@ -1,4 +1,4 @@
-"""A job run's state, read from its directory by any process."""
+"""The status of a job's run, read from its directory by any process."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ State = Literal["queued", "running", "detached", "succeeded", "failed", "skipped
 
 _RUNNER = "runner.json"
 
-# Written by who wants a runner to end that no signal reaches: one on another machine.
+# A request to end for a runner on another machine, which no signal reaches.
 _REQUEST = "cancel.json"
 
-# Of an attempt's events, what does not hold for the next attempt.
+# Keys of an attempt's events that do not apply to the next attempt.
 _OF_AN_ATTEMPT = ("place", "host", "reason")
 
 # Last events of an attempt that waits in an engine's queue.
@@ -50,7 +50,7 @@ _WAITS = ("queued", "waiting", "requeued")
 
 _ACTIVE = ("queued", "running")
 
-# What an agent writes down.
+# Outcomes in an agent's record.
 _OUTCOMES: dict[str, State] = {
     "succeeded": "succeeded",
     "failed": "failed",
@@ -61,7 +61,7 @@ _PROCESS = Shape(
     {"pid": "whole number", "start_ticks": "whole number", "boot_id": "text", "host": "text"}
 )
 
-# Owned by the process that works on the run.
+# Held by the process that works on the run.
 LOCK = ".lock"
 
 # Clocks of hosts and file servers differ by less than this.
@@ -73,18 +73,19 @@ class TaskStatus:
     """A task that has begun, or was skipped.
 
     Attributes:
-        index: Its number in the order of the file.
-        name: Its own among the job's.
-        state: ``queued`` while it waits for an engine to begin it, ``interrupted`` also where its
-            runner was killed and it ended with that.
+        index: Number of the task in the order of the file.
+        name: Name of the task, unique in its job.
+        state: State of the task: ``queued`` while an engine has not begun it; ``interrupted`` also
+            for a task that ended because its runner was killed.
         attempt: Number of the last attempt, from 1; 0 where the task was skipped.
         exit_code: Exit code of the last attempt; None until it has ended.
         seconds: Duration of the last attempt in seconds; 0 until it has ended.
-        reason: Why it did not succeed, or what it waits for; while it runs, what keeps it or why
-            nothing is known of it.
-        directory: With ``stdout``, ``stderr`` and ``work/``.
-        is_shared: Whether that is an instance's of an algorithm, which does one task after another.
-        host: Where it runs or ran; empty for this machine.
+        reason: Why the task did not succeed, or what it waits for; for a running task, what delays
+            it or why its state is unknown.
+        directory: Directory of the task, with ``stdout``, ``stderr`` and ``work/``.
+        is_shared: Whether the directory belongs to an algorithm's instance, which does one task
+            after another.
+        host: Host of the task; empty for this machine.
     """
 
     index: int
@@ -101,26 +102,27 @@ class TaskStatus:
 
 @dataclasses.dataclass(frozen=True)
 class RunStatus:
-    """A job's run.
+    """The status of a job's run.
 
     Attributes:
         path: Directory of the run, whose last part is its name.
         state: ``running`` while its runner is alive, also on another machine; ``queued`` while its
-            runner, a job of an engine, is still to begin; ``detached`` where no runner is, and an
-            engine has tasks of it; ``interrupted`` where a task is left and nobody has it; else
+            runner job has not begun; ``detached`` without a runner while an engine has tasks of it;
+            ``interrupted`` without a runner while tasks are left that no engine has; else
             ``succeeded`` or ``failed``.
         created_at: Time when the run was made, in UTC.
-        num_tasks: In all; of a pipeline at work, those that have begun.
-        tasks: Those that have begun or were skipped, in the order of the file.
-        runner: The process of this machine that works on it, while it does.
-        reason: Why a pipeline has failed.
-        problems: Lines of its journal that cannot be read; what they said is left out.
-        elsewhere: The process of another machine that works on it, as far as can be seen from here.
-        silent_s: For how many seconds that has given no sign, where it gives any, by clocks that
-            may differ; None where it gives none, and of a runner here.
-        ended_at: When the last of its tasks ended, in seconds since 1970; None while it is at work.
-        runner_note: What its engine says of a runner that is a job and not at work; empty where
-            the run needs none any more.
+        num_tasks: Number of all tasks; for an active pipeline, of those that have begun.
+        tasks: Tasks that have begun or were skipped, in the order of the file.
+        runner: Process of the runner while it is alive on this machine, else None.
+        reason: Why a pipeline failed; empty otherwise.
+        problems: Damaged lines of the journal, which are ignored.
+        elsewhere: Process of the runner on another machine, as far as this machine can see.
+        silent_s: Seconds since the last heartbeat of a runner on another machine, by clocks that
+            may differ; None for a runner here, or one without heartbeats.
+        ended_at: Time when the last task ended, in seconds since 1970; None while the run is
+            active.
+        runner_note: What the engine reports of a runner job that is not working; empty where the
+            run no longer needs a runner.
     """
 
     path: Path
@@ -138,56 +140,56 @@ class RunStatus:
 
     @property
     def is_active(self) -> bool:
-        """Whether any of its tasks may still begin or end by itself."""
+        """Whether a task may still begin or end without a resume."""
         return self.state in ("running", "queued", "detached")
 
     @property
     def name(self) -> str:
-        """The run's name."""
+        """The name of the run's directory."""
         return self.path.name
 
     def count(self, state: State) -> int:
-        """Return how many tasks are in a state."""
+        """Return the number of tasks in a state."""
         return sum(task.state == state for task in self.tasks)
 
 
 def note_runner(run: Path, pid: int) -> None:
-    """Write down which process works on a run.
+    """Record the process of a run's runner.
 
     Args:
-        run: Directory of the run, which gets the note.
+        run: Directory of the run, where the record is written.
         pid: Process id of the runner, on this machine.
     """
-    # One that has ended already is none.
+    # A process that has already ended is no runner.
     with contextlib.suppress(ProcessLookupError):
         write_json(run / _RUNNER, identify(pid)._asdict())
 
 
 def forget_runner(run: Path) -> None:
-    """Note that no process works on a run any more."""
+    """Delete the record of a run's runner."""
     with storage_errors(run):
         (run / _RUNNER).unlink(missing_ok=True)
-        # Who asked it to end asked this one.
+        # The request to end was meant for this runner.
         (run / _REQUEST).unlink(missing_ok=True)
 
 
 def ask_to_end(run: Path, runner: ProcessIdentity) -> None:
-    """Ask a run's runner to end all its tasks, by a file that it looks for.
+    """Write the file that asks a run's runner to end all its tasks.
 
     Args:
         run: Directory of the run, in which the runner looks for the file.
-        runner: That and no later one.
+        runner: Process of the runner; a later runner ignores the request.
 
     Raises:
-        StorageError: It may not be asked by this user.
+        StorageError: This user may not write the request.
     """
     write_json(run / _REQUEST, {"runner": runner._asdict()})
 
 
 def is_asked_to_end(run: Path, runner: ProcessIdentity) -> bool:
-    """Whether a runner has been asked to end by `ask_to_end`."""
+    """Whether `ask_to_end` was called for a runner."""
     try:
-        # The directory is opened anew, upon which network file systems ask their server.
+        # Opening the directory makes network file systems ask their server.
         os.close(os.open(run, os.O_RDONLY))
         request = parse_json(read_regular(run / _REQUEST))
         return ProcessIdentity(**request["runner"]) == runner
@@ -198,7 +200,7 @@ def is_asked_to_end(run: Path, runner: ProcessIdentity) -> bool:
 def read_status(
     run: Path, watch: LeaseWatch | None = None, runners: RunnerWatch | None = None
 ) -> RunStatus:
-    """Read a run's status.
+    """Read the status of a run.
 
     Args:
         run: Directory of the run, with its record and journal.
@@ -208,15 +210,15 @@ def read_status(
             each time. Default: a new watch.
 
     Raises:
-        RequestError: It is no job's run, or one of a newer Tarmac.
-        StorageError: It cannot be read.
-        TarmacError: Its record is damaged.
+        RequestError: The run is no job's, or a newer Tarmac wrote its record.
+        StorageError: The run cannot be read.
+        TarmacError: The run's record is damaged.
     """
     record = read_record(run)
     noted = _read_runner_note(run)
     runner = noted if noted is not None and noted.is_alive() else None
     is_alive = runner is not None or is_held(run / LOCK, watch)
-    # Asked before events are read: one that has ended meanwhile has written them.
+    # Poll before reading events: a job that ends in between has written its events.
     job = None if is_alive else (runners or RunnerWatch()).state_of(run, record.executor)
     events, problems = _last_events(run)
     outlives = is_alive or outlives_runner(record.executor)
@@ -225,7 +227,7 @@ def read_status(
     ]
     silent_s = _silent_s(run) if is_alive and runner is None else None
     if (silent_s or 0.0) > _LONG_SILENT_S and _have_all_ended(tasks, record):
-        # A runner on another machine was killed after its last task: there is nothing left to do.
+        # A runner on another machine was killed after its last task: no work is left.
         is_alive, silent_s = False, None
     state = _state(tasks, record, is_alive=is_alive, is_queued=is_to_begin(run, job))
     return RunStatus(
@@ -239,7 +241,7 @@ def read_status(
         problems=problems,
         elsewhere=noted if is_alive and runner is None else None,
         silent_s=silent_s,
-        # Tasks may have gone on to their ends without it.
+        # Tasks may have ended without the runner job.
         runner_note="" if job is None or state == "succeeded" else job.words,
         ended_at=None if is_alive else _ended_at(events),
     )
@@ -251,10 +253,10 @@ def _ended_at(events: Mapping[int, Mapping[str, Any]]) -> float | None:
 
 
 def tasks_left_with_engine(run: Path) -> int:
-    """Return how many tasks of a run are queued or at work with an engine, whoever looks after it.
+    """Return the number of tasks that an engine has queued or runs, with any runner or none.
 
     Raises:
-        StorageError: Its journal cannot be read.
+        StorageError: The journal cannot be read.
     """
     events, _ = _last_events(run)
     outlives = outlives_runner(read_record(run).executor)
@@ -270,7 +272,7 @@ def _have_all_ended(tasks: Sequence[TaskStatus], record: JobRecord) -> bool:
 
 
 def _silent_s(run: Path) -> float | None:
-    """Return how long ago the lease of a run's runner was last written; None without a lease."""
+    """Return the age of the last heartbeat of a run's runner in seconds; None without a lease."""
     for path in (lease_file(run / LOCK), run / LOCK):
         with contextlib.suppress(OSError):
             written = path.stat()
@@ -280,7 +282,7 @@ def _silent_s(run: Path) -> float | None:
 
 
 def _last_events(run: Path) -> tuple[dict[int, dict[str, Any]], tuple[str, ...]]:
-    """Return what is known of each task that has begun, and lines that cannot be read."""
+    """Return the last facts of each task that has begun, and the damaged lines of the journal."""
     events: dict[int, dict[str, Any]] = {}
     journal = run / "journal.jsonl"
     if not journal.exists():
@@ -289,7 +291,7 @@ def _last_events(run: Path) -> tuple[dict[int, dict[str, Any]], tuple[str, ...]]
     for event in lines.values:
         known = events.get(event["task"], {})
         if known.get("event") in ("ended", "retried"):
-            # What was said of an earlier attempt is not so of the next.
+            # Facts of an earlier attempt do not apply to the next.
             known = {key: value for key, value in known.items() if key not in _OF_AN_ATTEMPT}
         known |= event
         if "name" in known:
@@ -298,29 +300,30 @@ def _last_events(run: Path) -> tuple[dict[int, dict[str, Any]], tuple[str, ...]]
 
 
 def read_runner(run: Path) -> ProcessIdentity | None:
-    """Return the process of this machine that works on a run; None where there is none alive.
+    """Return the process of a run's runner on this machine; None where none is alive.
 
     Raises:
-        StorageError: Its note cannot be read.
-        TarmacError: Its note is damaged.
+        StorageError: The runner's record cannot be read.
+        TarmacError: The runner's record is damaged.
     """
     noted = _read_runner_note(run)
     return noted if noted is not None and noted.is_alive() else None
 
 
 def _read_runner_note(run: Path) -> ProcessIdentity | None:
-    """Return the process that was last said to work on a run, alive or not, on any machine.
+    """Return the last recorded process of a run's runner, alive or not, on any machine.
 
     Raises:
-        StorageError: Some process works on it, and the note cannot be read.
-        TarmacError: Likewise, and the note is damaged.
+        StorageError: A process holds the run's lock, and the record cannot be read.
+        TarmacError: A process holds the run's lock, and the record is damaged.
     """
     path = run / _RUNNER
     try:
         with read_errors(path):
             return ProcessIdentity(**_PROCESS.checked(parse_json(read_regular(path))))
     except (ValueError, TypeError, TarmacError) as error:
-        # It ends its note when it ends, also between two looks; one that none left is no process's.
+        # A runner deletes its record at its end, perhaps since the read above. A leftover record is
+        # ignored.
         if not path.exists() or not is_held(run / LOCK):
             return None
         if isinstance(error, TarmacError):
@@ -329,7 +332,7 @@ def _read_runner_note(run: Path) -> ProcessIdentity | None:
 
 
 def _task(run: Path, event: dict[str, Any], *, is_alive: bool, outlives: bool) -> TaskStatus:
-    # A task that is tried again after it had ended has begun anew.
+    # A task that is retried after its end has begun anew.
     has_ended = event["event"] == "ended"
     own = f"tasks/{directory_name(event['task'], event['name'])}"
     status = TaskStatus(
@@ -353,18 +356,18 @@ def _task(run: Path, event: dict[str, Any], *, is_alive: bool, outlives: bool) -
         status = dataclasses.replace(status, reason=event["reason"])
     if is_alive:
         return status
-    # Only what was queued outlives its runner, and its agent says how it is.
+    # Only an engine's task outlives its runner, and its agent's record has its state.
     is_engines = event["event"] in _WAITS or "host" in event or "place" in event
     if not is_engines or event["event"] == "retried":
         return dataclasses.replace(status, state="interrupted", reason="")
     latest = _as_its_agent_says(status)
-    # Some engines end what a runner has started with it, before an agent has written that down.
+    # Some engines end a runner's tasks with it, before the agents record that.
     is_over = not outlives and latest.state in _ACTIVE
     return dataclasses.replace(latest, state="interrupted", reason="") if is_over else latest
 
 
 def _as_its_agent_says(status: TaskStatus) -> TaskStatus:
-    """Return the status of a task that no runner looks after, from the record of its attempt."""
+    """Return the status of a task without a runner, from the agent's record of its attempt."""
     try:
         record = read_attempt(status.directory, status.attempt)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a task runs: the machine as it is, a virtual environment, or a container."""
+"""The environment of a task: the machine as it is, installed packages, or a container."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _EnvironmentPart(Part):
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # What is written without defaults must say its kind all the same.
+        # Serialization without defaults must still write the kind.
         written: dict[str, Any] = handler(self)
         return {"kind": self.kind, **written}
 
@@ -36,11 +36,11 @@ class SystemEnvironment(_EnvironmentPart):
 
 
 class BuiltEnvironment(_EnvironmentPart):
-    """One of packages, which is built once or exists."""
+    """An environment of packages, which is built once or exists."""
 
 
 def _by_cuda(value: Any) -> Any:
-    """Take a list, which is for any CUDA."""
+    """Convert a list to requirements for any CUDA version."""
     if isinstance(value, (list, tuple)):
         return {"cuda": value} if value else {}
     if not isinstance(value, dict):
@@ -64,17 +64,17 @@ class Venv(BuiltEnvironment):
     """A virtual environment of pinned packages.
 
     Attributes:
-        python: A version, ``3.11``, or an interpreter's path; by default Tarmac's own.
-        requirements: As pip takes them, or lines ``-r FILE``.
-        gpu_requirements: In their place for a task that asks for GPUs: a list, or lists by the
-            CUDA that they need, ``cuda12``, ``cuda12.4``, or ``cuda`` for any. The newest counts
-            that the driver of the machine runs where the environment is built.
-        before: Packages that are installed first, which the requirements are then built with,
-            rather than each in isolation.
-        gpu_before: In their place for a task that asks for GPUs.
-        build_env: Variables for that build. What it makes is in no cache of wheels, whose keys know
-            nothing of them.
-        gpu_build_env: Variables that are added for a task that asks for GPUs.
+        python: Python version, ``3.11``, or an interpreter's path. Default: Tarmac's own.
+        requirements: Requirements in pip's form, or lines ``-r FILE``.
+        gpu_requirements: Requirements for a task with GPUs, instead of `requirements`: a list, or
+            lists by CUDA version, ``cuda12``, ``cuda12.4``, or ``cuda`` for any. The newest version
+            that the driver supports is used, on the machine that builds the environment.
+        before: Packages to install first; the requirements are then built with them rather than
+            each in isolation.
+        gpu_before: Packages to install first for a task with GPUs, instead of `before`.
+        build_env: Environment variables of that build. Its results are not cached as wheels,
+            because the cache's keys do not include the variables.
+        gpu_build_env: Environment variables that a task with GPUs adds to `build_env`.
     """
 
     kind: Literal["venv"] = "venv"
@@ -96,18 +96,19 @@ class Venv(BuiltEnvironment):
 
     @property
     def is_for_gpus(self) -> bool:
-        """Whether `chosen` has taken what is for GPUs."""
+        """Whether the environment has settings for GPUs."""
         return bool(self.gpu_requirements or self.gpu_before or self.gpu_build_env)
 
     @property
     def needs_driver(self) -> bool:
-        """Whether `for_driver` has a choice to make."""
+        """Whether `for_driver` must choose requirements by the driver's CUDA version."""
         return bool(self.gpu_requirements.keys() - {"cuda"})
 
     def chosen(self, *, with_gpus: bool) -> Venv:
-        """Return the environment of a task that asks for GPUs, or for none.
+        """Return the environment of a task with or without GPUs.
 
-        Where it `needs_driver`, that of a task with GPUs is still to be made by `for_driver`.
+        Where it `needs_driver`, `for_driver` must still choose the requirements of a task with
+        GPUs.
         """
         if not with_gpus:
             names = ("gpu_requirements", "gpu_before", "gpu_build_env")
@@ -116,13 +117,13 @@ class Venv(BuiltEnvironment):
         return self if self.needs_driver else self.for_driver(None)
 
     def cuda_for(self, driver: str | None) -> str:
-        """Return the key of the requirements for the newest CUDA that a driver runs.
+        """Return the key of the requirements for the newest CUDA version that a driver supports.
 
         Args:
-            driver: The newest CUDA version that it runs, ``12.8``; None where no driver answers.
+            driver: Newest CUDA version that the driver supports, ``12.8``; None without a driver.
 
         Raises:
-            RequestError: None of them is for that driver.
+            RequestError: No requirements fit the driver.
         """
         versions = {key: _version(key.removeprefix("cuda")) for key in self.gpu_requirements}
         runs = () if driver is None else _version(driver)
@@ -143,10 +144,10 @@ class Venv(BuiltEnvironment):
         )
 
     def for_driver(self, driver: str | None) -> Venv:
-        """Return it with what is for GPUs in place, and the requirements of `cuda_for`.
+        """Return the environment with its GPU settings applied, and the requirements of `cuda_for`.
 
         Raises:
-            RequestError: None of them is for that driver.
+            RequestError: No requirements fit the driver.
         """
         by_cuda = self.gpu_requirements
         return self.model_copy(
@@ -163,15 +164,13 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 class Project(BuiltEnvironment):
-    """The environment of a project, by its ``uv.lock``, ``pixi.lock`` or ``pyproject.toml``.
-
-    Or of a script.
+    """The environment of a project or script: ``uv.lock``, ``pixi.lock`` or ``pyproject.toml``.
 
     Attributes:
-        path: The project's directory, or a Python file with a block ``# /// script``.
+        path: Directory of the project, or a Python file with a block ``# /// script``.
         extras: Optional dependencies of the project to install too.
-        groups: Groups of its dependencies to install too.
-        python: A version, ``3.11``, or an interpreter's path; by default the first that fits.
+        groups: Dependency groups of the project to install too.
+        python: Python version, ``3.11``, or an interpreter's path. Default: the first that fits.
         environment: Name of an environment in ``pixi.lock``. Default: ``default``.
     """
 
@@ -184,15 +183,16 @@ class Project(BuiltEnvironment):
 
 
 class Conda(BuiltEnvironment):
-    """An environment of conda's packages.
+    """An environment of conda packages.
 
     Attributes:
-        file: ``environment.yml``, an explicit list, or a lock of conda-lock's or pixi's, by which
-            one is built; beside a name or a prefix, what that one must have.
-        name: The name of one that exists.
-        prefix: The directory of one that exists.
-        tool: What builds it in the place of rattler: ``conda``, ``mamba`` or ``micromamba``, which
-            must be on the ``PATH`` of the machine where the task runs.
+        file: File to build the environment from: ``environment.yml``, an explicit list, or a lock
+            file of conda-lock or pixi. With `name` or `prefix`: the packages that the environment
+            must have.
+        name: Name of an existing environment.
+        prefix: Directory of an existing environment.
+        tool: Tool that builds the environment instead of rattler: ``conda``, ``mamba`` or
+            ``micromamba``. It must be on the ``PATH`` of the machine where the task runs.
     """
 
     kind: Literal["conda"] = "conda"
@@ -214,18 +214,18 @@ class Conda(BuiltEnvironment):
 
     @property
     def is_built(self) -> bool:
-        """Whether it is built, rather than there."""
+        """Whether Tarmac builds the environment, rather than uses an existing one."""
         return self.name is None and self.prefix is None
 
 
 class Secret(Part):
-    """Where a secret is to be found at launch; never the secret itself.
+    """A reference to a secret, resolved at launch; never the secret itself.
 
     Attributes:
-        env: A variable of the launcher's.
+        env: Environment variable of the launching process.
         file: Path of the file that holds the secret.
-        name: Name of a Kubernetes secret, used with ``key``; the user's configuration maps it.
-        vault_id: Id of a secret in Azure Key Vault; the user's configuration maps it.
+        name: Name of a Kubernetes secret, used with ``key``; the user's secret mapping resolves it.
+        vault_id: Id of a secret in Azure Key Vault; the user's secret mapping resolves it.
     """
 
     env: str | None = None
@@ -242,7 +242,7 @@ class Secret(Part):
         return self
 
     def __str__(self) -> str:
-        """Return the reference in words, for plans."""
+        """Return the reference as text, for plans."""
         if self.env is not None:
             return f"(secret: variable {self.env})"
         if self.file is not None:
@@ -253,7 +253,7 @@ class Secret(Part):
 
 
 class Mount(Part):
-    """A directory of the machine's that a container sees."""
+    """A directory of the machine that is mounted into a container."""
 
     source: str
     target: str
@@ -267,15 +267,16 @@ class Container(_EnvironmentPart):
         image: Name of the image, such as ``nvcr.io/nvidia/pytorch:26.01-py3``.
         engine: Name of the container engine; ``apptainer`` and ``pyxis`` are for clusters. Default:
             the engine that is installed.
-        pull: When the image is fetched.
-        user: Whom it runs as.
-        entrypoint: Instead of the image's own.
-        mounts: Directories that it sees.
-        network: ``none``, ``host``, or a network of the engine's; by default the engine's own.
-        workdir: Where it starts: by default in the task's directory; empty for the image's own.
-        login: Where a registry's ``USER:PASSWORD`` is.
-        ipc: ``host`` for the machine's own shared memory and semaphores.
-        ulimits: Limits of the engine's form, ``memlock=-1``, ``stack=67108864``.
+        pull: When the image is pulled. Default ``missing``.
+        user: User that the container runs as. None: the image's default.
+        entrypoint: Command line that replaces the image's entrypoint. None: the image's own.
+        mounts: Directories of the machine that are mounted into the container.
+        network: ``none``, ``host``, or a network of the engine. None: the engine's default.
+        workdir: Working directory of the container. None: the task's directory; empty: the image's
+            own.
+        login: Reference to the secret with a registry's ``USER:PASSWORD``.
+        ipc: ``host`` to share the machine's shared memory and semaphores. None: not shared.
+        ulimits: Limits in the engine's form, ``memlock=-1``, ``stack=67108864``.
     """
 
     kind: Literal["container"] = "container"
@@ -292,7 +293,7 @@ class Container(_EnvironmentPart):
     ulimits: tuple[Annotated[str, Field(pattern=r"^[a-z]+=-?\d+(:-?\d+)?$")], ...] = ()
 
 
-# Keys that tell the kind of an environment.
+# Keys that imply the kind of an environment.
 _KINDS = {
     "image": "container",
     "requirements": "venv",
@@ -303,7 +304,7 @@ _KINDS = {
 
 
 def _environment(value: Any) -> Any:
-    """Take ``system``, and mappings without their kind that one of their keys tells."""
+    """Convert ``system``, and mappings whose kind follows from a key."""
     if value == "system":
         return {"kind": "system"}
     if isinstance(value, dict) and "kind" not in value:

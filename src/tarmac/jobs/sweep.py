@@ -1,4 +1,4 @@
-"""One task many times, with parameters that take many values."""
+"""Sweeps: one task for many combinations of parameter values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Range(Part):
-    """Numbers between two bounds, the upper one included.
+    """A range of numbers, both bounds included.
 
     Attributes:
         low: Lower bound, included; above 0 where ``log`` is on.
         high: Upper bound, included; at least ``low``.
-        log: Whether each factor is as likely, rather than each difference.
-        integer: Whether they are whole.
+        log: Whether draws are uniform in the logarithm. Default False.
+        integer: Whether numbers are rounded to integers. Default False.
     """
 
     low: float
@@ -39,12 +39,12 @@ class Range(Part):
         return self
 
     def draw(self, rng: random.Random) -> float | int:
-        """Draw a number."""
+        """Draw a number from the range."""
         if self.log:
             value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
         else:
             value = rng.uniform(self.low, self.high)
-        # Rounding may leave the bounds by the last bit.
+        # Rounding may exceed the bounds by the last bit.
         value = min(max(value, self.low), self.high)
         return round(value) if self.integer else value
 
@@ -64,12 +64,12 @@ Values = Annotated[tuple[Any, ...], BeforeValidator(_values)]
 
 
 class RandomSearch(Part):
-    """Values drawn by chance.
+    """A random search, which draws values of parameters.
 
     Attributes:
         count: Number of tasks to draw values for.
-        seed: The same draws for the same seed.
-        parameters: Lists to choose from, or ranges.
+        seed: Seed of the draws. Default 0.
+        parameters: Lists or ranges to draw from, by parameter.
     """
 
     count: Count
@@ -78,14 +78,15 @@ class RandomSearch(Part):
 
 
 class Sweep(Part):
-    """Which values parameters take; several kinds multiply.
+    """The values of a sweep's parameters; several kinds are combined with each other.
 
     Attributes:
-        grid: Every combination of these lists.
-        zipped: The first values of all lists, the second ones, and so on; ``zip`` in files.
-        listed: Combinations written out; ``list`` in files.
+        grid: Lists of values, of which every combination is taken.
+        zipped: Lists that are combined by position: all first values, all second values; ``zip`` in
+            files.
+        listed: List of explicit combinations; ``list`` in files.
         random: Random search that draws values for its parameters. Default: none.
-        repeat: The same so often, with ``repeat`` from 0.
+        repeat: Number of repetitions of each combination; ``repeat`` counts them from 0.
         files: Parameters whose values are the paths that match a pattern.
     """
 
@@ -117,7 +118,7 @@ class Sweep(Part):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the parameters that get values."""
+        """The names of all parameters of the sweep."""
         listed = self.listed[0] if self.listed else ()
         drawn = self.random.parameters if self.random is not None else ()
         repeat = ("repeat",) if self.repeat is not None else ()
@@ -127,7 +128,7 @@ class Sweep(Part):
         """Return the number of combinations.
 
         Args:
-            files: The paths that match each pattern of ``files``; without them, one for each.
+            files: Matching paths for each pattern of ``files``; None counts one path per pattern.
         """
         count = math.prod(len(values) for values in self.grid.values())
         count *= len(next(iter(self.zipped.values()), (None,)))
@@ -140,7 +141,7 @@ class Sweep(Part):
         """Yield every combination, the last kind's values changing fastest.
 
         Args:
-            files: The paths that match each pattern of ``files``.
+            files: Matching paths for each pattern of ``files``.
         """
         kinds: list[list[dict[str, Any]]] = []
         if self.grid:

@@ -1,4 +1,4 @@
-"""When each attempt of a run's tasks waited, began and ended, as its journal tells.
+"""Start and end times of each attempt of a run's tasks, from the run's journal.
 
 Example:
     >>> (one,) = trace([
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.status import RunStatus, TaskStatus
 
-# ``disturbed`` spent none of the task's retries; after ``turn over`` the task goes on at once.
+# ``disturbed`` used no retry; after ``turn over`` the task continues at once.
 Ending = Literal[
     "queued", "running", "succeeded", "failed", "disturbed", "turn over", "interrupted"
 ]
@@ -40,21 +40,21 @@ _SETTLED: dict[str, Ending] = _OUTCOMES | {"running": "running"}
 
 @dataclasses.dataclass(slots=True)
 class AttemptSpan:
-    """One attempt. Moments are in seconds since 1970, None where they are not known.
+    """An attempt in time. Times are in seconds since 1970, None where unknown.
 
     Attributes:
-        number: From 1; a run that was gone on with on this machine counts from 1 again.
-        queued_at: When an engine had it.
-        began_at: When it was started, with its inputs still to come.
-        ended_at: When its end was noticed.
-        outcome: How it stands, or ended.
-        reason: Why it did not succeed; of one that waits or runs, what keeps it.
-        cause: The same as one of `Cause`; empty where that is not known.
-        exit_code: Negative for a signal.
-        host: Where; empty for this machine.
-        cpus: Cores that it was given.
-        gpus: UUIDs of the GPUs that it was given.
-        place: The engine's name for it.
+        number: Number of the attempt, from 1; a run resumed on this machine counts from 1 again.
+        queued_at: Time when the engine accepted the attempt.
+        began_at: Time of the start, before stage in.
+        ended_at: Time when the runner noticed the end.
+        outcome: State of the attempt, or its outcome.
+        reason: Why the attempt did not succeed, or what an active attempt waits for.
+        cause: Cause as in `Cause`; empty where unknown.
+        exit_code: Exit code of the program; negative for a signal.
+        host: Host of the attempt; empty for this machine.
+        cpus: Number of cores granted to the attempt.
+        gpus: UUIDs of the GPUs granted to the attempt.
+        place: Engine's name for the attempt.
     """
 
     number: int = 0
@@ -72,20 +72,20 @@ class AttemptSpan:
 
     @property
     def is_open(self) -> bool:
-        """Whether no end of it is on record."""
+        """Whether the attempt has no recorded end."""
         return self.outcome in ("queued", "running")
 
 
 @dataclasses.dataclass(slots=True)
 class TaskTrace:
-    """What is on record of a task.
+    """The recorded attempts of a task.
 
     Attributes:
-        index: Its number in the order of the file.
-        name: Its own among the job's.
-        attempts: In their order; none of a task that was skipped.
-        last_event: The kind of the last line on it.
-        last_at: When that was written.
+        index: Number of the task in the order of the file.
+        name: Name of the task, unique in its job.
+        attempts: Attempts in order; empty for a skipped task.
+        last_event: Kind of the task's last event in the journal.
+        last_at: Time of that event, in seconds since 1970.
         seconds: Duration of the last attempt in seconds, without stage in and stage out; None until
             it has ended.
     """
@@ -100,14 +100,14 @@ class TaskTrace:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """A run's tasks in time.
+    """The attempts of a run's tasks in time.
 
     Attributes:
-        status: How the run and each task stand.
-        traces: By the tasks' numbers: of each of `status.tasks`.
-        began_at: When the run was made, in seconds since 1970.
-        until: Now, while it is active; else the last moment that its journal tells of.
-        has_times: Whether its journal tells any; those of Tarmac 0.1 do not.
+        status: State of the run and of each task.
+        traces: Recorded attempts of each task of `status.tasks`, by task number.
+        began_at: Time when the run was created, in seconds since 1970.
+        until: Current time for an active run, else the last time in its journal.
+        has_times: Whether the journal has times; journals of Tarmac 0.1 have none.
     """
 
     status: RunStatus
@@ -117,23 +117,23 @@ class Timeline:
     has_times: bool
 
     def trace_of(self, task: TaskStatus) -> TaskTrace:
-        """Return what is on record of a task."""
+        """Return the recorded attempts of a task."""
         return self.traces.get(task.index) or TaskTrace(task.index, task.name)
 
 
 def read_timeline(run: Path, *, now: float | None = None) -> Timeline:
-    """Read a run's tasks in time; lines of its journal that are damaged are left out.
+    """Read the timeline of a run; damaged lines of its journal are ignored.
 
     Args:
         run: Directory of the run, with its record and journal.
-        now: In seconds since 1970; by this machine's clock if not given.
+        now: Current time in seconds since 1970. Default: this machine's clock.
 
     Raises:
-        RequestError: It is no job's run, or one of a newer Tarmac.
-        StorageError: It cannot be read.
-        TarmacError: Its record is damaged.
+        RequestError: The run is no job's, or a newer Tarmac wrote its record.
+        StorageError: The run cannot be read.
+        TarmacError: The run's record is damaged.
     """
-    # The journal first: a task is then never further than its status says, only less far.
+    # Read the journal first: a task in it is then never ahead of its status.
     journal = run / "journal.jsonl"
     traces = trace(read_events(journal).values if journal.exists() else ())
     status = read_status(run)
@@ -155,10 +155,10 @@ def read_timeline(run: Path, *, now: float | None = None) -> Timeline:
 
 
 def trace(events: Iterable[dict[str, Any]]) -> dict[int, TaskTrace]:
-    """Return what events of a journal say of each task, by its number.
+    """Return the recorded attempts of each task in a journal, by task number.
 
     Args:
-        events: In their order; what is not of the form that it should have counts as not said.
+        events: Events in order; malformed values are ignored.
     """
     traces: dict[int, TaskTrace] = {}
     for event in events:
@@ -178,7 +178,7 @@ def _add(one: TaskTrace, event: dict[str, Any]) -> None:
     one.last_at = at if at is not None else one.last_at
     if kind == "queued":
         span = _open(one, event, has_begun=False)
-        # Told a second time with the engine's name for it.
+        # The second event of the attempt has the engine's name for it.
         span.queued_at = at if span.queued_at is None else span.queued_at
         span.place = str(event.get("place", ""))
     elif kind == "started":
@@ -199,18 +199,18 @@ def _add(one: TaskTrace, event: dict[str, Any]) -> None:
         outcome = "turn over" if event.get("goes_on") else outcome
         _close(_open(one, event, has_begun=True), event, outcome, at)
     elif kind == "ended" and event.get("outcome") != "skipped":
-        # An outcome that this version does not know is no success.
+        # An unknown outcome is no success.
         known = _OUTCOMES.get(event.get("outcome", ""), "failed")
         _close(_open(one, event, has_begun=True), event, known, at)
         one.seconds = _number(event.get("seconds"))
 
 
 def _open(one: TaskTrace, event: dict[str, Any], *, has_begun: bool) -> AttemptSpan:
-    """Return the attempt that an event is of, which is a new one where the last has ended."""
+    """Return the attempt of an event: the last attempt, or a new one if the last has ended."""
     number = _whole(event.get("attempts" if event["event"] == "ended" else "attempt"))
     last = one.attempts[-1] if one.attempts else None
     if last is not None and last.is_open and 0 in (number, last.number, number - last.number):
-        # One that begins a second time under its number: a later session has started it anew.
+        # A second start with the same number: a later runner restarted the attempt.
         is_anew = last.outcome == "running" and event["event"] in ("started", "queued")
         if not is_anew:
             return last
@@ -230,14 +230,14 @@ def _close(span: AttemptSpan, event: dict[str, Any], outcome: Ending, at: float 
 
 
 def _settle(one: TaskTrace, task: TaskStatus) -> None:
-    """Give an attempt without an end what its task's status knows of it."""
+    """Complete an attempt without a recorded end from its task's status."""
     last = one.attempts[-1] if one.attempts else None
     if last is None or not last.is_open or task.state not in _SETTLED:
         return
     last.outcome, last.reason = _SETTLED[task.state], task.reason or last.reason
     last.exit_code, last.host = task.exit_code, task.host or last.host
     if not last.is_open and last.began_at is not None and task.seconds:
-        # Told by its agent, whom no runner has listened to yet.
+        # The agent recorded the end, and no runner has read it yet.
         last.ended_at, one.seconds = last.began_at + task.seconds, task.seconds
 
 

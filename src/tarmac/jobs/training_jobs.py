@@ -1,4 +1,4 @@
-"""A training as a job of one task, on as many nodes as are asked for."""
+"""A training as a job of one task, on one or more nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tarmac.processes import python_command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# How a training on several nodes ends that has lost a worker: 69 and 75 (sysexits.h) of one that
-# has found another one hung, or missed others; 128 + SIGABRT, SIGBUS, SIGKILL, SIGSEGV of the one
-# that was lost. An error of its own would come again.
+# Exit codes of a training on several nodes after the loss of a worker. 69 and 75 (sysexits.h): a
+# worker found another one hung, or missed others. 128 + SIGABRT, SIGBUS, SIGKILL, SIGSEGV: the lost
+# worker. Other errors would recur, so they are not retried.
 _LOST_WORKER = (os.EX_UNAVAILABLE, os.EX_TEMPFAIL, 134, 135, 137, 139)
 
-# What was lost is on one node; nothing elsewhere recovers meanwhile.
+# Short, because the loss is on one node: nothing else has to recover.
 _PAUSE_S = 0.1
 
 
@@ -37,17 +37,18 @@ def training_job(
 ) -> Job:
     """Return the job that trains a workload.
 
-    A worker that is lost ends its attempt on all nodes, and the next one goes on from the newest
+    The loss of a worker ends the attempt on all nodes. The next attempt resumes from the newest
     checkpoint.
 
     Args:
-        workload: A name, or ``path/to/file.py:attribute``.
+        workload: Name of the workload, or ``path/to/file.py:attribute``.
         options: Options of ``tarmac train``, such as ``--devices``, without the workload.
-        output: Where the training's run is made; all nodes must see it.
-        nodes: How many machines train together.
-        gpus_per_node: That each must have; 0 trains on CPUs.
-        cpus_per_node: That each must have; by default one for each GPU.
-        max_restarts: How often the training begins again after a lost worker.
+        output: Directory where the training's run is created; all nodes must see it.
+        nodes: Number of machines that train together. Default 1.
+        gpus_per_node: Number of GPUs of each node. Default 0: train on CPUs.
+        cpus_per_node: Number of cores of each node. Default: one for each GPU, at least one.
+        max_restarts: Maximum number of restarts after the loss of a worker, on several nodes.
+            Default 3.
 
     Raises:
         ValidationError: A number is not in its range.
@@ -75,7 +76,7 @@ def training_job(
             cpus=cpus_per_node or max(1, gpus_per_node),
             shares_cpus=True,
         ),
-        # Workers of one node are started again there.
+        # On a single node, its own process restarts the workers.
         retries=Retries(
             count=max_restarts if nodes > 1 else 0, backoff=_PAUSE_S, exit_codes=_LOST_WORKER
         ),
@@ -88,7 +89,7 @@ def training_job(
 
 
 def _devices(gpus: int) -> tuple[str, ...]:
-    """Return the option that takes these GPUs, or fails: never the CPU in their place."""
+    """Return the device option for these GPUs, which never falls back to the CPU."""
     if not gpus:
         return ("--devices", "cpu")
     return ("--devices", "cuda" if gpus == 1 else str(gpus))

@@ -1,4 +1,4 @@
-"""Inputs and outputs that have no way where a task is to run, with their place in its file."""
+"""Errors for inputs and outputs that cannot be staged, with their place in the job file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class UnfitFileError(RequestError):
-    """An input or output of a task that cannot come or go where the task is to run.
+    """An input or output that cannot be staged where the task is to run.
 
     Args:
-        message: What is wrong with it.
+        message: Description of the problem.
         hint: Advice to the user on how the file can be reached.
-        spec: The name of what the task was expanded from.
+        spec: Name of the task before expansion.
         kind: Section of the task that holds the file: ``inputs`` or ``outputs``.
-        number: Among those of the task, which begin with the job's own; from 0.
+        number: Number among the task's inputs or outputs, from 0; the job's own come first.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class UnfitFileError(RequestError):
 
 
 def placed(error: UnfitFileError, document: Document | None) -> RequestError:
-    """Return the error with file, line and column.
+    """Return the error with its file, line and column.
 
     Args:
         error: Error to locate in the job's file.
-        document: The job's file, where its values are the job's own; None where there is none.
+        document: Parsed job file in Tarmac's own form; None without such a file.
     """
     if document is None:
         return error

@@ -1,4 +1,4 @@
-"""The files that hold a task's workload: beside the job file, and in the task's directory."""
+"""The files of a task's workload, beside the job file and in the task's directory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def workload_in_task(reference: str) -> str:
-    """Return what names a workload in the directory of its task.
+    """Return the reference of a workload in its task's directory.
 
     Args:
-        reference: As a job file has it: a name, or ``path/to/file.py:attribute``.
+        reference: Workload as the job file names it: a name, or ``path/to/file.py:attribute``.
     """
     path, attribute = _file_of(reference)
     if path is None or path.is_absolute() or ".." not in path.parts:
@@ -29,15 +29,15 @@ def workload_in_task(reference: str) -> str:
 
 
 def workload_inputs(reference: str, inputs: Sequence[Input], base: Path) -> tuple[Input, ...]:
-    """Return the inputs by which a workload's file comes along with its task.
+    """Return the inputs that stage a workload's file into its task's directory.
 
-    These are the file and those beside it that it imports. There are none where its place is
-    absolute, where it is not beside the job file, or where an input brings it already.
+    These are the file and the files beside it that it imports. There are none if its path is
+    absolute, if it is not beside the job file, or if an input brings it already.
 
     Args:
         reference: Workload as a job file names it: a name, or ``path/to/file.py:attribute``.
         inputs: Inputs of the task, which may already bring the workload's file.
-        base: What the file's path starts from: the job file's directory.
+        base: Directory that the file's path starts from: the job file's directory.
     """
     path, _ = _file_of(reference)
     if path is None or path.is_absolute() or not (base / path).is_file():
@@ -61,12 +61,12 @@ def workload_inputs(reference: str, inputs: Sequence[Input], base: Path) -> tupl
 def refuse_missing_workload(
     reference: str, inputs: Sequence[Input], base: Path, *, is_here: bool
 ) -> None:
-    """Raise a RequestError where a task's workload is not there, before anything starts.
+    """Raise a RequestError where a task's workload is missing, before anything starts.
 
     Args:
-        reference: As the task names it, in its directory.
+        reference: Workload as the task names it, in the task's directory.
         inputs: Inputs of the task, including those that `workload_inputs` adds.
-        base: The job file's directory.
+        base: Directory of the job file.
         is_here: Whether the task runs here. Elsewhere only the node knows an absolute path.
     """
     from tarmac.workloads import check_reference  # noqa: PLC0415 - only jobs that train need it
@@ -86,13 +86,13 @@ def refuse_missing_workload(
 
 
 def _file_of(reference: str) -> tuple[Path | None, str]:
-    """Return the file that a reference names and what it names there; None of a bare name."""
+    """Return the file and the attribute that a reference names; a bare name has no file."""
     path, separator, attribute = reference.rpartition(":")
     return (Path(path), attribute) if separator and path.endswith(".py") else (None, reference)
 
 
 def _brings(given: Input, target: PurePosixPath, base: Path) -> bool:
-    """Whether an input brings a file, as far as that can be known before it is fetched."""
+    """Whether an input brings, or may bring, a file; an unfetched input may."""
     return not _is_known(given) or local_source(given, target, base) is not None
 
 
@@ -102,12 +102,12 @@ def _is_known(given: Input) -> bool:
 
 
 def local_source(given: Input, target: PurePosixPath, base: Path) -> Path | None:
-    """Return the file that an input brings to a place; None where it is not here, or none comes.
+    """Return the local file that an input copies to a path in the task's directory, else None.
 
     Args:
         given: Input that may bring the file.
-        target: The place, in the task's directory.
-        base: What a relative path of the input starts from.
+        target: Path of the file in the task's directory.
+        base: Directory that a relative path of the input starts from.
     """
     if not _is_known(given):
         return None
@@ -125,9 +125,9 @@ _MAX_NEIGHBOURS = 1000
 
 
 def _neighbours(file: Path) -> tuple[str, ...]:
-    """Return the modules and packages beside a file that it imports, directly or by others.
+    """Return the modules and packages beside a file that it imports, directly or indirectly.
 
-    Python's own library comes first on a workload's path.
+    The standard library is left out: it comes first on a workload's path.
     """
     neighbours: dict[str, None] = {}
     ahead = [file]
@@ -147,11 +147,11 @@ def _neighbours(file: Path) -> tuple[str, ...]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """Yield the first parts of the names of all modules that a file imports."""
+    """Yield the top-level names of all modules that a file imports."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        # The training says what is wrong with it.
+        # The training will report the error.
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

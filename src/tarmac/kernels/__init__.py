@@ -1,8 +1,8 @@
-"""Kernels of our own, in Triton: a training step of many small networks in a few launches.
+"""Triton kernels that train many small networks with a few launches per step.
 
-`FusedStack` trains multilayer perceptrons of equal widths, one or a thousand, each with its
-own activations, dropout, optimizer and seed. `why_not` says what is missing where it
-cannot be used. Nothing of Triton is loaded before a stack is made.
+`FusedStack` trains one to thousands of multilayer perceptrons of equal widths. Each network has its
+own activations, dropout, optimizer and seed. `why_not` names what a machine lacks for the kernels.
+Triton is imported only when a stack is created.
 """
 
 from __future__ import annotations

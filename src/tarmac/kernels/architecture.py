@@ -1,4 +1,4 @@
-"""Reads a multilayer perceptron out of the module that a workload builds."""
+"""The structure of a multilayer perceptron, read from the module that a workload builds."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Architecture:
     Attributes:
         sizes: Features of the input, of each hidden layer, and of the logits.
         activations: Activation of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
-        dropouts: The probability after each hidden layer, 0 for none.
-        parameters: By layer, weights ``[out, in]`` and biases ``[out]``.
-        names: The parameters' names, in the same order.
+        dropouts: Dropout probability after each hidden layer, 0 for none.
+        parameters: Weights ``[out, in]`` and biases ``[out]`` of each layer.
+        names: Names of the parameters, in the same order.
     """
 
     sizes: tuple[int, ...]
@@ -37,7 +37,7 @@ class Architecture:
 
     @property
     def num_parameters(self) -> int:
-        """Weights and biases."""
+        """The number of weights and biases."""
         return sum(w.numel() + b.numel() for w, b in self.parameters)
 
 
@@ -45,7 +45,8 @@ def read_architecture(model: nn.Module) -> Architecture:
     """Read a `torch.nn.Sequential` of Flatten, Linear, activations and Dropout.
 
     Raises:
-        UnfitNetworkError: It is something else.
+        UnfitNetworkError: The model has other layers, shared weights, a layer without a bias, or
+            frozen parameters.
     """
     layers = [*_flat("", model)]
     while layers and type(layers[0][1]) is nn.Flatten and layers[0][1].start_dim == 1:
@@ -82,7 +83,7 @@ def read_architecture(model: nn.Module) -> Architecture:
 
 
 def _flat(prefix: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield what nested Sequentials run, in order, by full name."""
+    """Yield the modules in nested Sequentials, in order, with their full names."""
     if type(module) is not nn.Sequential:
         yield prefix or type(module).__name__, module
         return

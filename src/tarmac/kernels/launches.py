@@ -1,4 +1,4 @@
-"""Launches the kernels of `mlp` for the layers of a stack, each with its tile."""
+"""Launches of the `mlp` kernels for the layers of a stack, with a tile for each launch."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from tarmac.kernels.network import FusedNetwork
     from tarmac.kernels.storage import Batches, Layer
 
-# What dropout's draws are cut to.
+# Dropout compares 16 bits of a random number with a threshold.
 _LEVELS = 1 << 16
-# Multiprocessors, where there is no GPU to ask: of an H100.
+# Multiprocessors of an H100, assumed where there is no GPU.
 _NUM_PROCESSORS = 132
-# Threads that compile, which wait for programs most of the time; a step has some nine kernels.
+# Compiler threads wait for subprocesses most of the time; a step has some nine kernels.
 _NUM_COMPILERS = 9
 
 
 @dataclasses.dataclass(frozen=True)
 class Products:
-    """How samples are taken and multiplied.
+    """Settings for reading samples and for matrix products.
 
     Attributes:
-        batch_size: Samples of a step.
-        dtype: Type of the values that products read.
-        factor: Inputs are ``byte * factor + shift``.
-        shift: Added to inputs after scaling by ``factor``.
+        batch_size: Number of samples in a step.
+        dtype: Data type of the operands of products.
+        factor: Factor of the input bytes: inputs are ``byte * factor + shift``.
+        shift: Value added to inputs after scaling by ``factor``.
         smoothing: Share of the target spread over all classes.
-        tf32: Whether fp32 is multiplied in TF32.
+        tf32: Whether fp32 products run in TF32.
     """
 
     batch_size: int
@@ -60,17 +60,17 @@ class Products:
 
     @property
     def block(self) -> int:
-        """Samples that a weight's gradient adds up at a time."""
+        """The number of samples that a weight's gradient sums at a time."""
         return row_block(self.batch_size, self.dtype.itemsize)
 
     @property
     def rows(self) -> int:
-        """Rows of values between layers: a whole number of blocks."""
+        """The number of rows between layers: the batch size rounded up to whole blocks."""
         return rounded_up(self.batch_size, self.block)
 
 
 class Launches:
-    """The launches of some networks' steps, and what lies between them on the device.
+    """The kernel launches of a stack's steps, with the values and errors between layers.
 
     Args:
         networks: Networks of the stack, in order.
@@ -86,7 +86,7 @@ class Launches:
         products: Products,
         device: torch.device,
     ) -> None:
-        # Triton is imported with it, which only those need who make a stack.
+        # This imports Triton, which only stacks need.
         from tarmac.kernels import mlp  # noqa: PLC0415
 
         self._kernels: ModuleType = mlp
@@ -128,12 +128,12 @@ class Launches:
         self._errors = [values(layer.stored[0]) for layer in layers]
 
     def step(self, batches: Batches, factors: torch.Tensor, offset: int) -> None:
-        """Do the step ``offset`` places on from the cursor.
+        """Run the step that is ``offset`` steps after the cursor.
 
         Args:
             batches: Training samples and their order.
-            factors: fp32 ``[networks, steps, 3]``: see `step_factors`.
-            offset: Steps after the cursor, from 0.
+            factors: Update factors, fp32 ``[networks, steps, 3]``; see `step_factors`.
+            offset: Number of steps after the cursor, from 0.
         """
         self._forward(batches, offset, smoothing=self._products.smoothing, training=True)
         for index in range(len(self._layers) - 1, -1, -1):
@@ -142,18 +142,18 @@ class Launches:
             self._update(batches, factors, index, offset)
 
     def score(self, batches: Batches, offset: int) -> None:
-        """Add the losses and right answers of a batch to its totals."""
+        """Add the losses and correct predictions of a batch to the totals."""
         self._forward(batches, offset, smoothing=0.0, training=False)
 
     def advance(self, batches: Batches, num_steps: int) -> None:
-        """Move the cursor on."""
+        """Move the cursor forward by ``num_steps``."""
         self._launch(self._kernels.advance, (1,), batches.cursor, num_steps, num_warps=1)
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Compile what is launched within, all at once, and launch nothing.
+        """Compile all kernels launched within the context in parallel, and launch none.
 
-        One after another they take seconds.
+        One after another, they take seconds to compile.
         """
         import triton  # noqa: PLC0415 - as in the constructor
 
@@ -162,7 +162,7 @@ class Launches:
             with (
                 parsing_in_threads(),
                 ThreadPoolExecutor(_NUM_COMPILERS) as executor,
-                # What fails says so again when it is launched.
+                # A kernel that fails to compile raises its error again at its launch.
                 triton.AsyncCompileMode(executor, ignore_errors=True),
             ):
                 yield

@@ -1,15 +1,15 @@
-"""The kernels: forward, head, backward and update of a stack of multilayer perceptrons.
+"""Forward, head, backward and update kernels of a stack of multilayer perceptrons.
 
-Axis 0 of a launch is the tile, axis 1 the network. Widths ``N`` and ``K`` are what is stored: up to
-multiples of 16, so that rows begin aligned. What lies beyond the true widths is zero and stays so.
-Values are ``[networks, rows, features]``, weights ``[networks, out, in]``.
+Axis 0 of a launch is the tile, axis 1 the network. ``N`` and ``K`` are stored widths: multiples of
+16, so that rows are aligned. Elements beyond the true widths are zero and stay zero. Values are
+``[networks, rows, features]``, weights ``[networks, out, in]``.
 
-``CURSOR`` is int32 ``[3]``: the number of the step in the tables, how many samples ``ORDER`` has,
-and how many steps were done before the tables begin. It lies on the device, so that recorded
-launches go on from wherever it stands; ``offset`` is a launch's place in such a recording.
+``CURSOR`` is int32 ``[3]``: the number of the step in the tables, the number of samples in
+``ORDER``, and the number of steps before the tables begin. The cursor is on the device, so that
+recorded launches continue from its current value. ``offset`` is a launch's step in a recording.
 
-Dropout is Philox of a network's seed, the element, the step and the layer (Salmon et al., SC'11):
-the backward pass draws it again, and nothing of it is stored.
+Dropout is Philox of a network's seed, the element, the step and the layer (Salmon et al., SC'11).
+The backward pass draws the same numbers again, so no mask is stored.
 """
 
 import triton
@@ -20,7 +20,7 @@ _LEVELS = tl.constexpr(65536)
 
 @triton.jit
 def _samples(ORDER, CURSOR, net, rows, batch_size, order_stride, offset):
-    """Return which samples the rows of this step are, and whether there is one."""
+    """Return the sample index of each row of this step, and whether the row has a sample."""
     position = tl.load(CURSOR) + offset
     at = position * batch_size + rows
     there = (rows < batch_size) & (at < tl.load(CURSOR + 1))
@@ -51,7 +51,7 @@ def _activated(x, code):
 
 @triton.jit
 def _slope(y, code):
-    """Return the activation's derivative, which follows from its output."""
+    """Return the activation's derivative, computed from its output."""
     if code == 0:
         slope = (y > 0).to(tl.float32)
     elif code == 1:
@@ -69,7 +69,7 @@ def _product(
     FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return X[at] @ C[net].T of a tile; the first layer's X are bytes, which it scales."""
+    """Return a tile of X[at] @ C[net].T; FIRST converts and scales the bytes of X."""
     inner = tl.arange(0, DEPTH)
     weights = C + net.to(tl.int64) * N * K
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -77,7 +77,7 @@ def _product(
         inside = inner + k < K
         x = tl.load(X + at[:, None] * K + (inner + k)[None, :], mask=inside[None, :], other=0)
         if FIRST:
-            # Beyond the true width lie zero weights, so what the shift makes of it is nothing.
+            # Weights beyond the true width are zero, so the shifted padding adds nothing.
             x = (x.to(tl.float32) * factor + shift).to(C.dtype.element_ty)
         w = tl.load(
             weights + cols[:, None] * K + (inner + k)[None, :],
@@ -105,7 +105,7 @@ def forward(
     FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """H[net] = dropout(activation(X[net] @ C[net].T + B[net])); the first gathers X by ORDER."""
+    """Set H[net] = dropout(activation(X[net] @ C[net].T + B[net])); FIRST gathers X by ORDER."""
     net = tl.program_id(1)
     tiles = tl.cdiv(N, COLUMNS)
     rows = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
@@ -135,10 +135,10 @@ def head(
     FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """E[net] = the mean loss's derivative by the logits; adds losses and right answers to TOTALS.
+    """Set E[net] to the gradient of the mean loss by the logits, and add to TOTALS.
 
-    TOTALS is fp64 ``[networks, programs, 2]``: each program adds to its own, so that the sums are
-    the same bits every time.
+    TOTALS is fp64 ``[networks, programs, 2]``: losses and correct predictions. Each program adds to
+    its own entry, so that the sums are bitwise reproducible.
     """
     net = tl.program_id(1)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -180,7 +180,7 @@ def backward(
     N, K, rows_stored, layer, num_hidden, offset,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """G[net] = (E[net] @ C[net]) * activation'(H[net]), with the dropout of the forward pass."""
+    """Set G[net] = (E[net] @ C[net]) * activation'(H[net]), with the forward pass's dropout."""
     net = tl.program_id(1)
     tiles = tl.cdiv(K, COLUMNS)
     rows = tl.program_id(0) // tiles * ROWS + tl.arange(0, ROWS)
@@ -210,7 +210,7 @@ def backward(
     if threshold > 0:
         scale = tl.load(SCALE + here)
         kept = _kept(SEED, CURSOR, net, elements, layer, offset, threshold)
-        # Where all is dropped the scale is 0, and nothing is kept.
+        # With a dropout of 1 the scale is 0 and nothing is kept; avoid a division by 0.
         total = tl.where(kept, total * scale * _slope(h / tl.maximum(scale, 1.0), code), 0.0)
     else:
         total *= _slope(h, code)
@@ -260,9 +260,10 @@ def update(
     FIRST: tl.constexpr, COPY: tl.constexpr,
     OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """W[net] follows G[net].T @ X[net] by the network's optimizer, and its copy C; so do biases.
+    """Update W[net], its copy C and the biases by the network's optimizer.
 
-    SLOT is int32 ``[networks, 2]``: where in U and V the network's own are, or -1 for none.
+    The gradient of W[net] is G[net].T @ X[net]. SLOT is int32 ``[networks, 2]``: the network's
+    index in U and in V, or -1 for none.
     """
     net = tl.program_id(1)
     tiles = tl.cdiv(K, INPUTS)
@@ -328,5 +329,5 @@ def update(
 
 @triton.jit(do_not_specialize=["steps"])
 def advance(CURSOR, steps):
-    """Move the cursor on."""
+    """Move the cursor forward by ``steps``."""
     tl.store(CURSOR, tl.load(CURSOR) + steps)

@@ -1,4 +1,4 @@
-"""What a network of a fused stack is, in values."""
+"""The settings of a network in a fused stack."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tarmac.workloads import Optimizer
 
-# In the order of their codes in the kernels.
+# The index of an activation is its code in the kernels.
 ACTIVATIONS = ("relu", "elu", "tanh", "sigmoid")
 
-# A program holds a row of logits as a whole; more classes would not fit its registers.
+# A program holds a whole row of logits; more classes would not fit in its registers.
 MAX_CLASSES = 256
 
 
 class UnfitNetworkError(Exception):
-    """A network that cannot train with others as one; its text says why."""
+    """The error for a network that the kernels do not support; its message says why."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FusedNetwork:
-    """A network of a stack: all that may differ from its neighbours but its weights.
+    """The settings that may differ between the networks of a stack, without the weights.
 
     Attributes:
         activations: Activation of each hidden layer: ``relu``, ``elu``, ``tanh`` or ``sigmoid``.
-        dropouts: The probability after each hidden layer, 0 for none.
-        optimizer: Its values; the rates of single steps are given with the steps.
-        seed: Seed of the network's dropout. A network draws the same alone, in any stack, and
-            resumed.
-        weight_decay: Factors of the L2 penalty by layer: of the weights, then of the biases. None
+        dropouts: Dropout probability after each hidden layer, 0 for none.
+        optimizer: Optimizer with its settings. `FusedStack.begin` takes the learning rates.
+        seed: Seed of the network's dropout. A network draws the same alone, in any stack, and after
+            a resume.
+        weight_decay: L2 penalty factors of each layer: for the weights, then for the biases. None
             for no penalty.
     """
 

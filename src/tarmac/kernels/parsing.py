@@ -1,4 +1,4 @@
-"""Lets several threads parse Python, as Triton does for each kernel that it compiles."""
+"""Parsing of Python in several threads; Triton parses every kernel that it compiles."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# From here on garbage is collected between instructions only.
+# From Python 3.12 on, garbage is collected only between instructions.
 _SAFE = (3, 12)
 
 
 @contextlib.contextmanager
 def parsing_in_threads() -> Iterator[None]:
-    """Let threads call `ast.parse` at once within; collect no garbage where that breaks it.
+    """Let threads call `ast.parse` in parallel; pause garbage collection where it breaks that.
 
-    Python 3.11 may collect while it builds a tree. What that finalizes lets another thread run,
-    and if it parses too, both count in one place how deep they are: one of them ends with
+    Python 3.11 may collect garbage while it builds a tree. A finalizer may then let another thread
+    run. If that thread parses too, both threads share one depth counter, and one fails with
     ``SystemError: AST constructor recursion depth mismatch`` (python/cpython#106905).
     """
     if sys.version_info >= _SAFE or not gc.isenabled():

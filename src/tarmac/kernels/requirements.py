@@ -1,4 +1,4 @@
-"""Says whether Triton can compile and launch kernels here, without loading it."""
+"""A check whether Triton can compile and launch kernels here, without importing it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 @functools.cache
 def why_not() -> str | None:
-    """Return what is missing for Triton's kernels and what to do about it, or None.
+    """Return what is missing for Triton's kernels and how to fix it, or None.
 
-    Triton builds what launches a kernel with a C compiler, and keeps what it has compiled in a
-    directory; both are looked for as Triton 3.7 does.
+    Triton builds its launcher with a C compiler and caches compiled kernels in a directory. The
+    function searches for both as Triton 3.7 does.
     """
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed; PyTorch's builds for CUDA bring it (pip install triton)"
@@ -40,7 +40,7 @@ def why_not() -> str | None:
 
 
 def cache_directory() -> Path:
-    """Return where Triton keeps what it has compiled."""
+    """Return the directory where Triton caches compiled kernels."""
     own = os.environ.get("TRITON_CACHE_DIR")
     home = os.environ.get("TRITON_HOME")
     return Path(own) if own else Path(home or Path.home(), ".triton", "cache")
@@ -54,6 +54,6 @@ def _compiler() -> str | None:
 
 
 def _can_be_written(directory: Path) -> bool:
-    """Whether a directory can be written, or made where it is not there."""
+    """Return whether a directory can be written, or created if it does not exist."""
     there = next((path for path in (directory, *directory.parents) if path.exists()), None)
     return there is not None and there.is_dir() and os.access(there, os.W_OK | os.X_OK)

@@ -1,15 +1,16 @@
-"""Optimizers as numbers that the kernels read: one form for all seven.
+"""Optimizers as numbers for the kernels: one form for all seven optimizers.
 
 With gradient ``g`` (weight decay added), average ``u`` and second moment ``v``, a step is
 
-    u = a u + (what is left) g          v = b v + (what is left) g^2
+    u = a u + c g          v = b v + d g^2
     w -= (of_gradient g + of_average u) / (sqrt(v) root + eps)
 
 ``of_gradient``, ``of_average`` and ``root`` hold the rate, bias corrections and Nadam's products.
-These depend on the number of the step alone, so they come from a table with a row for every step,
-computed in fp64 and kept in fp32. SGD has no root, Adamax a maximum in its place, Adadelta a ratio
-of roots.
-The formulas are those of `tarmac.workloads`, and what is remembered is what `FlatOptimizer` keeps.
+They depend only on the number of the step, so they come from a table with a row for every step. The
+table is computed in fp64 and stored in fp32. SGD has no root. Adamax has a maximum in its place,
+Adadelta a ratio of roots.
+
+The formulas are those of `tarmac.workloads`. The state is the same as that of `FlatOptimizer`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ _PLAIN, _ROOT, _MAXIMUM, _RATIO = range(4)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What the kernels know of an optimizer, and what it remembers.
+    """The factors and the state of an optimizer, as the kernels read them.
 
     Attributes:
         form: Code of the update formula in the kernels, from 0 to 3.
-        average: ``a``, and the factor of ``g``.
-        moment: ``b``, and the factor of ``g^2``.
-        eps: Added to what is divided by.
-        average_name: What ``u`` is called in an optimizer's state; None where there is none.
-        moment_name: What ``v`` is called.
-        start: What both begin at.
+        average: Factors ``a`` and ``c`` of the average.
+        moment: Factors ``b`` and ``d`` of the second moment.
+        eps: Small constant that keeps divisors above 0.
+        average_name: Name of ``u`` in the optimizer's state; None if there is no ``u``.
+        moment_name: Name of ``v`` in the optimizer's state; None if there is no ``v``.
+        start: Initial value of ``u`` and ``v``.
     """
 
     form: int
@@ -58,7 +59,7 @@ def rule_of(optimizer: Optimizer) -> Rule:
     """Return an optimizer's rule.
 
     Raises:
-        UnfitNetworkError: The kernels know no such optimizer.
+        UnfitNetworkError: The kernels do not support the optimizer.
     """
     match optimizer:
         case SGD(momentum=0.0):
@@ -94,7 +95,7 @@ def rule_of(optimizer: Optimizer) -> Rule:
                 moment_name="exp_inf",
             )
         case Adadelta():
-            # Both are kept with eps added; see tarmac.training's adadelta_.
+            # Both stored values include eps; see tarmac.training's adadelta_.
             weights = _weighted(optimizer.rho)
             rule = Rule(
                 form=_RATIO,
@@ -113,10 +114,10 @@ def rule_of(optimizer: Optimizer) -> Rule:
 def step_factors(
     optimizer: Optimizer, first_step: int, num_steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what the steps from ``first_step`` (from 0) on are scaled with.
+    """Return the update factors of the steps from ``first_step`` on, counted from 0.
 
     Returns:
-        What the rate is multiplied with for ``of_gradient`` and ``of_average``, ``[steps, 2]``, and
+        Factors of the learning rate in ``of_gradient`` and ``of_average``, ``[steps, 2]``, and
         ``root``, ``[steps]``.
     """
     number = np.arange(first_step + 1, first_step + num_steps + 1, dtype=np.float64)
@@ -148,7 +149,7 @@ def step_factors(
 
 
 def momentum_product(optimizer: Nadam, num_steps: int) -> float:
-    """Return the product of ``mu_1`` to ``mu_t`` after so many steps; see `Nadam`."""
+    """Return the product of ``mu_1`` to ``mu_t`` after ``num_steps`` steps; see `Nadam`."""
     return float(np.prod(_momenta(optimizer, num_steps)))
 
 

@@ -1,4 +1,4 @@
-"""A stack of multilayer perceptrons that trains by the kernels of `mlp`."""
+"""A stack of multilayer perceptrons that trains with the kernels of `mlp`."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Optimizer
 
-# Steps of each recording. More would save little: the host submits a launch of these in some 10 us.
+# Steps in each CUDA graph. More would save little: the host submits a graph in some 10 us.
 _RECORDED_STEPS = (16, 1)
 
 
 class FusedStack:
-    """Networks of equal widths that train at once, each with weights and an optimizer of its own.
+    """Networks of equal widths that train together, each with its own weights and optimizer.
 
-    Samples stay on the device, as bytes. A call of `begin` hands over what the coming steps need,
-    their samples and rates; `run` then does some of them without the host, and `totals` are what
-    they added up. Every step is the same, to the bit, whatever else is in the stack.
+    Samples stay on the device, as bytes. `begin` sets the samples and learning rates of the coming
+    steps. `run` then runs some of these steps without the host, and `totals` returns their summed
+    losses. Every step is bitwise the same, whatever other networks are in the stack.
 
-    Weights, what optimizers remember, and the number of steps done are all that a training is: a
-    stack that is given them with `parameters`, `slots` and `begin` goes on exactly.
+    The whole state of a training is its weights, its optimizers' state and its number of steps. A
+    stack that gets them through `parameters`, `slots` and `begin` resumes exactly.
 
     Args:
-        networks: What may differ between them.
+        networks: Settings of each network, in order.
         sizes: Features of the input, of each hidden layer, and of the logits.
-        inputs: uint8 ``[samples, ...]``, of ``sizes[0]`` features each, on the device.
+        inputs: Samples on the device, uint8 ``[samples, ...]``, with ``sizes[0]`` features each.
         targets: Classes of the samples, int64 ``[samples]``.
-        batch_size: Samples of a step; the last of those that `begin` hands over may have fewer.
-        dtype: What the products are computed in: float32 or bfloat16; float16 has no loss scaling
-            and is for proofs. Weights and optimizers are float32 always, sums too.
-        factor: Inputs are ``byte * factor + shift``.
-        shift: Added to inputs after scaling by ``factor``. Default 0.
-        label_smoothing: Share of the target spread over all classes.
+        batch_size: Number of samples in a step. The last step of a `begin` may have fewer.
+        dtype: Data type of the products: float32 or bfloat16. float16 has no loss scaling and is
+            only for proofs. Weights, optimizers and sums are always float32.
+        factor: Factor of the input bytes: inputs are ``byte * factor + shift``. Default 1/255.
+        shift: Value added to inputs after scaling by ``factor``. Default 0.
+        label_smoothing: Share of the target spread over all classes. Default 0.
         tf32: Whether float32 products may be computed in TF32.
 
     Attributes:
@@ -54,10 +54,10 @@ class FusedStack:
         sizes: Features of the input, of each hidden layer, and of the logits.
 
     Raises:
-        UnfitNetworkError: There is no kernel for such networks.
+        UnfitNetworkError: The kernels do not support such networks.
 
     Example:
-        One network of 784-512-512-10, an epoch of it::
+        One epoch of a 784-512-512-10 network::
 
             stack = FusedStack([network], (784, 512, 512, 10), images, labels, batch_size=128)
             for mine, (weight, bias) in zip(stack.parameters(0), initial, strict=True):
@@ -100,19 +100,19 @@ class FusedStack:
         self._set_up()
 
     def parameters(self, network: int) -> list[Linear]:
-        """Return a network's weights and biases by layer, views to read and to write.
+        """Return writable views of a network's weights and biases, by layer.
 
-        What is written counts from the next call of `publish` on.
+        Call `publish` after writing to them.
         """
         return [layer.values.of(network, layer.true) for layer in self._layers]
 
     def publish(self) -> None:
-        """Let the products read the parameters as they were written."""
+        """Copy the parameters, as written, to the data type that products read."""
         for layer in self._layers:
             layer.publish()
 
     def slots(self, network: int) -> dict[str, list[Linear]]:
-        """Return what a network's optimizer remembers, by name and layer, views likewise."""
+        """Return writable views of a network's optimizer state, by name and layer."""
         rule, (average, moment) = rule_of(self.networks[network].optimizer), self._slots[network]
         slots: dict[str, list[Linear]] = {}
         if rule.average_name is not None:
@@ -122,15 +122,15 @@ class FusedStack:
         return slots
 
     def begin(self, order: torch.Tensor, rates: NDArray[np.float64], first_step: int) -> None:
-        """Hand over the samples and rates of the coming steps.
+        """Set the samples and learning rates of the coming steps.
 
         Args:
-            order: Indexes ``[samples]`` or, for each network its own, ``[networks, samples]``, on
-                any device. Each ``batch_size`` of them are a step.
-            rates: Learning rates, ``[steps]`` or ``[networks, steps]``, of as many steps as `run`
+            order: Indexes of samples, ``[samples]`` or, with an order for each network,
+                ``[networks, samples]``, on any device. Each step takes ``batch_size`` of them.
+            rates: Learning rates, ``[steps]`` or ``[networks, steps]``, for all steps that `run`
                 will do.
-            first_step: How many steps of the training were done before: what dropout and bias
-                corrections go by.
+            first_step: Number of training steps done before; dropout and bias corrections depend on
+                it.
         """
         num_steps = np.shape(rates)[-1]
         if self._batches.fill(order, first_step):
@@ -139,11 +139,11 @@ class FusedStack:
             self._factors = torch.zeros(len(self.networks), num_steps, 3, device=self._device)
             self._recordings.clear()
         factors = _factors(self.networks, rates, first_step)
-        # From memory that is not pinned, a copy has been taken when the call returns.
+        # Without pinned memory, the source has been read when the call returns.
         self._factors[:, :num_steps].copy_(torch.from_numpy(factors), non_blocking=True)
 
     def run(self, num_steps: int) -> None:
-        """Do the next steps of those that `begin` handed over, without waiting for the device."""
+        """Run the next ``num_steps`` steps set by `begin`, without waiting for the device."""
         if self._device.type != "cuda":
             for _ in range(num_steps):
                 self._steps(1)
@@ -151,7 +151,7 @@ class FusedStack:
         left = num_steps
         with torch.cuda.device(self._device):
             if left and not self._is_warm:
-                # What is launched first is compiled and loaded, which cannot be recorded.
+                # The first launches compile and load kernels, which a graph cannot record.
                 with self._launches.compiling():
                     self._steps(1)
                 self._steps(1)
@@ -163,9 +163,9 @@ class FusedStack:
                     left -= length
 
     def warm_up(self) -> None:
-        """Do a step of those that `begin` handed over, and record what `run` will launch.
+        """Run one step set by `begin`, and record the graphs that `run` will launch.
 
-        Parameters and what is remembered are changed by it.
+        The step changes parameters and optimizer state.
         """
         self.run(1)
         if self._device.type == "cuda":
@@ -173,15 +173,15 @@ class FusedStack:
                 self._recording(length)
 
     def totals(self) -> torch.Tensor:
-        """Return losses and right answers since `clear_totals`, fp64 ``[networks, 2]``."""
+        """Return losses and correct predictions since `clear_totals`, fp64 ``[networks, 2]``."""
         return self._batches.totals.sum(1)
 
     def clear_totals(self) -> None:
-        """Begin the totals anew."""
+        """Reset the totals to 0."""
         self._batches.totals.zero_()
 
     def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return plain cross-entropies, added up, and right answers, fp64 ``[networks, 2]``.
+        """Return summed plain cross-entropies and correct predictions, fp64 ``[networks, 2]``.
 
         Args:
             inputs: Samples to score, uint8 ``[samples, ...]``, on the device of the training
@@ -206,7 +206,7 @@ class FusedStack:
         return scored.totals.sum(1)
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with some of the networks, in this order; the others' memory is given back."""
+        """Keep only the networks at these indexes, in this order; free the memory of the others."""
         slots = [self._slots[index] for index in kept]
 
         def on_device(indexes: Sequence[int]) -> torch.Tensor:
@@ -224,7 +224,7 @@ class FusedStack:
         self._set_up()
 
     def _set_up(self) -> None:
-        """Make all that follows from which networks there are, and drop what was recorded."""
+        """Create the launches for the current networks, and drop all recorded graphs."""
         self._slots = slots_of(self.networks)
         self._launches = Launches(self.networks, self._layers, self._products, self._device)
         self._recordings.clear()
@@ -239,7 +239,7 @@ class FusedStack:
     def _recorded(self, launches: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # PyTorch has no type
-        # Of this thread alone: others may copy to the device meanwhile.
+        # thread_local, because other threads may copy to the device meanwhile.
         recording = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
         with torch.cuda.device(self._device), recording:
             launches()
@@ -279,7 +279,7 @@ def _check(networks: Sequence[FusedNetwork], sizes: Sequence[int], inputs: torch
 def _factors(
     networks: Sequence[FusedNetwork], rates: NDArray[np.float64], first_step: int
 ) -> NDArray[np.float32]:
-    """Return FACTORS of `mlp.update`, ``[networks, steps, 3]``."""
+    """Return the FACTORS of `mlp.update`, ``[networks, steps, 3]``."""
     num_steps = rates.shape[-1]
     every_rate = np.broadcast_to(rates, (len(networks), num_steps))
     factors = np.empty((len(networks), num_steps, 3), dtype=np.float32)
