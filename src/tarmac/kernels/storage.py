@@ -1,4 +1,4 @@
-"""What a fused stack keeps on its device: each layer's parameters, and the batches."""
+"""The tensors of a fused stack on its device: parameters of the layers, and batches."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from tarmac.kernels.network import FusedNetwork
 
-# Rows of weights begin at multiples of this many elements, so that loads are whole and aligned.
+# Rows of weights begin at multiples of this many elements, so that loads are aligned.
 _ALIGNMENT = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Linear:
-    """Values of a layer of a network, as `torch.nn.Linear` has them.
+    """The values of one layer of one network, shaped as in `torch.nn.Linear`.
 
     Attributes:
         weight: Weight matrix, fp32 ``[out, in]``.
@@ -33,9 +33,9 @@ class Linear:
 
 @dataclasses.dataclass
 class _Values:
-    """One value for each weight and bias of some networks: ``[count, out, in]``, ``[count, out]``.
+    """A value for each weight and bias of networks: ``[count, out, in]``, ``[count, out]``.
 
-    Stored with zeros up to multiples of 16 features.
+    Features are padded with zeros to multiples of 16.
     """
 
     weights: torch.Tensor
@@ -61,22 +61,22 @@ class _Values:
 
 
 class Layer:
-    """A layer of all networks: its parameters, and what their optimizers remember of them.
+    """A layer of all networks: its parameters and their optimizer state.
 
     Args:
         networks: Networks of the stack, in order.
         inputs: Number of input features of the layer.
         outputs: Number of output features of the layer.
-        dtype: Type of the values that products read.
+        dtype: Data type of the weights that products read.
         device: Device that holds the tensors.
 
     Attributes:
-        true: Numbers of output and input features.
+        true: Numbers of output and input features, without padding.
         stored: The same two numbers, rounded up to multiples of 16.
         values: Weights and biases of all networks, in fp32.
-        averages: Averages of gradients, only of networks whose optimizer keeps them.
-        moments: Second moments, only of networks whose optimizer keeps them.
-        copy: The weights in ``dtype``, what products read; the weights themselves in fp32.
+        averages: Averages of gradients, only for networks whose optimizer keeps them.
+        moments: Second moments, only for networks whose optimizer keeps them.
+        copy: Weights in ``dtype``, which products read. With fp32, the weights themselves.
     """
 
     def __init__(
@@ -100,16 +100,16 @@ class Layer:
 
     @property
     def has_copy(self) -> bool:
-        """Whether products read other values than the optimizers update."""
+        """Whether products read a copy of the weights in another data type."""
         return self._dtype != torch.float32
 
     def publish(self) -> None:
-        """Let products read the parameters as they are."""
+        """Copy the current weights to the data type that products read."""
         if self.has_copy:
             self.copy.copy_(self.values.weights)
 
     def keep(self, kept: torch.Tensor, averages: torch.Tensor, moments: torch.Tensor) -> None:
-        """Go on with some of the networks."""
+        """Keep only some of the networks."""
         self.values.keep(kept)
         self.averages.keep(averages)
         self.moments.keep(moments)
@@ -117,22 +117,22 @@ class Layer:
 
 
 class Batches:
-    """Samples on the device, and in which order steps take them.
+    """Samples on the device, and the order in which steps read them.
 
     Args:
         inputs: Samples on the device, uint8 ``[samples, ...]``.
         targets: Classes of the samples, int64 ``[samples]``.
-        batch_size: Samples of a step.
+        batch_size: Number of samples in a step.
         num_networks: Number of networks in the stack.
-        num_programs: Kernel programs that add to a network's totals.
+        num_programs: Number of kernel programs that add to a network's totals.
 
     Attributes:
-        inputs: uint8 ``[samples, features]``, features up to a multiple of 16.
+        inputs: Samples, uint8 ``[samples, features]``, padded to a multiple of 16 features.
         targets: Classes of the samples, int64 ``[samples]``.
         batch_size: Number of samples in a step.
         order: Indexes of samples, int32 ``[1 or networks, capacity]``.
-        cursor: int32 ``[3]``: see `mlp`.
-        totals: Losses and right answers, fp64 ``[networks, programs, 2]``.
+        cursor: Position in the order, int32 ``[3]``; see `mlp`.
+        totals: Losses and correct predictions, fp64 ``[networks, programs, 2]``.
     """
 
     def __init__(
@@ -155,18 +155,18 @@ class Batches:
 
     @property
     def order_stride(self) -> int:
-        """Elements from one network's order to the next one's, 0 where all have the same."""
+        """Elements between the orders of two networks; 0 where all networks share one order."""
         return self.order.shape[1] if self.order.shape[0] > 1 else 0
 
     def is_of(self, inputs: torch.Tensor, targets: torch.Tensor) -> bool:
-        """Whether these are the samples."""
+        """Return whether the batches were made from exactly these tensors."""
         return self._given[0] is inputs and self._given[1] is targets
 
     def fill(self, order: torch.Tensor, first_step: int) -> bool:
-        """Set what the coming steps take; see `FusedStack.begin`.
+        """Set the samples of the coming steps; see `FusedStack.begin`.
 
         Returns:
-            Whether the order lies elsewhere than before.
+            Whether the order moved to new memory.
         """
         rows = order.to(torch.int32)
         rows = rows[None] if rows.dim() == 1 else rows
@@ -174,21 +174,21 @@ class Batches:
         is_new = self.order.shape[0] != rows.shape[0] or self.order.shape[1] < num_samples
         if is_new:
             self.order = torch.zeros(rows.shape, dtype=torch.int32, device=self.order.device)
-        # From memory that is not pinned, a copy has been taken when the call returns.
+        # Without pinned memory, the source has been read when the call returns.
         self.order[:, :num_samples].copy_(rows, non_blocking=True)
         cursor = torch.tensor([0, num_samples, first_step], dtype=torch.int32)
         self.cursor.copy_(cursor, non_blocking=True)
         return is_new
 
     def keep(self, kept: torch.Tensor) -> None:
-        """Go on with some of the networks."""
+        """Keep only some of the networks."""
         self.totals = self.totals[kept]
         if self.order.shape[0] > 1:
             self.order = self.order[kept]
 
 
 def slots_of(networks: Sequence[FusedNetwork]) -> list[tuple[int, int]]:
-    """Return where each network's averages and second moments are among all, or -1 for none."""
+    """Return each network's index among all averages and second moments, or -1 for none."""
     indices, num_averages, num_moments = [], 0, 0
     for network in networks:
         rule = rule_of(network.optimizer)
@@ -204,6 +204,6 @@ def rounded_up(value: int, unit: int) -> int:
 
 
 def _aligned(inputs: torch.Tensor) -> torch.Tensor:
-    """Return ``[samples, features]`` with zeros up to a multiple of 16 features."""
+    """Return ``[samples, features]``, padded with zeros to a multiple of 16 features."""
     missing = -inputs.shape[1] % _ALIGNMENT
     return torch.nn.functional.pad(inputs, (0, missing)) if missing else inputs.contiguous()

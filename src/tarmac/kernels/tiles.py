@@ -1,14 +1,14 @@
-"""Chooses the kernels' tiles by how much there is to do; nothing is timed for it.
+"""The choice of the kernels' tiles by the amount of work, without timing.
 
-A GPU is busy when it has more programs than multiprocessors, and larger tiles read less: so the
-largest tile that still gives every multiprocessor two programs is taken.
+A GPU is busy when it has more programs than multiprocessors, and larger tiles read less. So the
+functions choose the largest tile that still gives every multiprocessor two programs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-# Samples of a program of the last layer, which holds all their logits.
+# Samples per program of the last layer; the program holds all their logits.
 HEAD_ROWS = 16
 
 _PROGRAMS_EACH = 2
@@ -18,7 +18,7 @@ _DEPTHS = (16, 32, 64)
 
 @dataclasses.dataclass(frozen=True)
 class ProductTile:
-    """Of a product over samples: rows, columns, warps and stages of a program."""
+    """The tile of a product over samples, with the warps and stages of a program."""
 
     rows: int
     columns: int
@@ -28,7 +28,7 @@ class ProductTile:
 
 @dataclasses.dataclass(frozen=True)
 class UpdateTile:
-    """Of a weight matrix that is updated: outputs, inputs, warps and stages of a program."""
+    """The tile of a weight update, with the warps and stages of a program."""
 
     outputs: int
     inputs: int
@@ -36,7 +36,7 @@ class UpdateTile:
     stages: int
 
 
-# The largest first.
+# Ordered from the largest to the smallest tile.
 PRODUCT_TILES = (
     ProductTile(rows=64, columns=64, warps=4, stages=3),
     ProductTile(rows=16, columns=32, warps=4, stages=4),
@@ -49,11 +49,13 @@ UPDATE_TILES = (
 
 
 def row_block(batch_size: int, item_bytes: int) -> int:
-    """Return how many samples a weight's gradient adds up at a time: a power of two from 16.
+    """Return the number of samples that a weight's gradient sums at a time.
+
+    The number is a power of two, at least 16.
 
     Args:
-        batch_size: Samples of a step.
-        item_bytes: Bytes of a value that products read. Larger values get smaller blocks, so that
+        batch_size: Number of samples in a step.
+        item_bytes: Size of an operand in bytes. Larger operands get smaller blocks, so that
             registers do not spill.
     """
     block = 16
@@ -63,11 +65,11 @@ def row_block(batch_size: int, item_bytes: int) -> int:
 
 
 def load_depth(features: int, item_bytes: int) -> int:
-    """Return how many features a product's program loads at a time.
+    """Return the number of features that a product's program loads at a time.
 
     Args:
-        features: Features that the product sums over.
-        item_bytes: Bytes of a value that products read. Larger values are loaded fewer at a time,
+        features: Number of features that the product sums over.
+        item_bytes: Size of an operand in bytes. Fewer of the larger operands are loaded at a time,
             so that registers do not spill.
     """
     most = _BLOCK_BYTES // item_bytes
@@ -75,12 +77,12 @@ def load_depth(features: int, item_bytes: int) -> int:
 
 
 def head_depth(features: int, columns: int, item_bytes: int) -> int:
-    """Return the same for the last layer, where many classes leave less shared memory."""
+    """Return `load_depth` for the last layer, where many classes leave less shared memory."""
     return min(load_depth(features, item_bytes), 64 if columns <= 64 else 16)
 
 
 def head_columns(num_classes: int) -> int:
-    """Return how many logits a program holds of a sample: a power of two."""
+    """Return the number of logits that a program holds of a sample: a power of two from 16."""
     return max(16, 1 << (num_classes - 1).bit_length())
 
 

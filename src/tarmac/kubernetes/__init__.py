@@ -1,6 +1,6 @@
-"""Kubernetes, by its API alone: a kubeconfig, requests, watches, and what its words mean.
+"""A client of the Kubernetes API: kubeconfig, requests, watches and explanations of states.
 
-Knows nothing of job files. What is no answer is a `Silence`, what is denied is `Refused`.
+This package knows nothing of job files. A `Silence` is no answer; a `Refused` is a denial.
 
 Example::
 

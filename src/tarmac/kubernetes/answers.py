@@ -1,4 +1,4 @@
-"""What a cluster answers, and what is no answer."""
+"""The answers of a cluster: objects, refusals and no answer."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tarmac.errors import TarmacError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# An object of the API as its JSON.
+# The decoded JSON of an API object.
 Object: TypeAlias = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Silence:
-    """No answer that can be understood: says nothing about any object.
+    """The lack of a usable answer, which says nothing about any object.
 
-    A login that is no longer accepted (401) is one as well: what runs goes on running.
+    A rejected login (401) counts as no answer too: running pods go on running.
 
     Attributes:
-        words: What was asked of whom, what came of it, and what to do.
-        since: When the cluster last fell silent, in seconds since 1970.
+        words: Message with the cluster, the request, the problem and the advice.
+        since: Time of the first request without an answer, in seconds since 1970.
     """
 
     words: str
@@ -33,11 +33,11 @@ class Silence:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """The cluster has understood, and says no.
+    """A request that the cluster understood and denied.
 
     Attributes:
         status: HTTP status code, such as 403, 409 or 422.
-        reason: Kubernetes' own word: ``Forbidden``, ``AlreadyExists``, ``Invalid``.
+        reason: Reason in Kubernetes' words, such as ``Forbidden`` or ``AlreadyExists``.
         message: Message of the API server, which may have several lines.
     """
 
@@ -47,7 +47,7 @@ class Refused:
 
     @property
     def is_conflict(self) -> bool:
-        """Whether an object of that name is there already, or has changed meanwhile."""
+        """Whether the object already exists or has changed meanwhile."""
         return self.status == 409
 
 
@@ -55,7 +55,7 @@ class Listed(NamedTuple):
     """All objects of a kind at one moment.
 
     Attributes:
-        items: In the server's order.
+        items: Objects of the list in the server's order.
         resource_version: Version of the list on the server. A watch continues from it.
     """
 
@@ -64,7 +64,7 @@ class Listed(NamedTuple):
 
 
 class Version(NamedTuple):
-    """Which Kubernetes it is: ``Version(1, 36, "v1.36.2")``."""
+    """The version of a cluster's Kubernetes: ``Version(1, 36, "v1.36.2")``."""
 
     major: int
     minor: int
@@ -72,11 +72,11 @@ class Version(NamedTuple):
 
 
 class Right(NamedTuple):
-    """Something that one may or may not do.
+    """A permission in RBAC's terms.
 
     Attributes:
-        verb: As RBAC calls it: ``create``.
-        resource: In the plural, with a subresource behind a slash: ``pods/log``.
+        verb: RBAC verb, such as ``create``.
+        resource: Plural name, with a subresource behind a slash: ``pods/log``.
         group: API group of the resource, such as ``batch``. Empty: the core group.
     """
 
@@ -86,9 +86,9 @@ class Right(NamedTuple):
 
 
 def in_form(read: Callable[P, T]) -> Callable[P, T]:
-    """Make a reader of the API's objects raise a TarmacError for one that has another form.
+    """Make a reader of API objects raise a TarmacError for a malformed object.
 
-    Whatever stands between, such as a proxy or a webhook, may have written it.
+    A proxy or a webhook between Tarmac and the server may have written the object.
     """
 
     @functools.wraps(read)
@@ -108,6 +108,6 @@ def name_of(item: Object) -> str:
     """Return an object's name.
 
     Raises:
-        TarmacError: It has no form of an object.
+        TarmacError: The JSON is not an API object.
     """
     return str(item["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""What a namespace never lets start: pods beyond its quotas and limit ranges, in numbers."""
+"""Checks of pods against the quotas and limit ranges of a namespace."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Object
 
 _SIDES = ("requests", "limits")
-# A quota has these by a short name too: `cpu` is `requests.cpu`.
+# A quota may name these resources without a side: `cpu` means `requests.cpu`.
 _SHORT = ("cpu", "memory", "ephemeral-storage")
 
 
 def why_out_of_bounds(
     spec: Mapping[str, Any], num_pods: int, quotas: Iterable[Object], ranges: Iterable[Object]
 ) -> str:
-    """Return why a namespace can never have pods that are to run at once; empty where it can.
+    """Return why a namespace can never run these pods at once; empty if it can.
 
-    What others of the namespace use does not count: that ends.
+    The current usage of other pods does not count, because other pods end.
 
     Args:
         spec: Spec of each pod, as the API has it.
-        num_pods: How many there are to be at once.
-        quotas: Its ResourceQuotas. Those of a scope are for some pods only, and are left out.
+        num_pods: Number of pods that must run at once.
+        quotas: ResourceQuotas of the namespace. Quotas with a scope are ignored: they apply to
+            some pods only.
         ranges: LimitRange objects of the namespace, as the API has them.
     """
     ranges = [*ranges]
@@ -53,7 +54,7 @@ def _beyond(amounts: Mapping[str, Mapping[str, float]], limit: Mapping[str, Any]
         if amount > quantity(most):
             yield f"it asks for {_shown(amount)} of {resource}, and {most} is the most"
     for resource, least in (limit.get("min") or {}).items():
-        # What is not said gets a default of the range, which is no less.
+        # The limit range fills in a missing amount with a default of at least its minimum.
         values = [amounts[side][resource] for side in _SIDES if resource in amounts[side]]
         amount = min(values, default=quantity(least))
         if amount < quantity(least):

@@ -1,4 +1,4 @@
-"""A cluster's namespace: create, look, list, delete, watch. Knows nothing of jobs' meaning."""
+"""Operations on the objects of a namespace: create, get, list, patch, delete, watch, read logs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What one answer to a list may hold: client-go's own page size.
+# Objects per page of a list, as in client-go.
 _PAGE = 500
-# A list whose pages grow too old is begun again so often.
+# Tries of a list whose continue token expires (410).
 _LISTS = 3
 _PATCHES = {
     "merge": "application/merge-patch+json",
@@ -40,17 +40,20 @@ def connect(
     environ: Mapping[str, str] | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Cluster:
-    """Find a cluster and a login. Nothing is sent yet: ``version()`` says whether it answers.
+    """Return a cluster with its login, without sending a request.
+
+    ``version()`` checks that the cluster answers.
 
     Args:
-        kubeconfig: Instead of KUBECONFIG, ~/.kube/config or the pod's service account.
-        context: Instead of the kubeconfig's current one.
-        namespace: Instead of the context's.
-        environ: Instead of this process's.
-        patience_s: How long one question may take with all its repetitions.
+        kubeconfig: Path of a kubeconfig. Default: KUBECONFIG, ~/.kube/config or the pod's
+            service account.
+        context: Context of the kubeconfig. Default: the current context.
+        namespace: Namespace of the objects. Default: the context's namespace.
+        environ: Environment variables to read. Default: this process's environment.
+        patience_s: Seconds that one request may take, including all retries.
 
     Raises:
-        RequestError: There is no kubeconfig, or it names what is not there.
+        RequestError: There is no kubeconfig, or an entry that it names is missing.
     """
     environ = os.environ if environ is None else environ
     place = find_place(environ, kubeconfig=kubeconfig, context=context, namespace=namespace)
@@ -58,13 +61,13 @@ def connect(
 
 
 class Cluster:
-    """A namespace of a cluster, as one login sees it. Threads may share it.
+    """A namespace of a cluster, seen with one login. Threads may share it.
 
     Attributes:
         namespace: Namespace of the objects, from the kubeconfig or the pod.
         title: Name of the cluster in messages: the context and the server.
-        context: The kubeconfig's; empty in a pod.
-        server: Its URL, as it is known outside; empty in a pod.
+        context: Context in the kubeconfig. Empty in a pod.
+        server: URL of the server as known outside the cluster. Empty in a pod.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -85,7 +88,7 @@ class Cluster:
         self._connection.close()
 
     def version(self) -> Version | Silence:
-        """Ask once which Kubernetes it is."""
+        """Request the server's version, without retries."""
         answer = self._connection.ask("GET", "/version", patience_s=0)
         if isinstance(answer, Refused):
             return self._connection.silence(f"does not say its version: {answer.message}")
@@ -98,11 +101,11 @@ class Cluster:
         return Version(int(match[1]), int(match[2]), text)
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object | Refused | Silence:
-        """Create an object; a field that the server does not know is refused.
+        """Create an object; the server refuses unknown fields.
 
         Args:
-            manifest: With apiVersion, kind and a name of its own.
-            dry_run: Ask all that decides (schemas, quota, webhooks, rights), and create nothing.
+            manifest: Object with apiVersion, kind and a unique name.
+            dry_run: Check schemas, quota, webhooks and rights, but create nothing.
         """
         kind = kind_of(manifest["kind"])
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
@@ -110,12 +113,12 @@ class Cluster:
         return self._connection.ask("POST", path, query=query, body=manifest)
 
     def get(self, kind: str, name: str) -> Object | Refused | Silence | None:
-        """Return an object; None where there is none of that name."""
+        """Return an object, or None if it does not exist."""
         answer = self._connection.ask("GET", kind_of(kind).path(self.namespace, name))
         return None if _is_absent(answer) else answer
 
     def list(self, kind: str, *, labels: str = "", fields: str = "") -> Listed | Refused | Silence:
-        """Return all objects of a kind that a selector of labels (and one of fields) chooses."""
+        """Return all objects of a kind that match a label selector and a field selector."""
         path = kind_of(kind).path(self.namespace)
         selectors = {"labelSelector": labels} if labels else {}
         if fields:
@@ -154,14 +157,14 @@ class Cluster:
         grace_s: int | None = None,
         propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
     ) -> Refused | Silence | None:
-        """Delete an object; that there is none any more is done as well.
+        """Delete an object; a missing object counts as deleted.
 
         Args:
             kind: Kind of the object, such as ``Pod`` or ``Job``.
             name: Name of the object, in this namespace.
-            grace_s: Between TERM and KILL; None: as the pod says. 0 forgets a pod at once, also
-                where its node is lost and may run it still.
-            propagation: What becomes of that which it owns.
+            grace_s: Seconds between TERM and KILL. None: the pod's own grace period. 0 removes
+                the pod object at once, even if a lost node may still run the pod.
+            propagation: Deletion policy for the objects that it owns.
         """
         options: dict[str, Any] = {
             "apiVersion": "v1",
@@ -184,7 +187,7 @@ class Cluster:
         *,
         how: Literal["merge", "json", "strategic"] = "merge",
     ) -> Object | Refused | Silence:
-        """Change an object."""
+        """Patch an object; the server refuses unknown fields."""
         return self._connection.ask(
             "PATCH",
             kind_of(kind).path(self.namespace, name),
@@ -196,15 +199,15 @@ class Cluster:
     def log(
         self, pod: str, container: str, *, follow: bool = False, since: str | None = None
     ) -> Iterator[bytes] | Refused | Silence:
-        """Return what a container has written, in pieces, as they come.
+        """Return the log of a container as an iterator of chunks.
 
         Args:
             pod: Name of the pod, in this namespace.
             container: Name of the container, in the pod.
-            follow: Go on until the container ends.
-            since: A time as Kubernetes writes it: only what came after it.
+            follow: Stream new output until the container ends.
+            since: Timestamp in Kubernetes' format; older output is left out.
 
-        The iterator raises ConnectionError where the log breaks off before its end.
+        The iterator raises ConnectionError if the log breaks off before its end.
         """
         query = {"container": container} | ({"follow": "true"} if follow else {})
         if since is not None:
@@ -214,7 +217,7 @@ class Cluster:
 
     @in_form
     def may(self, *rights: Right) -> tuple[Right, ...] | Silence:
-        """Ask which of these one may not do in the namespace."""
+        """Return the rights that this login lacks in the namespace."""
         missing: list[Right] = []
         for right in rights:
             resource, _, subresource = right.resource.partition("/")
@@ -255,13 +258,14 @@ class Cluster:
         keep: Callable[[Object], Any] | None = None,
         silence_s: float = SILENCE_S,
     ) -> Watch[Any]:
-        """Return all objects of a kind, kept up to date; enter it to begin.
+        """Return a watch of all objects of a kind; it starts as a context manager.
 
         Args:
             kind: Kind of the objects, such as ``Pod`` or ``Job``.
             labels: Label selector, such as ``app=x``. Empty: all objects.
-            keep: What is kept of each: with thousands of pods, keep few fields.
-            silence_s: So long without a word, and all is listed again.
+            keep: Function that returns the value to store for an object. With thousands of pods,
+                store few fields. Default: the whole object.
+            silence_s: Seconds without an event or bookmark until all objects are listed again.
         """
         return Watch(
             self._connection,
@@ -274,5 +278,5 @@ class Cluster:
 
 
 def _is_absent(answer: object) -> bool:
-    """Whether the cluster says that there is no such object; a kind that lacks is no such word."""
+    """Whether the answer is that the object does not exist; a missing kind does not count."""
     return isinstance(answer, Refused) and (answer.status, answer.reason) == (404, "NotFound")

@@ -1,9 +1,9 @@
-"""Requests to an API server, each with an end: an answer, a refusal or a silence.
+"""Requests to an API server, with bounded retries: an answer, a refusal or no answer.
 
-What is too much for the server now (429), or fails in it (5xx), or in the network, is asked again
-with growing pauses, or when the server says, for a bounded time. A request that was perhaps
-carried out is asked again as well: objects are created under names of their own, so that a second
-creation is a conflict (409) and never a second object.
+Rate limits (429), server errors (5xx) and network errors are retried for a bounded time, with
+exponential backoff or after the server's Retry-After. A request that the server may have carried
+out is retried too: objects have unique names, so a second creation is a conflict (409) and never a
+second object.
 """
 
 from __future__ import annotations
@@ -36,30 +36,31 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.credentials import Credentials
     from tarmac.kubernetes.kubeconfig import Place
 
-# How long one question may take with all its repetitions.
+# Bound on one request including all retries.
 PATIENCE_S = 55.0
 _CONNECT_S, _ANSWER_S = 10.0, 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
-# A login that is refused is read anew at most so often: a plug-in may ask a person's identity
-# provider, which locks accounts that ask too much.
+# Least time between two reads of a rejected login: a plug-in may call an identity provider, which
+# locks accounts after too many logins.
 _LOGIN_PAUSE_S = 60.0
-# So long before it ends, a token is replaced.
+# A token is replaced this long before it expires.
 _BEFORE_EXPIRY_S = 10.0
-# A plug-in that gives what has expired already is not run for each request.
+# Least time between two renewals: a plug-in that returns an expired token must not run for each
+# request.
 _RENEWAL_PAUSE_S = 10.0
-# As RFC 7234 writes it: a code, an agent, a quoted text.
+# A Warning header by RFC 7234: a code, an agent, a quoted text.
 _WARNING = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 _LONGEST_WARNING = 1000
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Connection:
-    """An API server as one login sees it. Threads may share it.
+    """A connection to an API server with one login. Threads may share it.
 
     Args:
         place: Cluster, namespace and login to use.
-        environ: For plug-ins and proxies.
-        patience_s: How long one question may take in all.
+        environ: Environment variables for the plug-in.
+        patience_s: Seconds that one request may take, including all retries.
 
     Raises:
         RequestError: The login or a certificate cannot be read.
@@ -92,7 +93,7 @@ class Connection:
         content_type: str = "application/json",
         patience_s: float | None = None,
     ) -> Mapping[str, Any] | Refused | Silence:
-        """Ask, again if need be, and return the JSON of the answer.
+        """Send a request, with retries, and return the JSON of the answer.
 
         Args:
             method: HTTP method, such as ``GET`` or ``DELETE``.
@@ -100,7 +101,8 @@ class Connection:
             query: Query parameters of the URL, before encoding. Default: none.
             body: Value to send as JSON. None: no body.
             content_type: Media type of the body. Default ``application/json``.
-            patience_s: Another time than the connection's; 0 asks once.
+            patience_s: Seconds for the request and its retries. 0: no retries. Default: the
+                connection's.
         """
         patience_s = self._patience_s if patience_s is None else patience_s
         end, pause_s = time.monotonic() + patience_s, _FIRST_PAUSE_S
@@ -124,7 +126,7 @@ class Connection:
             except Exception as error:
                 words, again = explain_trouble(error, self.place)
             if wait_s is None:
-                # Many clients that failed at once are not to come back at once.
+                # Jitter keeps many clients that failed at once from retrying at once.
                 wait_s = pause_s * random.uniform(0.75, 1.25)  # noqa: S311 - nothing secret
             if not again or time.monotonic() + wait_s >= end:
                 return self.silence(f"{method} {path}: {words}")
@@ -142,10 +144,10 @@ class Connection:
         *,
         answer_s: float | None = _ANSWER_S,
     ) -> Iterator[httpx.Response]:
-        """Send once, and once more with a fresh login where that is refused; stream the answer.
+        """Send a request and stream the answer; after a 401, read the login again and resend once.
 
         Raises:
-            httpx.TransportError: There is no answer.
+            httpx.TransportError: The server does not answer.
             RequestError: The login cannot be read, or the connection was closed.
         """
         limits = httpx.Timeout(answer_s, connect=min(_CONNECT_S, answer_s or _CONNECT_S))
@@ -171,7 +173,7 @@ class Connection:
             try:
                 response = client.send(request, stream=True)
             except RuntimeError:
-                # A thread that follows something learns of the end when it asks again.
+                # Another thread may have closed the connection: httpx then raises RuntimeError.
                 if not client.is_closed:
                     raise
                 raise RequestError("is not asked any more: its connections are closed") from None
@@ -185,7 +187,7 @@ class Connection:
             return
 
     def _tell_warnings(self, response: httpx.Response) -> None:
-        """Tell the user what the server warns of, as kubectl does."""
+        """Print the server's warnings to stderr, as kubectl does."""
         for header in response.headers.get_list("Warning"):
             for text in _WARNING.findall(header):
                 plain = re.sub(r"\\(.)", r"\1", text)[:_LONGEST_WARNING]
@@ -193,13 +195,13 @@ class Connection:
                 _warn(f"{self.place.title} warns: {shown}")
 
     def read(self, path: str, query: Mapping[str, str]) -> Iterator[bytes] | Refused | Silence:
-        """Return the bytes of an answer that may have no end, as they come.
+        """Return the body of an answer as an iterator of chunks; the body may be endless.
 
-        The iterator raises ConnectionError where it breaks off.
+        The iterator raises ConnectionError if the connection breaks off.
         """
         stack = contextlib.ExitStack()
         try:
-            # A log that is followed may be quiet for as long as its program is.
+            # No read timeout: a followed log is silent while its program writes nothing.
             response = stack.enter_context(self.send("GET", path, query, answer_s=None))
             if response.status_code == 200:
                 self.heard()
@@ -217,7 +219,7 @@ class Connection:
         return self.silence(f"GET {path}: {words}")
 
     def silence(self, words: str) -> Silence:
-        """Return a silence that began with the first question that had no answer."""
+        """Return a Silence that began with the first request without an answer."""
         if self._silent_since is None:
             self._silent_since = time.time()
         return Silence(f"{self.place.title} {words}", self._silent_since)
@@ -243,7 +245,7 @@ class Connection:
         return Refused(status, str(fields.get("reason") or ""), message)
 
     def _no_answer(self, response: httpx.Response, said: Mapping[str, Any]) -> str:
-        """Return why what came is no answer; empty where it is one."""
+        """Return why a response is no answer of Kubernetes; empty if it is an answer."""
         status = response.status_code
         if status == 401:
             return (
@@ -259,7 +261,7 @@ class Connection:
             return f"fails with {status}: {message}"
         if 200 <= status < 300:
             return "" if said else "answered with no JSON; is a proxy in between?"
-        # So apiserver answers for kinds that it does not have; a proxy's 404 is no word on
+        # The API server answers "404 page not found" for unknown kinds. A proxy's 404 does not say
         # whether an object exists.
         is_its_own = said.get("kind") == "Status" or response.text.strip() == "404 page not found"
         return (
@@ -278,7 +280,7 @@ class Connection:
             return self._clients[-1], self._credentials
 
     def _log_in_anew(self, used: Credentials) -> bool:
-        """Read the login again; return whether there is another one to try."""
+        """Read the login again; return whether there are new credentials to try."""
         with self._lock:
             if self._credentials is not used:
                 return True
@@ -292,7 +294,7 @@ class Connection:
 
     def _replace(self, credentials: Credentials) -> None:
         if credentials.certificate != self._credentials.certificate:
-            # Others may be reading by the old one still: all are closed at the end.
+            # Other threads may still read with the old client: `close` closes all clients.
             self._clients.append(self._open(credentials))
         self._credentials = credentials
 
@@ -316,19 +318,19 @@ class Connection:
 
 @functools.cache
 def _warn(text: str) -> None:
-    """Write a warning once: each Job of a run brings the same ones."""
+    """Write a warning once: each Job of a run causes the same warnings."""
     sys.stderr.write(f"warning: {in_one_line(text)}\n")
 
 
 def _read_again(place: Place) -> Place:
-    """Return the place with its login as the kubeconfig has it now."""
+    """Return the place with its login read again from the kubeconfig."""
     if place.login is None or "tokenFile" in place.login.fields:
         return place
     return dataclasses.replace(place, login=read_login(place.login))
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Return the seconds that the server asks to wait, where it says any."""
+    """Return the seconds of the Retry-After header, or None."""
     try:
         return max(0.0, float(response.headers["Retry-After"]))
     except (KeyError, ValueError):

@@ -1,7 +1,7 @@
-"""A login's token and certificates: from the kubeconfig, a file, or a plug-in that is run.
+"""The token and certificates of a login: from the kubeconfig, a file or an exec plug-in.
 
-Private keys that a kubeconfig holds inline reach OpenSSL by a private directory that is removed
-at once, for Python's ssl loads keys from files alone.
+Python's ssl loads private keys from files only. Inline keys of a kubeconfig reach OpenSSL through
+an anonymous file in memory (memfd).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
-# A plug-in may ask a far server for a login; one that waits for a person never ends.
+# A plug-in may call a remote server. A plug-in that waits for user input would never end.
 _EXEC_S = 45
 
-# A token file is written anew before it expires; client-go reads it again after a minute.
+# Kubernetes renews a token file before the token expires; client-go rereads it after a minute.
 TOKEN_FILE_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Credentials:
-    """What is sent to show who asks.
+    """The credentials that a request sends.
 
     Attributes:
         header: Value of the ``Authorization`` header. None: no header.
-        certificate: In PEM, with its key; None: none.
-        expires: Seconds since 1970, where it is known.
+        certificate: Client certificate and its key, both in PEM. None: no certificate.
+        expires: Time of expiry, in seconds since 1970. None: not known.
     """
 
     header: str | None = None
@@ -51,10 +51,10 @@ class Credentials:
 
 
 def read_credentials(place: Place, environ: Mapping[str, str], now: float) -> Credentials:
-    """Read a login, running its plug-in where it has one.
+    """Read the credentials of a login; run its exec plug-in if it has one.
 
     Raises:
-        RequestError: A file is missing, the plug-in fails, or the way to log in is not known.
+        RequestError: A file is missing, the plug-in fails, or the login method is not supported.
     """
     login = place.login
     if login is None:
@@ -62,7 +62,7 @@ def read_credentials(place: Place, environ: Mapping[str, str], now: float) -> Cr
     fields = login.fields
     certificate = _pair(login)
     if fields.get("tokenFile"):
-        # client-go, too, prefers the file where both are given.
+        # client-go prefers the file too if a login has both.
         token = _read_file(login, "tokenFile").decode().strip()
         return Credentials(f"Bearer {token}", certificate, now + TOKEN_FILE_S)
     if fields.get("token"):
@@ -83,7 +83,7 @@ def read_credentials(place: Place, environ: Mapping[str, str], now: float) -> Cr
 
 
 def tls_of(place: Place, credentials: Credentials) -> ssl.SSLContext:
-    """Return how the server is known, and how it knows us.
+    """Return a TLS context with the cluster's authority and the client certificate.
 
     Raises:
         RequestError: A certificate or a key is missing or broken.
@@ -94,7 +94,7 @@ def tls_of(place: Place, credentials: Credentials) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif authority := _data(cluster, "certificate-authority", place.file, where):
-        # What a kubeconfig names replaces the authorities of this machine, as for kubectl.
+        # The kubeconfig's authority replaces the authorities of this machine, as in kubectl.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             context.load_verify_locations(cadata=authority.decode("ascii"))
@@ -108,7 +108,7 @@ def tls_of(place: Place, credentials: Credentials) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, pair: tuple[bytes, bytes], place: Place) -> None:
-    # OpenSSL reads the pair by a path alone: one of this process's memory.
+    # OpenSSL loads the pair from a path only; a memfd keeps the key off the disk.
     with os.fdopen(os.memfd_create("pair"), "wb") as both:
         both.write(pair[0].rstrip() + b"\n" + pair[1])
         both.flush()
@@ -175,7 +175,7 @@ def _run_plugin(
             f"the plug-in {named!r} of {where} wants to talk to a person",
             hint="Log in by its own command first, or use a login with a token.",
         )
-    # A command with a slash is meant from the kubeconfig's directory (client-go, exec.go).
+    # A command with a slash is relative to the kubeconfig's directory (client-go, exec.go).
     command = str(login.file.parent / named) if "/" in named else shutil.which(named)
     if command is None or not os.access(command, os.X_OK):
         raise RequestError(
@@ -217,7 +217,7 @@ def _run_plugin(
         status = parse_json(ended.stdout)["status"]
         return _given(status)
     except (ValueError, KeyError, TypeError, AttributeError):
-        # What it printed is not quoted: it may be half of a token.
+        # The message does not quote the output: it may contain part of a token.
         raise RequestError(
             f"{named!r}, by which {where} logs in, printed no ExecCredential with a status",
             hint=stderr or "Run it by hand.",

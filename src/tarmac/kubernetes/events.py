@@ -1,4 +1,4 @@
-"""What events say: why a Job makes no pods, why a pod does not begin."""
+"""Explanations from events: why a Job creates no pods, why a pod does not start."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _TRY = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
 
 @in_form
 def explain_event(event: Object) -> str:
-    """Return an event's words, a quota's as numbers."""
+    """Return the message of an event; an exceeded quota is explained in numbers."""
     text = " ".join(str(event.get("message") or event.get("reason") or "").split())
     return explain_quota(text) or text
 
 
 @in_form
 def explain_creation(events: Iterable[Object]) -> str | None:
-    """Return why a Job cannot make its pods now, from its events, oldest first.
+    """Return why a Job cannot create its pods now, from its events, oldest first.
 
-    None where it has made one since, or nothing is said.
+    None if the Job has created a pod since, or if no event gives a reason.
     """
     last = None
     for event in events:
@@ -39,12 +39,12 @@ def explain_creation(events: Iterable[Object]) -> str | None:
             last = event
     if last is None or last["reason"] == "SuccessfulCreate":
         return None
-    # Each try has another pod's name, and would be another reason.
+    # The pod's name differs at each try; without it, the same reason stays the same text.
     return _TRY.sub("", explain_event(last))
 
 
 def explain_quota(message: str) -> str | None:
-    """Return what a quota that is used up holds back; None where it is about something else.
+    """Return the numbers of an exceeded quota; None if the message is about something else.
 
     Example:
         >>> explain_quota('pods "a" is forbidden: exceeded quota: team, requested: '

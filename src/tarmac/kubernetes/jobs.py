@@ -1,4 +1,4 @@
-"""What a Job's own conditions mean."""
+"""Explanations of a Job's conditions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ JOB_ENDS: Mapping[str, str] = {
 
 
 class JobState(NamedTuple):
-    """What a Job does.
+    """The state of a Job.
 
     Attributes:
-        phase: ``held``: suspended, by a queue or by somebody.
-        reason: Reason of the Job's condition, in Kubernetes' word. Empty: no reason.
+        phase: Phase of the Job. ``held``: suspended, by a queue or by a user.
+        reason: Reason of the Job's condition, in Kubernetes' words. Empty: no reason.
         words: Explanation for users, with the cluster's message if there is one.
     """
 
@@ -39,7 +39,7 @@ class JobState(NamedTuple):
 
 @in_form
 def explain_job(job: Object) -> JobState:
-    """Return what a Job does, from its conditions."""
+    """Return the state of a Job from its conditions."""
     conditions = {
         str(it.get("type")): it
         for it in (job.get("status") or {}).get("conditions") or ()

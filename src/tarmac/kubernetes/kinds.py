@@ -1,4 +1,4 @@
-"""Where the API keeps objects of each kind that Tarmac handles."""
+"""The kinds of API objects that Tarmac handles, with their URL paths."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 
 class Kind(NamedTuple):
-    """A kind of object.
+    """A kind of API object.
 
     Attributes:
-        version: With the API's group: ``batch/v1``.
-        plural: As in its path: ``jobs``.
+        version: API group and version, such as ``batch/v1``.
+        plural: Plural name in URL paths, such as ``jobs``.
         namespaced: Whether objects are in a namespace.
     """
 
@@ -20,7 +20,7 @@ class Kind(NamedTuple):
     namespaced: bool = True
 
     def path(self, namespace: str, name: str = "", version: str = "") -> str:
-        """Return the path of all objects of a namespace, or of one."""
+        """Return the URL path of all objects of a namespace, or of a named object."""
         version = version or self.version
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         where = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced else ""
@@ -50,10 +50,10 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind of that name.
+    """Return the kind with this name.
 
     Raises:
-        ValueError: Tarmac does not handle it.
+        ValueError: Tarmac does not handle this kind.
     """
     try:
         return KINDS[name]

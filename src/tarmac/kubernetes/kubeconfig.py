@@ -1,7 +1,7 @@
-"""Which cluster, and who asks: from kubeconfig files, or from the pod that this runs in.
+"""The cluster and the login, from kubeconfig files or from the pod of this process.
 
-Several files are merged as kubectl does it: of each name, the first file that has it decides.
-Errors name files and what to do, never a value.
+Several files are merged as in kubectl: the first file that has an entry of a name wins. Errors name
+files and give advice, but never quote a value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Login:
 
     Attributes:
         name: Name of the entry in the kubeconfig.
-        file: That has it; what it names is relative to its directory.
+        file: Kubeconfig of the entry. Paths in the entry are relative to its directory.
         fields: Content of the entry, such as ``token`` or ``exec``.
     """
 
@@ -39,7 +39,7 @@ class Login:
 
 
 class NoKubeconfigError(RequestError):
-    """Nothing here names a cluster, and nobody has named a file that does."""
+    """No kubeconfig exists here, and the user named none."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -47,13 +47,13 @@ class Place:
     """A cluster, a namespace and a login.
 
     Attributes:
-        title: For messages: the context and the server.
-        server: Its URL, without a slash at the end.
-        namespace: ``default`` where none is named.
-        cluster: The cluster's entry: certificates, proxy.
-        file: That has the cluster's entry.
-        login: Who asks; None: nobody in particular.
-        context: The kubeconfig's; empty in a pod, whose server has no name outside.
+        title: Name for messages: the context and the server.
+        server: URL of the server, without a trailing slash.
+        namespace: Namespace of the objects. Default ``default``.
+        cluster: Fields of the cluster's entry, such as certificates and proxy.
+        file: Kubeconfig that has the cluster's entry.
+        login: User's entry to log in with. None: an anonymous login.
+        context: Context in the kubeconfig. Empty in a pod: its server URL is not valid outside.
     """
 
     title: str
@@ -78,11 +78,13 @@ def find_place(
     namespace: str | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Place:
-    """Find the cluster as kubectl does: a file given, KUBECONFIG, ~/.kube/config, the pod's own.
+    """Find the cluster as kubectl does.
+
+    The order is: the ``kubeconfig`` argument, KUBECONFIG, ~/.kube/config, the pod's own cluster.
 
     Raises:
-        NoKubeconfigError: There is none, and ``kubeconfig`` names none.
-        RequestError: It is not there, cannot be read, or names what is not in it.
+        NoKubeconfigError: There is no kubeconfig, and the argument names none.
+        RequestError: The file is missing or unreadable, or refers to a missing entry.
     """
     files = _files(environ, kubeconfig)
     present = [file for file in files if file.is_file()]
@@ -148,7 +150,7 @@ def find_place(
 def in_cluster(
     environ: Mapping[str, str], namespace: str | None, directory: Path = SERVICE_ACCOUNT
 ) -> Place | None:
-    """Return the cluster that this process is a pod of; None where it is none."""
+    """Return the cluster of the pod that this process runs in; None outside a pod."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     token = directory / "token"
     if not host or not port or not token.is_file():
@@ -166,7 +168,7 @@ def in_cluster(
 
 
 def read_login(login: Login) -> Login:
-    """Return a login as its file has it now; as it was, where it is in there no more.
+    """Read a login again from its file; return it unchanged if the file no longer has it.
 
     Raises:
         RequestError: The file cannot be read.
@@ -190,7 +192,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise RequestError(f"{file} cannot be read: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:
-        # The error's own text quotes lines of the file, and one of them may be a token.
+        # The error's text quotes lines of the file, which may contain a token.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RequestError(f"{file}, line {line}: {error.problem or 'no YAML'}") from None
     except (yaml.YAMLError, ValueError, RecursionError):

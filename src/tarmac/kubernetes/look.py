@@ -1,4 +1,4 @@
-"""The Job that looks at a node: how its pod is made, and which GPUs it asks for."""
+"""The Job that checks a node: its pod and the GPUs that the pod requests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 LABEL = "tarmac.dev/look"
 CONTAINER = "look"
 
-# Removed by then, also where the process that looks was killed.
+# The cluster removes a finished Job after this time, even if the survey was killed.
 _KEPT_S = 300
 _GRACE_S = 5
 
-# PyTorch and a context on each of many GPUs take some; a limit is no reservation.
+# PyTorch and a CUDA context on each GPU need memory. A limit reserves none.
 _MEMORY_REQUEST, _MEMORY_LIMIT = "256Mi", "8Gi"
 
-# The answer is the program's; without one, the last line says why there is none.
+# The program writes its report to the termination log. If it fails, the last line of its output
+# goes there instead.
 _SCRIPT = """\
 said=$("$@" 2>&1)
 code=$?
@@ -40,20 +41,20 @@ exit "$code"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Look:
-    """How pods are made that look at nodes.
+    """The options of the pods that check nodes.
 
     Attributes:
         image: Container image that contains Tarmac.
         python: Python interpreter in the image that has Tarmac. Default ``python3``.
         queue: Name of a Kueue queue. Empty: no queue.
         node_selector: Labels that nodes must have.
-        tolerations: Taints that pods bear.
-        gpu_resource: The only kind of GPU that counts; empty for any.
+        tolerations: Tolerations of the pods, as in a pod's spec.
+        gpu_resource: Resource name of the GPUs to check. Empty: all GPUs.
         pull_secrets: Names of Secrets with logins of registries.
         priority_class: Priority class of the pods. Empty: the cluster's default.
         service_account: Service account of the pods. Empty: the namespace's default.
-        restricted: Whether the restricted Pod Security Standard admits the pods; else their user
-            is the image's.
+        restricted: Whether the pods comply with the restricted Pod Security Standard. Otherwise
+            they run as the image's user.
     """
 
     image: str
@@ -71,17 +72,17 @@ class Look:
 def look_manifest(
     name: str, mark: str, node: ClusterNode, look: Look, patience_s: float
 ) -> dict[str, Any]:
-    """Return the Job whose pod looks at a node.
+    """Return the manifest of the Job that checks a node.
 
     Args:
         name: Name of the new Job, unique in its namespace.
-        mark: By which all of this survey are found.
-        node: The only one where the pod may run.
+        mark: Label value that all Jobs of this survey share.
+        node: Node that the pod is bound to by its affinity.
         look: Image, queue, tolerations and other options of the pod.
-        patience_s: After this many seconds it is of no use any more.
+        patience_s: Seconds that the survey waits for answers. The Job ends 300 s later.
     """
     labels = {"app.kubernetes.io/name": "tarmac-look", LABEL: mark}
-    # Unlike nodeName, this leaves the scheduler to see whether there is room.
+    # Unlike nodeName, an affinity lets the scheduler check whether the node has room.
     here = {"key": "metadata.name", "operator": "In", "values": [node.name]}
     terms = {"nodeSelectorTerms": [{"matchFields": [here]}]}
     requests = asked_gpus(node)
@@ -124,7 +125,7 @@ def look_manifest(
         "metadata": {"name": name, "labels": labels | queue},
         "spec": {
             "backoffLimit": 0,
-            # Where this process dies, nothing begins an hour later.
+            # If the survey is killed, a queued pod must not start an hour later.
             "activeDeadlineSeconds": int(patience_s) + _KEPT_S,
             "ttlSecondsAfterFinished": _KEPT_S,
             "template": {"metadata": {"labels": labels}, "spec": pod},
@@ -133,9 +134,9 @@ def look_manifest(
 
 
 def asked_gpus(node: ClusterNode) -> dict[str, int]:
-    """Return which GPUs of a node a pod asks for: those that the check can judge."""
+    """Return the GPUs that a pod requests on a node: NVIDIA GPUs, the only ones it can check."""
     return {
-        # More than one of those that pods take turns on may be the same GPU.
+        # Several shared (time-sliced) GPUs may be the same physical GPU.
         resource: 1 if node.is_shared else count
         for resource, count in node.gpus.items()
         if resource.startswith("nvidia.com/")

@@ -1,4 +1,4 @@
-"""What an administrator applies once: rights, a volume, a check of each node."""
+"""Manifests that an administrator applies once: rights, a volume, a check of each node."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-# Where attempts on several nodes are JobSets.
+# Needed where attempts on several nodes are JobSets.
 JOBSET_RIGHTS: tuple[Right, ...] = tuple(
     Right(verb, "jobsets", "jobset.x-k8s.io") for verb in ("create", "get", "patch", "delete")
 )
 
-# What `tarmac run --on kubernetes` does in its namespace.
+# The rights that `tarmac run --on kubernetes` needs in its namespace.
 RIGHTS: tuple[Right, ...] = (
     *(
         Right(verb, "jobs", "batch")
@@ -35,19 +35,19 @@ RIGHTS: tuple[Right, ...] = (
     Right("get", "pods/log"),
     Right("create", "configmaps"),
     *(Right(verb, "secrets") for verb in ("create", "get")),
-    # By which pods of several nodes find each other.
+    # Pods on several nodes find each other through a Service.
     Right("create", "services"),
     *JOBSET_RIGHTS,
-    # Why pods are not made; without it that is not said, and everything else is done.
+    # Optional: explains why pods are not created.
     Right("list", "events"),
-    # What the namespace never lets start, likewise.
+    # Optional: finds pods that exceed the bounds of the namespace.
     Right("list", "limitranges"),
     Right("list", "resourcequotas"),
-    # Why Kueue does not admit them, likewise.
+    # Optional: explains why Kueue does not admit a Job.
     Right("list", "workloads", "kueue.x-k8s.io"),
 )
 
-# The release that the manifest was written for: github.com/kubernetes/node-problem-detector.
+# The manifest below is for this release: github.com/kubernetes/node-problem-detector.
 _DETECTOR = "registry.k8s.io/node-problem-detector/node-problem-detector:v0.8.19"
 
 
@@ -61,14 +61,15 @@ def setup(
     size: str = "100Gi",
     storage_class: str = "",
 ) -> list[Object]:
-    """Return what lets somebody run jobs in a namespace.
+    """Return the manifests that let users or a service account run jobs in a namespace.
 
     Args:
-        namespace: That is there already.
-        service_account: Made, and given the rights: for a runner in the cluster.
-        user: Given the rights, as Kubernetes calls them.
+        namespace: Namespace of the manifests, which must exist.
+        service_account: Service account to create and to give the rights, for a runner in the
+            cluster. Empty: none.
+        user: User that gets the rights, as Kubernetes names it. Empty: no user.
         group: Group that gets the rights, as Kubernetes names it. Empty: no group.
-        volume_claim: The name of a claim that many nodes may write to; empty: none.
+        volume_claim: Name of a claim that many nodes may write to. Empty: no claim.
         size: Storage to request for the claim. Default ``100Gi``.
         storage_class: Storage class of the claim. Empty: the cluster's default.
     """
@@ -86,13 +87,13 @@ def setup(
 
 
 def role_for(missing: Iterable[Right], namespace: str, user: str = "") -> str:
-    """Return the Role that gives rights, and what binds it, as YAML to apply.
+    """Return a Role that grants rights and its RoleBinding, as YAML to apply.
 
     Args:
         missing: Rights that the Role grants.
         namespace: Namespace of the Role and of its binding.
-        user: Who gets them, as Kubernetes calls them: also
-            ``system:serviceaccount:NAMESPACE:NAME``. Empty: the Role alone.
+        user: User that gets the rights, as Kubernetes names it, or a service account as
+            ``system:serviceaccount:NAMESPACE:NAME``. Empty: no RoleBinding.
     """
     name = "tarmac-missing"
     manifests = [role(tuple(missing), name, namespace)]
@@ -102,11 +103,11 @@ def role_for(missing: Iterable[Right], namespace: str, user: str = "") -> str:
 
 
 def cluster_role_for(missing: Iterable[Right], user: str) -> str:
-    """Return the ClusterRole that gives rights on what is in no namespace, and what binds it.
+    """Return a ClusterRole for resources without a namespace and its binding, as YAML to apply.
 
     Args:
         missing: Rights that the ClusterRole grants.
-        user: Who gets them, as Kubernetes calls them.
+        user: User that gets the rights, as Kubernetes names it.
     """
     name = "tarmac-missing"
     about = {"name": name}
@@ -138,10 +139,10 @@ def role(rights: Sequence[Right], name: str, namespace: str) -> Object:
 
 
 def role_binding(name: str, namespace: str, *subjects: str) -> Object:
-    """Return what gives a Role to users, ``group:`` groups and service accounts.
+    """Return a RoleBinding for users, ``group:NAME`` groups and service accounts.
 
     Raises:
-        RequestError: Nobody is named.
+        RequestError: There is no subject.
     """
     if not subjects:
         raise RequestError(
@@ -159,7 +160,7 @@ def role_binding(name: str, namespace: str, *subjects: str) -> Object:
 
 
 def volume(name: str, namespace: str, size: str, storage_class: str = "") -> Object:
-    """Return a claim of a volume for run directories, which many nodes write to."""
+    """Return a claim of a ReadWriteMany volume for run directories."""
     spec: dict[str, Any] = {
         "accessModes": ["ReadWriteMany"],
         "resources": {"requests": {"storage": size}},
@@ -175,15 +176,15 @@ def volume(name: str, namespace: str, size: str, storage_class: str = "") -> Obj
 
 
 def check_daemon_set(namespace: str, image: str, every_s: int = 3600) -> Object:
-    """Return what runs ``tarmac check`` on each node again and again, asking for no GPU.
+    """Return a DaemonSet that runs ``tarmac check`` periodically on each node.
 
     Args:
         namespace: Namespace of the DaemonSet. The logs of its pods hold the reports.
         image: Container image that contains Tarmac.
-        every_s: Between two checks of a node.
+        every_s: Seconds between two checks of a node. Default 3600.
     """
-    # It asks for no GPU, or jobs could not have it: NVIDIA's container toolkit reads this instead,
-    # where it has not been told to ignore it.
+    # A GPU request would take the GPU away from jobs. NVIDIA's container toolkit makes all GPUs
+    # visible by this variable instead, unless it is configured to ignore the variable.
     environment = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     script = f"while :; do tarmac check --quick; sleep {every_s}; done"
     return _daemon_set(
@@ -206,9 +207,9 @@ def check_daemon_set(namespace: str, image: str, every_s: int = 3600) -> Object:
 
 
 def problem_detector_set() -> list[Object]:
-    """Return node-problem-detector: it tells the cluster what the kernel's log says of a node.
+    """Return node-problem-detector, which reports problems in a node's kernel log to the cluster.
 
-    It is privileged, so it goes where a cluster's own pods are.
+    Its pods are privileged, so they run in ``kube-system``.
     """
     name, namespace = "node-problem-detector", "kube-system"
     account = {"name": name, "namespace": namespace}
@@ -226,7 +227,7 @@ def problem_detector_set() -> list[Object]:
             "env": [
                 {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
             ],
-            # /dev/kmsg is read by the privileged alone.
+            # Only privileged containers may read /dev/kmsg.
             "securityContext": {"privileged": True},
             "resources": {
                 "requests": {"cpu": "10m", "memory": "80Mi"},
@@ -248,7 +249,7 @@ def problem_detector_set() -> list[Object]:
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
-            # Kubernetes has this role for it already.
+            # Kubernetes ships this role.
             "roleRef": {
                 "apiGroup": group,
                 "kind": "ClusterRole",

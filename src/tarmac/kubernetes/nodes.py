@@ -1,4 +1,4 @@
-"""What a cluster says of its nodes, and whether tasks may go there."""
+"""The nodes of a cluster as the API reports them, and whether pods may run there."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Object
 
 _TYPE = "node.kubernetes.io/instance-type"
-# What NVIDIA's GPU feature discovery says: https://github.com/NVIDIA/k8s-device-plugin.
+# Labels of NVIDIA's GPU feature discovery: https://github.com/NVIDIA/k8s-device-plugin.
 _PRODUCT = "nvidia.com/gpu.product"
 _REPLICAS = "nvidia.com/gpu.replicas"
-# Kubernetes' own taints say how a node is, others whom it is for.
+# Kubernetes' own taints state a node's condition; other taints reserve a node.
 _OF_STATE = "node.kubernetes.io/"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterNode:
-    """A node by the cluster's word.
+    """A node as the cluster reports it.
 
     Attributes:
         name: Name of the node in the cluster.
         cpus: CPU cores that the node can allocate to pods.
         memory_bytes: Memory in bytes that the node can allocate to pods.
         gpus: GPUs that the node can allocate to pods, by resource: ``{"nvidia.com/gpu": 8}``.
-        kind: What nodes that are alike have in common.
-        trouble: Why no pod can begin there now; empty where one can.
-        apart: Why it is not for pods of these options; empty where it is.
-        is_shared: Whether each GPU is counted several times, as pods take turns on it.
+        kind: Properties that are equal for nodes of the same kind.
+        trouble: Why no pod can start on the node now. Empty: pods can start.
+        apart: Why pods with these options may not use the node. Empty: they may.
+        is_shared: Whether GPUs are time-sliced: each GPU is counted several times.
     """
 
     name: str
@@ -54,13 +54,13 @@ def read_node(
     tolerations: Sequence[Mapping[str, str]] = (),
     gpu_resource: str = "",
 ) -> ClusterNode:
-    """Return what the cluster says of a node.
+    """Return a node as the cluster reports it.
 
     Args:
-        node: As the API has it.
-        selector: Labels that pods ask for.
+        node: Node object from the API.
+        selector: Labels that the pods' node selector requires.
         tolerations: Tolerations of the pods, as in a pod's spec.
-        gpu_resource: The only one that pods ask for; empty: any.
+        gpu_resource: Resource name of the GPUs that count. Empty: all GPUs.
     """
     about, spec = node["metadata"], node.get("spec") or {}
     status: Mapping[str, Any] = node.get("status") or {}
@@ -72,7 +72,7 @@ def read_node(
         for name, amount in sorted(amounts.items())
         if amount and (name == gpu_resource if gpu_resource else is_gpu(name))
     }
-    # Of nodes of one kind, a few bytes more or less are the system's.
+    # Nodes of the same kind differ by a few bytes that the system reserves.
     memory_gib = round(quantity(capacity.get("memory", 0)) / 2**30)
     names = labels.get(_TYPE, ""), labels.get(_PRODUCT, "")
     return ClusterNode(
@@ -113,7 +113,8 @@ def _apart(
             return f"has no label {name}={value}, which node_selector asks for"
     for taint in spec.get("taints") or ():
         key = str(taint.get("key"))
-        # Clusters let pods that ask for a resource bear its taint (ExtendedResourceToleration).
+        # Clusters add a toleration for the taint of each resource that a pod requests
+        # (ExtendedResourceToleration).
         is_other = key.startswith(_OF_STATE) or key in gpus
         if (
             not is_other

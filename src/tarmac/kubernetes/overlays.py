@@ -1,7 +1,7 @@
-"""Parts of a pod that users write: what is wrong in them, and how they go over a pod of ours.
+"""User-written overlays of a pod template: validation and merging.
 
-The fields are those of Kubernetes 1.37 (``pod_fields.json``). Merging is kubectl's strategic merge:
-mappings key by key, lists with a merge key item by item, every other list as a whole.
+The fields are those of Kubernetes 1.37 (``pod_fields.json``). Merging follows kubectl's strategic
+merge: mappings key by key, lists with a merge key item by item, every other list as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RELEASE = "1.37"
 _LIST = re.compile(r"\[(.+?)(?: by (\w+))?\]")
 _MAP = re.compile(r"\{(.+)\}")
 
-# The Python types of values, and what is expected in words.
+# The Python types of each plain kind, and its description in messages.
 _PLAIN: Mapping[str, tuple[tuple[type, ...], str]] = {
     "text": ((str,), "a text; a number or a switch needs quotes"),
     "integer": ((int,), "a whole number"),
@@ -34,11 +34,11 @@ Place = tuple[str | int, ...]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a part of a pod.
+    """An error in an overlay.
 
     Attributes:
         path: Keys and indexes from the overlay's root.
-        message: What is wrong, and what to write.
+        message: Description of the error and of the expected value.
     """
 
     path: Place
@@ -46,20 +46,20 @@ class Fault(NamedTuple):
 
 
 def faults_of(overlay: Any) -> Iterator[Fault]:
-    """Yield what Kubernetes does not understand of a part of a pod's template.
+    """Yield the errors in an overlay of a pod template.
 
     Args:
-        overlay: With ``metadata``, ``spec`` or both.
+        overlay: Part of a pod template with ``metadata``, ``spec`` or both.
     """
     yield from _faults(overlay, _ROOT, ())
 
 
 def merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's template with an overlay over it; neither is changed.
+    """Return a pod template merged with an overlay; both arguments stay unchanged.
 
     Args:
         base: Pod template to merge into, as the API has it.
-        overlay: Without faults. What is None in it is taken out of the template.
+        overlay: Overlay without errors. A value of None removes the field from the template.
     """
     result: dict[str, Any] = _merged(base, overlay, _ROOT)
     return result
@@ -99,7 +99,7 @@ def _faults(value: Any, kind: str, path: Place) -> Iterator[Fault]:
 
 def _plain_faults(value: Any, kind: str, path: Place) -> Iterator[Fault]:
     types, expected = _PLAIN[kind]
-    # In Python true is a number.
+    # In Python a bool is an int.
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         yield Fault(path, f"expected {expected}")
 

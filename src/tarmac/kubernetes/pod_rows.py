@@ -1,6 +1,6 @@
-"""Kubernetes' words for waiting and ending pods, and what Tarmac makes of each.
+"""Kubernetes' reasons for waiting and ended pods, with Tarmac's cause and words for each.
 
-Kubernetes' own words stay beside ours, so that they can be looked up in its manuals.
+Messages keep Kubernetes' reason so that users can look it up in its documentation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Cause: TypeAlias = Literal[
 
 
 class Wait(NamedTuple):
-    """A row: a reason to wait.
+    """A reason why a pod waits.
 
     Attributes:
         matter: Subject of the wait, as in `PodState.matter`. Empty: nothing is wrong.
         words: Description of the wait for users, without the cluster's message.
-        limit_s: Seconds until such a pod is failed. None: never. 0: at once.
+        limit_s: Seconds after which such a pod fails. None: never. 0: at once.
     """
 
     matter: str
@@ -39,7 +39,7 @@ class Wait(NamedTuple):
 
 
 class End(NamedTuple):
-    """A row: a way to end without a result of the program's own."""
+    """A reason why a pod ended without a result of its program."""
 
     cause: Cause
     words: str
@@ -48,7 +48,7 @@ class End(NamedTuple):
 
 # Container reasons of the kubelet (pkg/kubelet/images/types.go,
 # kuberuntime/kuberuntime_container.go) and reasons of the condition PodScheduled.
-# A registry that recovers within five minutes costs nothing; a wrong name is waited for no longer.
+# The limit of 300 s lets a registry recover, but bounds the wait for a wrong image name.
 WAITS: Mapping[str, Wait] = {
     "Unschedulable": Wait("room", "waits for a node with room"),
     "SchedulingGated": Wait("room", "is held back by a gate, for example of a queue"),

@@ -1,4 +1,4 @@
-"""Security contexts that the restricted Pod Security Standard admits, and who its pods run as.
+"""Security contexts for the restricted Pod Security Standard, and the user of the pods.
 
 The fields are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/ (1.36).
 """
@@ -8,23 +8,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
-# What distroless images call `nonroot`. No user of a machine has it by default.
+# The `nonroot` user of distroless images. No user of a machine has this uid by default.
 NOBODY = "65532:65532"
 
-# Every user may write to /tmp, and a user whom the image does not know has no other home. Without
-# a name getpass.getuser() fails for such a user, and with it PyTorch's compiler.
+# A user that the image does not know has no home; every user may write to /tmp. Without a name
+# getpass.getuser() fails for such a user, and so does PyTorch's compiler.
 _NAMES = {"HOME": "/tmp", "USER": "tarmac", "LOGNAME": "tarmac"}  # noqa: S108 - the pod's own
 
 
 def default_user(*, has_volume: bool) -> str:
-    """Return uid and gid of pods whose user is not given, ``1000:1000``; empty for the image's.
+    """Return the default uid and gid of pods, such as ``1000:1000``; empty: the image's user.
 
-    Images that say nothing run as root, which the standard refuses. On a volume the pods own files
-    together with this machine's user, so they have the same uid; where that is root, they run as
-    the image says.
+    Images without a user run as root, which the standard refuses. On a volume, the pods and this
+    machine's user share files, so they have the same uid. If this machine's user is root, the pods
+    run as the image's user.
 
     Args:
-        has_volume: Whether the run's directory lies on a volume.
+        has_volume: Whether the run's directory is on a volume.
     """
     if os.getuid() != 0:
         return f"{os.getuid()}:{os.getgid()}"
@@ -32,11 +32,11 @@ def default_user(*, has_volume: bool) -> str:
 
 
 def pod_context(user: str, *, restricted: bool) -> dict[str, Any]:
-    """Return a pod's security context; empty where there is nothing to say.
+    """Return a pod's security context, which may be empty.
 
     Args:
-        user: Uid of the containers, with a gid behind a colon; empty for the image's own.
-        restricted: Whether the restricted standard is to admit the pod.
+        user: Uid of the containers, or ``UID:GID``. Empty: the image's user.
+        restricted: Whether the pod must comply with the restricted standard.
     """
     uid, _, gid = user.partition(":")
     context: dict[str, Any] = {}
@@ -58,5 +58,5 @@ def container_context(*, restricted: bool) -> dict[str, Any]:
 
 
 def home_variables() -> list[dict[str, str]]:
-    """Return the variables of a user whom the image does not know."""
+    """Return the home and name variables of a user that the image does not know."""
     return [{"name": name, "value": value} for name, value in _NAMES.items()]

@@ -1,4 +1,4 @@
-"""What a pod's status means: phase, cause and words, from the pod (and its events) alone.
+"""Explanations of a pod's status: phase, cause and words, from the pod and its events.
 
 The tables are in `pod_rows`.
 """
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodState:
-    """What a pod does.
+    """The state of a pod.
 
     Attributes:
-        phase: ``over`` is final, also where a result has to be looked for elsewhere.
-        matter: What it waits for, the same for all words of Kubernetes that mean it: ``room``,
-            ``image``, ``configuration``, ``start``, ``node``. Empty where nothing is wrong.
+        phase: Phase of the pod. ``over`` is final, even if the result is stored elsewhere.
+        matter: Subject of the wait, the same for all Kubernetes reasons with one meaning:
+            ``room``, ``image``, ``configuration``, ``start``, ``volume``, ``node``. Empty: nothing
+            is wrong.
         reason: Kubernetes' word for the state, such as ``ImagePullBackOff``. Empty: none.
-        words: For people; ends with what to do, where something is to be done.
-        since: When a wait for room began, as Kubernetes writes it.
+        words: Explanation for users, with advice if the user can act.
+        since: Start of a wait for room, as a Kubernetes timestamp.
         host: Name of the pod's node. Empty before it is scheduled.
-        cause: Over: why it failed, None: it did not. Waiting: as what it is to be failed.
-        limit_s: Waiting: it is to be failed once ``matter`` has been the same for so long; None:
-            never. 0: at once.
+        cause: Why a finished pod failed, or the cause to fail a stuck pod with. None: no failure.
+        limit_s: Seconds with the same ``matter`` after which the pod fails. None: never. 0: at
+            once.
         exit_code: Exit code of the container. None if the container has none.
-        message: The container's termination message.
-        is_disturbance: Over: it is begun again without spending one of the task's retries.
-        is_unfit: Over: its node's GPUs were looked at before its program began, and are not fit.
+        message: Termination message of the container.
+        is_disturbance: Whether a finished pod is started again without counting as a retry.
+        is_unfit: Whether the preflight check found the GPUs of the pod's node unfit.
     """
 
     phase: Literal["waiting", "running", "over"]
@@ -55,7 +56,7 @@ class PodState:
     is_unfit: bool = False
 
 
-# A registry that is only busy or out of reach for now.
+# Messages of a registry that is temporarily busy or unreachable.
 _PASSING = re.compile(
     r"toomanyrequests|too many requests|i/o timeout|deadline exceeded|connection re(?:set|fused)|"
     r"tls handshake timeout|\b50[0234]\b|service unavailable|EOF\b",
@@ -75,10 +76,10 @@ _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _TROUBLES = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
-# What an init container ends with that has found a GPU unfit: neither Python's 1 nor a shell's 127.
+# Exit code of the preflight container for an unfit GPU: neither Python's 1 nor a shell's 127.
 UNFIT = 4
 
-# So long a node that fell silent may come back with the pod still running on it.
+# A node that stops answering may come back within this time with its pod still running.
 LOST_NODE_S = 600.0
 
 
@@ -90,12 +91,13 @@ def explain_pod(
     preflight: str = "check",
     events: Iterable[Object] = (),
 ) -> PodState:
-    """Return what a pod does, or how it ended.
+    """Return the state of a pod.
 
     Args:
         pod: Pod from the API, with its status.
-        container: The one that runs the program.
-        preflight: The init container that ends with ``UNFIT`` where its node is at fault.
+        container: Name of the container that runs the program. Default ``main``.
+        preflight: Name of the init container that exits with ``UNFIT`` for an unfit GPU. Default
+            ``check``.
         events: Events of the pod, oldest first. They explain a wait better than its status.
     """
     status: Mapping[str, Any] = pod.get("status") or {}
@@ -170,7 +172,7 @@ def _held_up(reason: str, message: str) -> PodState:
             limit_s = None
     elif row.matter == "configuration":
         if "failed to sync" in message:
-            # The node has not read it yet, which is no word on whether it is there.
+            # The kubelet has not read the object yet; it may exist.
             limit_s = None
         elif "not found" in message or "couldn't find key" in message:
             advice = "create it, in the same namespace"
@@ -186,7 +188,7 @@ def _held_up(reason: str, message: str) -> PodState:
 
 
 def _best_message(reason: str, message: str, events: tuple[Object, ...]) -> str:
-    """Return the registry's words: a status that backs off has them only from 1.31 on."""
+    """Return the registry's message; an ImagePullBackOff status has it only from 1.31 on."""
     if reason == "ImagePullBackOff" and "rror" not in message:
         messages = [str(it.get("message") or "") for it in events if it.get("reason") == "Failed"]
         return next((text for text in reversed(messages) if "pull image" in text), message)
@@ -231,7 +233,7 @@ def _ended_before(
 def _ended_itself(last: Mapping[str, Any], said: str) -> PodState:
     reason, code = str(last.get("reason") or ""), last.get("exitCode")
     if reason in ENDS:
-        # The message of a StartError is the runtime's, of others the program's own.
+        # A StartError has the runtime's message; other reasons have the program's own.
         message = str(last.get("message") or "")
         return _over(ENDS[reason], reason, message if ENDS[reason].cause == "start" else "")
     if code is None:
@@ -270,7 +272,7 @@ def _over(row: End, reason: str, said: str) -> PodState:
 
 
 def shorten_scheduler(sentence: str) -> str:
-    """Leave of the scheduler's sentence what says why.
+    """Return the reason part of the scheduler's message.
 
     Example:
         >>> shorten_scheduler("0/12 nodes are available: 12 Insufficient nvidia.com/gpu. "

@@ -1,10 +1,10 @@
-"""Amounts of resources as Kubernetes writes them, and which resources are GPUs."""
+"""Quantities in Kubernetes' notation, and the resource names of GPUs."""
 
 from __future__ import annotations
 
 import re
 
-# As Kubernetes writes quantities (apimachinery, resource/quantity.go).
+# The notation of apimachinery, resource/quantity.go.
 _QUANTITY = re.compile(r"^([0-9.]+)(?:e([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$")
 _SUFFIXES = {
     "n": 1e-9,
@@ -26,7 +26,7 @@ _SUFFIXES = {
 
 
 def quantity(written: object) -> float:
-    """Return an amount; 0 where it is not written as one.
+    """Parse a quantity in Kubernetes' notation; return 0 for any other text.
 
     Example:
         >>> quantity("1500m"), quantity("2Ki")
@@ -40,7 +40,7 @@ def quantity(written: object) -> float:
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether a resource is GPUs, or parts of them (MIG), by their makers' own names."""
+    """Whether a resource name of NVIDIA, AMD or Intel stands for GPUs or MIG instances."""
     vendor, _, name = resource.partition("/")
     if vendor in ("nvidia.com", "amd.com"):
         return name == "gpu" or name.startswith("mig-")

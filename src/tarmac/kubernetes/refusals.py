@@ -1,4 +1,4 @@
-"""What a cluster refuses, and what to do about it."""
+"""Explanations of a cluster's refusals, with advice."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Explained(NamedTuple):
-    """A refusal for people.
+    """The explanation of a refusal for users.
 
     Attributes:
-        words: What is refused, in one line.
+        words: Explanation of the refusal, in one line.
         hint: Advice for the user, which may hold a manifest to apply.
     """
 
@@ -25,7 +25,7 @@ class Explained(NamedTuple):
     hint: str
 
 
-# The messages are those of Kubernetes' apiserver and admission plug-ins, 1.20 to 1.36.
+# The patterns match messages of Kubernetes' apiserver and admission plug-ins, 1.20 to 1.36.
 REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), advice)
     for pattern, advice in (
@@ -99,11 +99,11 @@ _FORBIDDEN = re.compile(
 
 
 def explain_refusal(refused: Refused, namespace: str) -> Explained:
-    """Return what was refused, and what to do; where a right lacks, the Role to apply.
+    """Return the explanation of a refusal; for a missing right, the hint has a Role to apply.
 
     Args:
         refused: Refusal as the API server answered it.
-        namespace: Where it was asked.
+        namespace: Namespace of the refused request.
     """
     words = explain_quota(refused.message) or " ".join(refused.message.split())
     if right := lacking_right(refused):
@@ -125,6 +125,6 @@ def explain_refusal(refused: Refused, namespace: str) -> Explained:
 
 
 def lacking_right(refused: Refused) -> Right | None:
-    """Return the right that lacks, where that is what was refused."""
+    """Return the missing right of a refusal; None if the refusal has another reason."""
     match = _FORBIDDEN.search(refused.message) if refused.status == 403 else None
     return Right(match["verb"], match["resource"], match["group"]) if match else None

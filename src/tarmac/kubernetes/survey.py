@@ -1,4 +1,4 @@
-"""What a cluster's nodes really have, by a Job on each whose pod checks itself."""
+"""The survey of a cluster: a Job on each node whose pod checks the node."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _LOOK_EVERY_S = 1.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterFindings(NodeFindings):
-    """What is known of a node of Kubernetes.
+    """The findings of a Kubernetes node.
 
     Attributes:
-        node: What the cluster says of it.
-        python: The image's, as it runs there.
-        tarmac: The image's version of it.
-        driver: NVIDIA's; empty where none is seen.
-        gpus: The names of those that a pod sees there, and how many of each.
-        unseen: What counts and was not looked at.
+        node: Node as the cluster reports it.
+        python: Python version in the image. Empty: not known.
+        tarmac: Tarmac version in the image. Empty: not known.
+        driver: NVIDIA driver version. Empty: no driver found.
+        gpus: Number of GPUs that a pod sees, by GPU name.
+        unseen: Descriptions of the resources that were not checked.
     """
 
     node: ClusterNode
@@ -61,19 +61,20 @@ class ClusterFindings(NodeFindings):
 def survey_cluster(
     cluster: Cluster, look: Look, *, patience_s: float = 120.0, most: int = MAX_NODES
 ) -> Sequence[ClusterFindings]:
-    """Look at a cluster's nodes by a Job on each; of many, by a Job on one of each kind.
+    """Check a cluster's nodes with a Job on each node, or on one node of each kind.
 
-    Each asks for all NVIDIA GPUs of its node: where one is in use, it waits. What was made is
-    deleted before this returns.
+    Each Job requests all NVIDIA GPUs of its node, so it waits while a GPU is in use. All Jobs are
+    deleted before this function returns.
 
     Args:
-        cluster: With the namespace where Jobs are made.
+        cluster: Cluster with the namespace for the Jobs.
         look: Image, queue, tolerations and other options of the pods.
-        patience_s: How long to wait for answers, in seconds.
-        most: Where there are more nodes than that, one of each kind is looked at, of so many kinds.
+        patience_s: Seconds to wait for answers. Default 120.
+        most: Most nodes to check. With more nodes than that, one node of each kind is checked, of
+            at most this many kinds.
 
     Raises:
-        RequestError: One may not see the nodes, or make Jobs.
+        RequestError: The login may not list nodes or create Jobs.
         TarmacError: The cluster does not answer.
     """
     nodes = _nodes(cluster, look)
@@ -136,7 +137,7 @@ def _refuse_lacking(cluster: Cluster) -> None:
 
 
 class _Survey:
-    """The Jobs that look."""
+    """The Jobs of a survey."""
 
     def __init__(self, cluster: Cluster, look: Look, patience_s: float) -> None:
         self._cluster, self._look, self._patience_s = cluster, look, patience_s
@@ -145,12 +146,12 @@ class _Survey:
         self._problems: dict[str, str] = {}
 
     def submit(self, node: ClusterNode) -> None:
-        """Have a node looked at, unless no pod can begin there."""
+        """Create the Job that checks a node, unless no pod can start there."""
         if node.trouble:
             self._problems[node.name] = node.trouble
             return
         name = f"tarmac-look-{self._mark}-{len(self._jobs)}"
-        # Where no answer comes it may have been made.
+        # Noted before the request: without an answer, the Job may still have been created.
         self._jobs[node.name] = name
         answer = self._cluster.create(
             look_manifest(name, self._mark, node, self._look, self._patience_s)
@@ -162,7 +163,7 @@ class _Survey:
             self._problems[node.name] = f"its Job is refused: {explained.words}. {explained.hint}"
 
     def wait(self) -> Mapping[str, Object] | Silence:
-        """Wait until all pods are over, or it is late; return the pods by their Job."""
+        """Wait until all pods are over or the time is up; return the pods by Job name."""
         end = time.monotonic() + self._patience_s
         expected = [job for name, job in self._jobs.items() if name not in self._problems]
         pods: Mapping[str, Object] | Silence = {}
@@ -183,7 +184,7 @@ class _Survey:
         return pods
 
     def findings(self, node: ClusterNode, pods: Mapping[str, Object] | Silence) -> ClusterFindings:
-        """Return what is known of a node by now."""
+        """Return the findings of a node."""
 
         def found(state: Literal["waits", "blind", "failed"], words: str) -> ClusterFindings:
             return ClusterFindings(name=node.name, node=node, state=state, words=(words,))
@@ -220,18 +221,18 @@ class _Survey:
         return f"its Job makes no pod: {reason}" if reason else "its Job has made no pod yet"
 
     def clear(self) -> None:
-        """Delete the Jobs, and so their pods; what stays is the cluster's to remove, soon."""
+        """Delete the Jobs and their pods; the cluster removes leftovers after the Job's TTL."""
         for name in self._jobs.values():
             with contextlib.suppress(TarmacError):
                 self._cluster.delete("Job", name)
 
 
 def read_answer(node: ClusterNode, message: str) -> ClusterFindings:
-    """Return what a pod has said of its node.
+    """Return the findings from a pod's report.
 
     Args:
-        node: What the cluster says of it.
-        message: The pod's termination message, as `tarmac.checks.pod_look` writes it.
+        node: Node as the cluster reports it.
+        message: Termination message of the pod, as `tarmac.checks.pod_look` writes it.
     """
     try:
         report = parse_json(message)
@@ -267,7 +268,7 @@ def _not_looked_at(node: ClusterNode) -> list[str]:
 
 
 def _state_of(state: PodState) -> Literal["waits", "blind", "failed"]:
-    """Return what a pod without an answer says of its node."""
+    """Return the state of a node whose pod has no report."""
     if state.phase == "running" or (state.phase == "over" and state.cause == "exit"):
         return "blind"
     return "failed" if state.cause else "waits"
@@ -288,7 +289,7 @@ def _job_of(pod: Object) -> str:
 
 
 def _is_settled(pod: Object | None) -> bool:
-    """Whether a pod is over, or never begins."""
+    """Whether a pod is over or can never start."""
     if pod is None:
         return False
     state = explain_pod(pod, container=CONTAINER)

@@ -1,4 +1,4 @@
-"""Why a server gives no answer, in words: what, where, and what to do."""
+"""Explanations of why a server does not answer, with advice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Trouble(NamedTuple):
-    """Why there is no answer.
+    """The reason why a server does not answer.
 
     Attributes:
-        words: To stand behind the server's title.
-        is_passing: Whether asking again may help.
+        words: Explanation that follows the server's title in messages.
+        is_passing: Whether a retry may help.
     """
 
     words: str
@@ -23,7 +23,7 @@ class Trouble(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A trouble by its exception and OpenSSL's or the resolver's own words."""
+    """An explanation for an exception type and a part of its message."""
 
     kind: type[Exception]
     part: str
@@ -91,10 +91,10 @@ _ROWS = (
 
 
 def explain_trouble(error: Exception, place: Place) -> Trouble:
-    """Return words for an error of a request.
+    """Return the explanation of a failed request.
 
     Raises:
-        Exception: The error itself, where it is not of the network.
+        Exception: The error itself, if it is not a network error.
     """
     text = str(error) or type(error).__name__
     for row in _ROWS:
@@ -106,6 +106,6 @@ def explain_trouble(error: Exception, place: Place) -> Trouble:
 
 
 def login_words(place: Place) -> str:
-    """Return who asks, for messages."""
+    """Return the name of the login for messages."""
     login = place.login
     return f"user {login.name!r} of {login.file}" if login else "nobody in particular"

@@ -1,8 +1,8 @@
-"""One list and one watch of a kind: the whole current world, kept up to date by a thread.
+"""A list and a watch of a kind: a thread keeps all current objects up to date.
 
-What the server does to watches is normal and changes nothing: they end, are cut, are told that
-their version is too old (410, as an answer or in the stream), or carry bookmarks alone. Then the
-watch goes on from its version, or lists again. Only where that fails there is a silence.
+Watches end, break off, get "version too old" (410, as an answer or in the stream) or carry
+bookmarks only. All of that is normal: the thread continues from the last version or lists again.
+Only a failed list is no answer.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The server sends a bookmark 60 to 61 s after the last thing it said (bookmarkFrequency of
-# apiserver's cacher.go): whoever is silent for longer is gone.
+# The server sends a bookmark 60 to 61 s after the last event (bookmarkFrequency of apiserver's
+# cacher.go): a longer silence means that the server is gone.
 SILENCE_S = 75.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
-# A watch that has told something may be opened again at once, but not in a loop.
+# Least pause between two watches, so that reopening never becomes a busy loop.
 _BETWEEN_S = 0.1
 
 
-class _TooOld(Exception):  # noqa: N818 - it is no error, but asks for a list
-    """The version to go on from is no longer kept."""
+class _TooOld(Exception):  # noqa: N818 - no error, but a request to list
+    """The server no longer has the version to continue from."""
 
 
 class Watch(Generic[T]):
-    """What there is of a kind, by labels. Enter it to begin, leave it to end.
+    """The current objects of a kind that match a label selector; use it as a context manager.
 
     Args:
         connection: Connection to the API server.
         path: URL path that lists all objects of the kind.
         labels: Label selector, such as ``app=x``. Empty: all objects.
         list_all: Function that lists the objects that the selector matches.
-        keep: What of an object is kept; the rest is forgotten at once.
-        silence_s: After so many seconds without a word the watch is given up and all is listed.
+        keep: Function that returns the value to store for an object.
+        silence_s: Seconds without an event or bookmark until all objects are listed again.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Watch(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """End the thread, also where it waits for the server."""
+        """End the thread, even while it waits for the server."""
         self._stopping.set()
         with self._changed:
             if self._socket is not None:
                 try:
-                    # Python's own shutdown of a TLS socket would pull its state from under the
-                    # thread that reads.
+                    # SSLSocket.shutdown would discard the TLS state that the thread still reads
+                    # with.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
                 except OSError:
                     self._socket = None
@@ -100,7 +100,7 @@ class Watch(Generic[T]):
             self._thread.join(timeout=5)
 
     def look(self) -> Mapping[str, T] | Silence:
-        """Return all objects by name as they are now, or that they are not known."""
+        """Return the current objects by name, or why they are not known."""
         with self._changed:
             if self._silence is not None:
                 return self._silence
@@ -109,7 +109,7 @@ class Watch(Generic[T]):
             return self._seen
 
     def wait_for_change(self, timeout_s: float) -> bool:
-        """Wait until something has changed since the last call; return whether it has."""
+        """Wait until an object or the silence changes; return whether there was a change."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._count != self._told or self._stopping.is_set(), timeout_s
@@ -143,7 +143,7 @@ class Watch(Generic[T]):
             if has_heard:
                 self._stopping.wait(_BETWEEN_S)
             else:
-                # It has ended without a word: go on, ever more slowly.
+                # A watch that ends without an event is reopened with backoff.
                 pause_s = self._rest(pause_s)
 
     def _rest(self, pause_s: float) -> float:
@@ -151,10 +151,10 @@ class Watch(Generic[T]):
         return min(pause_s * 2, _LONGEST_PAUSE_S)
 
     def _follow(self, version: str) -> Iterator[str]:
-        """Take in what a watch says, and give the version that it stands at after each word.
+        """Apply the events of a watch; yield the version after each event.
 
         Raises:
-            _TooOld: All has to be listed again.
+            _TooOld: All objects must be listed again.
         """
         query = {
             "watch": "true",
@@ -168,7 +168,7 @@ class Watch(Generic[T]):
                 "GET", self._path, query, answer_s=self._silence_s
             ) as response:
                 if response.status_code != 200:
-                    # A list says better what is wrong, and comes next.
+                    # The list that follows gives a better error.
                     raise _TooOld
                 has_begun = True
                 self._connection.heard()
@@ -177,7 +177,7 @@ class Watch(Generic[T]):
                     yield self._take(parse_json(line))
         except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError, TarmacError) as error:
             if has_begun and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-                # It was cut: go on from where it stood.
+                # The connection broke off: continue from the last version.
                 return
             raise _TooOld from None
         finally:
@@ -192,7 +192,7 @@ class Watch(Generic[T]):
     def _take(self, event: Mapping[str, Any]) -> str:
         what, item = event["type"], event["object"]
         if what == "ERROR":
-            # 410 mostly, also where the version comes from before a restart.
+            # Mostly 410, also for a version from before a restart of the server.
             raise _TooOld
         version = str(item["metadata"]["resourceVersion"])
         if what == "BOOKMARK":
@@ -226,12 +226,12 @@ class Watch(Generic[T]):
 
 
 def _not_yet(path: str) -> Silence:
-    """Return what is known before the first list."""
+    """Return the Silence that holds until the first list."""
     return Silence(f"GET {path}: not listed yet", time.time())
 
 
 def _lines(response: httpx.Response) -> Iterator[bytes]:
-    r"""Give lines that end in \n alone: httpx's end at U+0085 and others, which JSON may hold."""
+    r"""Yield lines that end in \n: httpx also splits at U+0085 and others, which JSON may hold."""
     rest = b""
     for chunk in response.iter_bytes():
         *lines, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""What Kueue's Workloads say: why a Job of a queue is not admitted."""
+"""Explanations from Kueue's Workloads: why a queued Job is not admitted."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
     from tarmac.kubernetes.answers import Object
 
-# In the order of admission. An eviction says why before the next reservation has been tried:
+# In the order of admission. After an eviction, its reason holds until the next reservation:
 # https://kueue.sigs.k8s.io/docs/concepts/workload/
 _CONDITIONS = (("QuotaReserved", "False"), ("Admitted", "False"), ("Evicted", "True"))
 
 
 @in_form
 def job_of_workload(workload: Object) -> str:
-    """Return the name of the Job or JobSet that a Workload stands for; empty where it has none."""
+    """Return the name of the Job or JobSet of a Workload; empty if it has none."""
     owners = (workload.get("metadata") or {}).get("ownerReferences") or ()
     return next((str(it.get("name")) for it in owners if it.get("kind") in ("Job", "JobSet")), "")
 
 
 @in_form
 def explain_workload(workload: Object) -> str:
-    """Return why a Workload is not admitted, in Kueue's words; empty where nothing is said.
+    """Return why a Workload is not admitted, in Kueue's words; empty if no reason is known.
 
     Example:
         >>> explain_workload({"status": {"conditions": [{"type": "QuotaReserved", "status": "False",

@@ -1,8 +1,8 @@
-"""What is here to compute on: GPUs, chips, processors, and how much of them may be used.
+"""The hardware of this machine: GPUs, chips and processors, and how much of them may be used.
 
-The one reading of each: NVML is asked in `nvml`, ``CUDA_VISIBLE_DEVICES`` is read in `visible`,
-affinity and control groups in `limits`. What keeps a PyTorch from computing on a GPU is decided in
-`obstacles`, and which build of it would suit in `builds`.
+Each source has one reader: `nvml` queries NVML, `visible` reads ``CUDA_VISIBLE_DEVICES``, `limits`
+reads affinity and control groups. `obstacles` decides what keeps PyTorch from computing on a GPU,
+and `builds` decides which build of PyTorch suits the machine.
 
 Example:
     >>> from tarmac.machine import find_devices

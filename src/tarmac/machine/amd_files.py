@@ -1,6 +1,6 @@
-"""What files of the kernel say of AMD's GPUs: those of the driver amdgpu, and of KFD.
+"""AMD's GPUs in the kernel's files: those of the driver amdgpu, and of KFD.
 
-https://docs.kernel.org/gpu/amdgpu/index.html has them all.
+https://docs.kernel.org/gpu/amdgpu/index.html documents all files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class KfdNode:
-    """A GPU that KFD knows; it numbers CPUs too.
+    """A GPU among the nodes of KFD.
 
     Attributes:
         address: PCI address of the card, such as ``0000:75:00.0``.
-        gfx_version: What programs are compiled for: 90402 is gfx942.
-        gpu_id: KFD's number of it; None where it does not say.
+        gfx_version: Target of compiled programs: 90402 is gfx942.
+        gpu_id: KFD's number of the GPU; None if unknown.
     """
 
     address: str
@@ -33,7 +33,7 @@ def find_kfd_nodes(root: Path = Path("/")) -> Iterator[KfdNode]:
     """Yield the GPUs in KFD's order.
 
     Args:
-        root: Where ``sys`` is; for tests.
+        root: Directory with ``sys``; for tests.
     """
     nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")
     for path in sorted(nodes, key=lambda path: (len(path.parent.name), path.parent.name)):
@@ -41,7 +41,7 @@ def find_kfd_nodes(root: Path = Path("/")) -> Iterator[KfdNode]:
         facts = {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
         version, location = facts.get("gfx_target_version", 0), facts.get("location_id", 0)
         if version == 0:
-            # A CPU.
+            # KFD numbers CPUs too.
             continue
         bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 0x7
         address = f"{facts.get('domain', 0):04x}:{bus:02x}:{slot:02x}.{function}"
@@ -49,11 +49,11 @@ def find_kfd_nodes(root: Path = Path("/")) -> Iterator[KfdNode]:
 
 
 def read_sensor(device: Path, *files: str) -> int | None:
-    """Return the first of some sensors that a card has.
+    """Return the value of the first sensor that a card has.
 
     Args:
         device: Directory of the card's device in ``/sys``.
-        files: Their names in ``hwmon``, such as ``temp1_input``.
+        files: Names of the sensors in ``hwmon``, such as ``temp1_input``.
     """
     for file in files:
         for path in sorted(device.glob(f"hwmon/hwmon*/{file}")):
@@ -74,13 +74,13 @@ def count_ras_errors(device: Path) -> tuple[int | None, int | None]:
 
 
 def read_number(path: Path) -> int | None:
-    """Return the number that a file is; None where it is none, or there is none."""
+    """Return the number in a file; None if there is none."""
     text = text_of(path)
     return int(text) if text and text.isdecimal() else None
 
 
 def text_of(path: Path) -> str | None:
-    """Return what a file says; None where it cannot be read."""
+    """Return the text of a file; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

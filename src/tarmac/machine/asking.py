@@ -1,6 +1,6 @@
-"""A question whose answer may never come: asked in a thread of its own, waited for so long only.
+"""Queries that may get no answer: each runs in a separate thread, with a timeout.
 
-Drivers hang, and whoever calls into one that does hangs with it, beyond any signal's reach.
+A thread that calls into a hung driver hangs too, and receives no signals.
 
 Example:
     >>> asker = Asker(lambda number: number * 2)
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 def answer_in_time(question: Callable[[], T], timeout_s: float) -> T:
-    """Return a question's answer.
+    """Return the answer of a query.
 
     Args:
-        question: Is called in a thread of its own.
-        timeout_s: How long it may take.
+        question: Function to call in a separate thread.
+        timeout_s: Maximum duration in seconds.
 
     Raises:
-        NoAnswerError: It has not come in time.
+        NoAnswerError: There was no answer in time.
     """
     asker = Asker(question)
     asker.ask()
@@ -41,10 +41,10 @@ def answer_in_time(question: Callable[[], T], timeout_s: float) -> T:
 
 
 class NoAnswerError(Exception):
-    """A question is still open.
+    """No answer to a query in time.
 
     Attributes:
-        silent_s: Since when it was asked.
+        silent_s: Seconds since the query began.
     """
 
     def __init__(self, silent_s: float) -> None:
@@ -53,11 +53,11 @@ class NoAnswerError(Exception):
 
 
 class Asker(Generic[T]):
-    """Asks one thing again and again, never twice at a time.
+    """A thread that repeats a query, never twice at a time.
 
     Args:
-        question: Is called in the thread.
-        clock: Seconds that only grow; for tests.
+        question: Function to call in the thread.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(
@@ -68,18 +68,19 @@ class Asker(Generic[T]):
         self._asked: queue.SimpleQueue[tuple[object, ...] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
         self._asked_at: float | None = None
-        # A daemon: a call that never comes back must not keep the program from its end.
+        # A daemon thread: a call that never returns must not keep the program from exiting.
         threading.Thread(target=self._serve, daemon=True).start()
 
     @property
     def is_open(self) -> bool:
-        """Whether a question waits for its answer."""
+        """Whether a query waits for its answer."""
         return self._asked_at is not None
 
     def ask(self, *arguments: object) -> None:
-        """Ask, unless the last question is still open: what comes late is its answer, and no other.
+        """Start a query, unless the last query is still open.
 
-        So a driver that is always slower than anybody waits is heard all the same.
+        A late answer belongs to the open query, so even a driver that is always slower than the
+        timeout delivers its answers.
         """
         if self.is_open:
             return
@@ -87,13 +88,13 @@ class Asker(Generic[T]):
         self._asked.put(arguments)
 
     def answer(self, timeout_s: float) -> T:
-        """Return the answer to the question that is open.
+        """Return the answer of the open query.
 
         Args:
-            timeout_s: How long it may take, from when it was asked.
+            timeout_s: Maximum duration in seconds, from the start of the query.
 
         Raises:
-            NoAnswerError: It has not come in time, or nothing was asked.
+            NoAnswerError: There was no answer in time, or no query is open.
         """
         if self._asked_at is None:
             raise NoAnswerError(0.0)
@@ -108,7 +109,7 @@ class Asker(Generic[T]):
         return cast("T", value)
 
     def close(self) -> None:
-        """End the thread, now or once its call comes back."""
+        """Stop the thread, now or once its call returns."""
         self._asked.put(None)
 
     def _serve(self) -> None:

@@ -1,4 +1,4 @@
-"""Which of PyTorch's builds suits a machine: its driver, and every GPU in it.
+"""The choice of the PyTorch build that suits a machine: its driver, and every GPU in it.
 
 Example:
     >>> choose_build("13.0", [(9, 0)]).index, choose_build("13.0", [(7, 0), (9, 0)]).index
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Capability: TypeAlias = tuple[int, int]
 
-# By CUDA's version and the processor: what a build has code for, 90 for sm_90.
+# Architectures of a build by CUDA version and processor, 90 for sm_90.
 Releases: TypeAlias = "Mapping[str, Mapping[str, Collection[int]]]"
 
-# `torch.cuda.PYTORCH_RELEASES_CODE_CC` of PyTorch 2.13.0, for releases that have none.
+# `torch.cuda.PYTORCH_RELEASES_CODE_CC` of PyTorch 2.13.0, for releases without that table.
 RELEASES: Releases = {
     "12.6": {"x86_64": (50, 60, 70, 75, 80, 86, 90), "aarch64": (80, 90)},
     "12.9": {"x86_64": (75, 80, 86, 90, 100, 120), "aarch64": (80, 90, 100, 120)},
@@ -29,11 +29,11 @@ RELEASES: Releases = {
     "13.2": {"x86_64": (75, 80, 86, 90, 100, 120), "aarch64": (80, 90, 100, 110, 120)},
 }
 
-# The first CUDA, and so the oldest driver, that knows a chip's generation: release notes of CUDA's
-# toolkit (https://docs.nvidia.com/cuda/archive/12.8.0/cuda-toolkit-release-notes/).
+# The first CUDA version, and so the oldest driver, that supports a chip's generation: release notes
+# of CUDA's toolkit (https://docs.nvidia.com/cuda/archive/12.8.0/cuda-toolkit-release-notes/).
 _FIRST_CUDA = {(10, 0): "12.8", (10, 3): "12.9", (11, 0): "13.0", (12, 0): "12.8", (12, 1): "12.9"}
 
-# The last release with code for chips that no build has any more. Its list is printed in
+# The last release with code for Kepler, which no current build has. Its list is printed in
 # https://github.com/pBFSLab/DeepPrep (2.0.1+cu118: sm_37 to sm_90).
 _LAST_WITH_KEPLER = "2.0.1", "cu118"
 _KEPLER = (3, 7)
@@ -48,15 +48,15 @@ _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
 
 @dataclasses.dataclass(frozen=True)
 class BuildChoice:
-    """The build of PyTorch that a machine is to have.
+    """The build of PyTorch for a machine.
 
     Attributes:
-        index: PyTorch's index of it, ``cu130``; None where no release has code for any GPU here.
-        release: The release, where it is not the newest.
-        needs_driver: The CUDA that a newer driver has to run first; None where this one will do.
-        left_out: Compute capabilities of GPUs here that it has no code for.
-        is_mix: Whether those have builds of their own, and only none for all GPUs together.
-        meanwhile: What this driver runs, where a newer one is needed for ``index``.
+        index: PyTorch's package index, ``cu130``; None if no release has code for any GPU here.
+        release: Version of the release, if it is not the newest.
+        needs_driver: CUDA version that a newer driver must support; None if this driver suffices.
+        left_out: Compute capabilities of GPUs here without code in the build.
+        is_mix: Whether other builds have code for the GPUs left out, but none for all GPUs.
+        meanwhile: Build for this driver, if ``index`` needs a newer one.
     """
 
     index: str | None
@@ -74,12 +74,12 @@ def choose_build(
     releases: Releases = RELEASES,
     processor: str = "x86_64",
 ) -> BuildChoice:
-    """Return the newest build that the driver runs and that has code for every GPU.
+    """Return the newest build that the driver supports and that has code for every GPU.
 
     Args:
-        driver: The newest CUDA that the driver runs; None where it is unknown.
+        driver: Newest CUDA version that the driver supports; None if unknown.
         capabilities: Compute capabilities of all GPUs, as (major, minor). Empty if unknown.
-        releases: What builds there are, as PyTorch's own table says.
+        releases: Available builds, in the form of PyTorch's own table.
         processor: Processor architecture: ``x86_64`` or ``aarch64``. Default ``x86_64``.
     """
     builds = {
@@ -90,11 +90,11 @@ def choose_build(
     chips = sorted(set(capabilities))
     known = [chip for chip in chips if any(runs_on(has, chip) for has in builds.values())]
     if chips and not known:
-        # No driver of today knows these chips either, so theirs is left as it is.
+        # Current drivers do not support these chips either, so keep the installed driver.
         is_there = all(chip == _KEPLER for chip in chips)
         release, index = _LAST_WITH_KEPLER if is_there else (None, None)
         return BuildChoice(index, release, left_out=() if is_there else tuple(chips))
-    # With the most GPUs first, then the newest.
+    # Prefer the builds for the most GPUs, then the newest.
     covered = {cuda: [chip for chip in known if runs_on(has, chip)] for cuda, has in builds.items()}
     most = max(map(len, covered.values()))
     suited = [cuda for cuda in builds if len(covered[cuda]) == most]
@@ -105,7 +105,7 @@ def choose_build(
         return _choice(runnable[-1], chips, covered)
     first = max(suited[0], needed or suited[0], key=_numbers)
     wanted = needed or f"{_numbers(suited[0])[0]}.0"
-    # What every driver runs that is new enough.
+    # Builds that every new enough driver supports.
     later = [cuda for cuda in suited if not is_driver_too_old(cuda, first)]
     choice = _choice(later[-1], chips, covered)
     return dataclasses.replace(choice, needs_driver=wanted, meanwhile=_meanwhile(driver, chips))
@@ -131,15 +131,16 @@ def _choice(
 
 
 def runs_on(architectures: Collection[str], capability: Capability) -> bool:
-    """Whether a build has code for a chip; True where it does not say what it has.
+    """Return whether a build has code for a chip; True if its architectures are unknown.
 
-    Machine code (``sm_80``) runs on chips of its own major version from its minor one on, but with
-    a suffix on its own chip (``sm_90a``) or family (``sm_100f``) alone; PTX (``compute_80``) on
-    all later chips (CUDA C++ programming guide, "Application compatibility").
+    Machine code (``sm_80``) runs on chips of the same major and an equal or higher minor version.
+    With a suffix it runs only on its own chip (``sm_90a``) or family (``sm_100f``). PTX
+    (``compute_80``) runs on all later chips (CUDA C++ programming guide, "Application
+    compatibility").
 
     Args:
-        architectures: As ``torch.cuda.get_arch_list`` names them.
-        capability: The chip's compute capability.
+        architectures: Architectures as in ``torch.cuda.get_arch_list``.
+        capability: The chip's compute capability, (major, minor).
     """
     known = [match for name in architectures if (match := _ARCHITECTURE.fullmatch(name))]
     return not known or any(_suits(match, capability) for match in known)
@@ -156,14 +157,14 @@ def _suits(architecture: re.Match[str], capability: Capability) -> bool:
 
 
 def is_driver_too_old(built: str | None, driver: str | None) -> bool:
-    """Whether a build's CUDA needs a newer driver; False where either is unknown.
+    """Return whether a build's CUDA needs a newer driver; False if either is unknown.
 
     Within a major version, newer builds run on older drivers (CUDA compatibility guide, "Minor
     version compatibility").
 
     Args:
-        built: The CUDA version that something was built with, ``13.0``.
-        driver: The newest that the driver runs.
+        built: CUDA version of the build, ``13.0``.
+        driver: Newest CUDA version that the driver supports.
     """
     wanted, offered = _numbers(built)[:1], _numbers(driver)[:1]
     return bool(wanted) and bool(offered) and wanted > offered

@@ -1,4 +1,4 @@
-"""What GPUs can do at most, by their makers' datasheets, and what healthy ones reach of it.
+"""The peak rates of GPUs by their makers' datasheets, and the share that healthy GPUs reach.
 
 The table is ``chips.toml`` beside this file.
 """
@@ -13,36 +13,37 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-# What drivers of different ages and makers put before a chip's name.
+# Prefixes that drivers of different ages and makers put before a chip's name.
 _MAKERS = re.compile(r"^((NVIDIA|Tesla|GeForce|AMD|Instinct) )+")
 
-# The part of its memory by which a card may show less than it has: ECC takes up to 6.25 % of GDDR
+# The share of its memory that a card may hide: ECC takes up to 6.25 % of GDDR
 # (https://docs.nvidia.com/grid/latest/grid-vgpu-user-guide/, "ECC memory"), the driver some more. A
 # stack of HBM is 12.5 % or more.
 _MEMORY_TOLERANCE = 0.1
 
 
 class Chip(BaseModel):
-    """Nominal rates, dense, in TFLOP/s and GB/s; None is unsupported or unknown.
+    """A chip's nominal rates, dense, in TFLOP/s and GB/s; None is unsupported or unknown.
 
     Attributes:
-        name: What we call it.
-        names: What the driver calls it, without its maker.
-        source: The maker's datasheet, or who quotes it.
-        memory_gib: What the driver shows of its memory, at most.
-        fp32: On the ordinary units.
-        bf16: On the matrix units, with fp32 accumulation.
-        fp16: On the matrix units, with fp32 accumulation, or the ordinary ones of older chips.
-        fp8: On the matrix units, with fp32 accumulation.
+        name: Tarmac's name of the chip.
+        names: Names that the driver prints, without the maker.
+        source: URL of the maker's datasheet, or of a page that quotes it.
+        memory_gib: Maximum memory in GiB that the driver shows.
+        fp32: TFLOP/s of the ordinary units.
+        bf16: TFLOP/s of the matrix units, with fp32 accumulation.
+        fp16: TFLOP/s of the matrix units, with fp32 accumulation; of the ordinary units in older
+            chips.
+        fp8: TFLOP/s of the matrix units, with fp32 accumulation.
         bandwidth: Nominal bandwidth of its memory, in GB/s.
         unverified: Fields above that were not compared with the maker's sheet.
-        attainable: The share of `bf16` or `fp16` that a healthy one reaches in large products.
+        attainable: Share of `bf16` or `fp16` that a healthy chip reaches in large products.
         attainable_source: URL of the measurement behind `attainable`.
-        all_reduce_8: GB/s of the bus that 8 of them reach together.
+        all_reduce_8: Bus bandwidth in GB/s of an all-reduce on 8 of them.
         all_reduce_source: URL of the measurement behind `all_reduce_8`.
         multiprocessors: Multiprocessors of a whole chip, if its partitions have the same name.
         nvlink_board: Whether all its NVLinks are wired on the board, and none by a bridge.
-        pcie_host: Whether PCIe joins it to its processor.
+        pcie_host: Whether PCIe connects it to its processor.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,11 +67,11 @@ class Chip(BaseModel):
     pcie_host: bool = True
 
     def is_verified(self, field: str) -> bool:
-        """Whether a figure is known, and was found again in the maker's sheet."""
+        """Return whether a figure is known and confirmed by the maker's sheet."""
         return getattr(self, field) is not None and field not in self.unverified
 
     def lacks_memory(self, num_bytes: int) -> bool:
-        """Whether a card shows less memory than ECC and the driver explain."""
+        """Return whether a card shows less memory than ECC and the driver explain."""
         return (
             self.memory_gib is not None
             and num_bytes < (1 - _MEMORY_TOLERANCE) * self.memory_gib * 2**30
@@ -79,7 +80,7 @@ class Chip(BaseModel):
 
 @functools.cache
 def read_chips() -> tuple[Chip, ...]:
-    """Return all chips that are known."""
+    """Return all known chips."""
     text = Path(__file__).with_name("chips.toml").read_text(encoding="utf-8")
     return tuple(Chip(name=name, **fields) for name, fields in tomllib.loads(text).items())
 
@@ -87,14 +88,15 @@ def read_chips() -> tuple[Chip, ...]:
 def find_chip(
     name: str | None, *, memory_bytes: int | None = None, multiprocessors: int | None = None
 ) -> Chip | None:
-    """Return the chip that the driver's name stands for; None for one that is not listed.
+    """Return the chip of a driver's name; None if it is not listed.
 
-    A part of a chip has a part of its rates, and a laptop's chip has others: neither is listed.
+    Partitions of a chip and chips of laptops have other rates, so they are not listed.
 
     Args:
-        name: As the driver or a framework prints it.
-        memory_bytes: Tells apart chips of one name; without it, such a name is of none.
-        multiprocessors: Tells a whole chip from a partition of the same name.
+        name: Name that the driver or a framework prints.
+        memory_bytes: Memory of the card, for chips of the same name; without it, None is returned
+            for such a name.
+        multiprocessors: Number of multiprocessors, to exclude a partition of the same name.
     """
     if not name:
         return None
@@ -109,7 +111,7 @@ def find_chip(
 
 
 def _memory_off(chip: Chip, num_bytes: int | None) -> float:
-    """Return by which part a memory's size differs from a chip's."""
+    """Return the relative difference between a memory's size and a chip's."""
     if num_bytes is None or chip.memory_gib is None:
         return math.inf
     return abs(num_bytes / (chip.memory_gib * 2**30) - 1)

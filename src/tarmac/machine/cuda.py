@@ -1,7 +1,8 @@
 """The GPUs that PyTorch sees, described by the driver.
 
-PyTorch's own look at free memory makes a CUDA context: some tenths of a second, some hundred MiB,
-and in compute mode EXCLUSIVE_PROCESS the right of all others to use the GPU. NVML needs none.
+PyTorch's own query of free memory creates a CUDA context. That takes some tenths of a second and
+some hundred MiB, and in compute mode EXCLUSIVE_PROCESS it locks all other processes out. NVML needs
+no context.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class CudaGpu:
-    """A GPU, or an instance of one, at its place among those that PyTorch sees.
+    """A GPU or MIG instance that PyTorch sees.
 
     Attributes:
         index: CUDA ordinal of the GPU among those that PyTorch sees.
-        name: What the vendor calls it.
-        uuid: ``GPU-...``, or ``MIG-...`` of an instance.
+        name: Vendor's name of the GPU.
+        uuid: UUID ``GPU-...``, or ``MIG-...`` for an instance.
         memory_bytes: Total memory in bytes, used and free.
-        free_bytes: Memory that this process may have, with what its own cache holds unused.
+        free_bytes: Bytes that this process may use, with the unused part of its own cache.
         capability: CUDA compute capability, as (major, minor).
-        held_by: The processes that hold memory of it, and how much; empty where none is known.
-        obstacle: What keeps this process from computing on it; None where nothing is known to.
+        held_by: Processes that hold its memory, with sizes, in words; empty if unknown.
+        obstacle: Obstacle to computing on it; None if none is known.
     """
 
     index: int
@@ -54,12 +55,12 @@ def look_at_gpus(*, shared: bool = False) -> tuple[Sequence[CudaGpu], Obstacle |
     """Describe the GPUs that PyTorch sees.
 
     Args:
-        shared: Whether other processes of the same training may be on them already.
+        shared: Whether other processes of the same training may use the GPUs already.
 
     Returns:
-        The GPUs, and why there is none; None where there is one, or none to be seen.
+        The GPUs, and the reason why there is none; None if there is a GPU, or the machine has none.
     """
-    import torch  # noqa: PLC0415 - this room is imported by commands that need no framework
+    import torch  # noqa: PLC0415 - commands without a framework import this module
 
     build = read_build()
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -96,7 +97,7 @@ def _describe(
     digits = str(properties.uuid)
     gpu, part = _find(gpus, digits)
     memory = (gpu if part is None else part) if gpu is not None else None
-    # What the cache holds unused is free for this process, and in use for the driver.
+    # For the driver, the unused part of the cache is in use; for this process it is free.
     reserved = torch.cuda.memory_reserved(index)
     unused = reserved - torch.cuda.memory_allocated(index)
     if memory is None or memory.memory_bytes is None or memory.used_bytes is None:
@@ -118,17 +119,17 @@ def _describe(
             known.model_copy(update=facts),
             build,
             driver=driver,
-            # In an exclusive mode nobody else holds what this process has memory of.
+            # In an exclusive mode, a GPU with memory of this process has no other holder.
             shares=shared or reserved > 0,
         ),
     )
 
 
 def _find(gpus: Sequence[Gpu], digits: str) -> tuple[Gpu | None, Any]:
-    """Return the GPU of a UUID without its prefix, and the instance of it that is meant, if any.
+    """Return the GPU of a UUID without its prefix, and the MIG instance, if any.
 
-    CUDA's UUID of an instance is the instance's own, or that of its GPU before CUDA 11.4; a GPU
-    that is partitioned stands for its first instance then.
+    CUDA's UUID of an instance is the instance's own, or that of its GPU before CUDA 11.4. In that
+    case a partitioned GPU stands for its first instance.
     """
     for gpu in gpus:
         for part in gpu.mig_devices:
