@@ -1,4 +1,4 @@
-"""A device as the rest of Tarmac sees it: its name, its memory, what it can do."""
+"""A device as the rest of Tarmac sees it: its name, memory and capabilities."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 _WITHOUT_TENSOR_CORES = re.compile(r"\b(GTX 16\d\d|MX[45]\d0|T([456]00|550|1000|1200))\b")
 
-# Why `auto` takes the CPU.
+# Reasons why `auto` selects the CPU.
 _NO_GPU = "no GPU is here"
 UNUSABLE = "the GPUs here cannot be used"
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """One place to compute.
+    """A device to compute on.
 
     Attributes:
         type: Kind of device, ``"cpu"`` or ``"cuda"``.
         index: The CUDA ordinal among the visible devices; None for the CPU.
-        name: What the vendor calls it.
-        uuid: ``GPU-...``, or ``MIG-...`` of an instance of a GPU; None for the CPU.
-        memory_bytes: Memory in all; of the CPU, what this process's control groups leave it.
-        available_bytes: Memory free when the device was looked up.
+        name: Vendor's name of the device.
+        uuid: UUID ``GPU-...``, or ``MIG-...`` for an instance of a GPU; None for the CPU.
+        memory_bytes: Total memory in bytes; for the CPU, at most the limit of control groups.
+        available_bytes: Free memory in bytes when the device was looked up.
         bf16_matrix_units: Whether bf16 matrix products have hardware of their own (tensor cores
             since Ampere, AMX), which makes them several times as fast as fp32's.
         compute_capability: CUDA's (major, minor); None for the CPU.
-        num_threads: Threads that an operation on the CPU uses: as many as cores may be used, by
-            affinity and control groups; where replicas share them, those of one. 0 for a GPU.
-        held_by: The processes that held memory of a GPU when it was looked up, and how much.
+        num_threads: CPU threads of an operation: the usable cores by affinity and control groups,
+            divided among replicas. 0 for a GPU.
+        held_by: Processes that held memory of a GPU when it was looked up, with sizes, in words.
     """
 
     type: Literal["cpu", "cuda"]
@@ -62,9 +62,9 @@ class Device:
     def fp16_matrix_units(self) -> bool:
         """Whether fp16 matrix products have hardware of their own: NVIDIA's tensor cores.
 
-        They came with compute capability 7.0 (V100 whitepaper, 2017). TU116 and TU117, of 7.5,
-        have none: GTX 16, and the notebooks' and workstations' cards that are made of them
-        (NVIDIA's table of CUDA GPUs and their data sheets, 2019 to 2021).
+        Tensor cores exist since compute capability 7.0 (V100 whitepaper, 2017). TU116 and TU117, of
+        7.5, have none: GTX 16, and the notebook and workstation cards with these chips (NVIDIA's
+        table of CUDA GPUs and their data sheets, 2019 to 2021).
         """
         if self.compute_capability is None or self.compute_capability < (7, 0):
             return False
@@ -72,7 +72,7 @@ class Device:
 
     @property
     def torch_name(self) -> str:
-        """The device as PyTorch spells it: ``cpu``, ``cuda:0``."""
+        """The device in PyTorch's notation: ``cpu``, ``cuda:0``."""
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def to_record(self) -> dict[str, object]:
@@ -85,21 +85,20 @@ class Device:
 
 
 def find_devices(request: str = "auto", *, shared: bool = False) -> tuple[Device, ...]:
-    """Find the devices that a user asked for.
+    """Find the devices that a user requested.
 
-    No CUDA context is made where the driver's library answers.
+    No CUDA context is created if the driver's library answers.
 
     Args:
-        request: ``"auto"`` or ``"all"`` (every GPU that can be computed on, else the CPU), a number
-            of such GPUs (``"2"``), indices (``"0,2"``, ``"cuda:1"``, ``"cuda:0,2"``), ``"cuda"``
-            (the first GPU), ``"cpu"``, or ``"cpu:2"`` to share the CPU's cores out among two
-            replicas.
-        shared: Whether other processes of the same training may be on the GPUs already, so that an
-            exclusive one is not taken for another's.
+        request: ``"auto"`` or ``"all"`` (every usable GPU, else the CPU), a number of usable GPUs
+            (``"2"``), indices (``"0,2"``, ``"cuda:1"``, ``"cuda:0,2"``), ``"cuda"`` (the first
+            GPU), ``"cpu"``, or ``"cpu:2"`` to divide the CPU's cores between two replicas.
+        shared: Whether other processes of the same training may use the GPUs already, so that an
+            exclusive GPU does not count as another program's.
 
     Raises:
-        RequestError: The text names no devices, names one twice, or one that is not here or cannot
-            be computed on.
+        RequestError: The text names no devices, the same device twice, or a missing or unusable
+            device.
     """
     kind, separator, rest = request.partition(":")
     if kind == "cpu":
@@ -117,7 +116,7 @@ def find_devices(request: str = "auto", *, shared: bool = False) -> tuple[Device
 
 
 def why_on_cpu() -> str:
-    """Return why ``auto`` takes the CPU: that none is here, or what is wrong and what to do."""
+    """Return why ``auto`` selects the CPU: there is no GPU, or the problem and its remedy."""
     gpus, why_none = look_at_gpus()
     obstacles = [gpu.obstacle for gpu in gpus if gpu.obstacle is not None]
     if why_none is not None:
@@ -127,7 +126,7 @@ def why_on_cpu() -> str:
 
 
 def name_left_out(*, shared: bool = False) -> str:
-    """Return which of the GPUs here cannot be computed on, and why; empty where all can be.
+    """Return the unusable GPUs with the reasons, in words; empty if all are usable.
 
     Args:
         shared: Whether other processes of the same training may use the GPUs already, as for
@@ -139,10 +138,10 @@ def name_left_out(*, shared: bool = False) -> str:
 
 
 def name_devices(devices: Sequence[Device]) -> str:
-    """Return the text that finds these devices again: ``cpu:2``, ``cuda:0``, ``cuda:0,2``."""
+    """Return the request that finds these devices again: ``cpu:2``, ``cuda:0``, ``cuda:0,2``."""
     if devices[0].type == "cpu":
         return "cpu" if len(devices) == 1 else f"cpu:{len(devices)}"
-    # One that stands for several processes, each of which sees it alone, has one name.
+    # Processes that see one GPU each may all have the same index: name it once.
     return "cuda:" + ",".join(dict.fromkeys(str(device.index) for device in devices))
 
 
@@ -152,7 +151,7 @@ _NO_CUDA_HINT = "Use cpu, or cpu:2 to train two replicas; auto takes a GPU where
 
 
 def _cuda_request(request: str) -> int | tuple[int, ...] | None:
-    """Read a request for GPUs: their number or their indices; None stands for all of them."""
+    """Parse a request for GPUs: their number or their indices; None stands for all GPUs."""
     if request in ("auto", "all"):
         return None
     if request == "cuda":
@@ -180,7 +179,7 @@ def _cuda_request(request: str) -> int | tuple[int, ...] | None:
 def _named(
     gpus: Sequence[CudaGpu], indices: Sequence[int], request: str, why_none: Obstacle | None
 ) -> Sequence[CudaGpu]:
-    """Return the GPUs of some indices, all of which can be computed on."""
+    """Return the GPUs of some indices; raise an error if one of them is unusable."""
     if not gpus or max(indices) >= len(gpus):
         raise _too_few(request, gpus, why_none)
     for gpu in (gpus[index] for index in indices):
@@ -254,18 +253,18 @@ def _cpu() -> Device:
         available_bytes=min(memory.available, most),
         bf16_matrix_units="amx_bf16" in cpuinfo.get("flags", "").split(),
         compute_capability=None,
-        # A part of a core is a thread's that waits now and then.
+        # A fraction of a core is a thread that waits at times.
         num_threads=math.ceil(limits.cpus),
     )
 
 
 def name_cpu() -> str:
-    """Return what the vendor calls this machine's processor."""
+    """Return the vendor's name of this machine's processor."""
     return read_cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
 def read_cpuinfo() -> Mapping[str, str]:
-    """Read the first processor's entry of /proc/cpuinfo; empty where there is none."""
+    """Read the first processor's entry of /proc/cpuinfo; empty if there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -1,7 +1,8 @@
-"""Wakes CUDA's driver before PyTorch asks it, beside what else a process begins with.
+"""Start CUDA's driver before PyTorch needs it, in parallel with the rest of a process's start.
 
-PyTorch computes in a GPU's primary context, which the driver makes once for a process: some tenths
-of a second that need neither Python nor PyTorch. ctypes lets other threads run meanwhile.
+PyTorch computes in a GPU's primary context, which the driver creates once per process. This takes
+some tenths of a second and needs neither Python nor PyTorch; ctypes lets other threads run
+meanwhile.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ _COMPUTE_MODE, _DEFAULT_MODE = 20, 0
 def wake_driver(*, with_context: bool) -> bool:
     """Start the driver's library in this process.
 
-    Where there is none, or it fails, nothing happens: whoever needs it will be told.
+    Without a driver, or if it fails, nothing happens: the code that needs it raises the error.
 
     Args:
-        with_context: Whether to make the context too, where one GPU is all that this process sees.
-            A process that only plans must not: a context takes some hundred MiB, and among several
-            GPUs the choice is not made yet. One in an exclusive mode is left alone, as the check
-            beside a training computes there too.
+        with_context: Whether to create the context too, if this process sees exactly one GPU. A
+            process that only plans must not: a context takes some hundred MiB, and among several
+            GPUs the choice is not made yet. A GPU in an exclusive mode is skipped, because the
+            check beside a training computes there too.
 
     Returns:
-        Whether a context was made.
+        Whether a context was created.
     """
-    # As PyTorch sets it before its own start, for drivers before 12.2, whose default it is not.
+    # PyTorch sets this before its own start, because drivers before 12.2 have another default.
     os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -44,6 +45,6 @@ def wake_driver(*, with_context: bool) -> bool:
     status = cuda.cuDeviceGetAttribute(ctypes.byref(mode), _COMPUTE_MODE, device)
     if status != _SUCCESS or mode.value != _DEFAULT_MODE:
         return False
-    # It is held until the process ends.
+    # The context is never released: it is in use until the process ends.
     context = ctypes.c_void_p()
     return bool(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == _SUCCESS)

@@ -15,9 +15,9 @@ class GpuProcess(_Facts):
     """A process that holds memory on a GPU.
 
     Attributes:
-        pid: As the machine numbers it, which a container may not.
+        pid: PID of the process on the host, which may differ in a container.
         name: Name of the program, without arguments. None if the PID is unknown in this container.
-        memory_bytes: None where the driver does not say.
+        memory_bytes: Memory that the process holds, in bytes; None if unknown.
     """
 
     pid: int
@@ -30,9 +30,9 @@ class MigDevice(_Facts):
 
     Attributes:
         uuid: UUID of the instance, as ``CUDA_VISIBLE_DEVICES`` takes it.
-        name: What the driver calls it, e.g. ``NVIDIA H200 MIG 1g.18gb``.
-        memory_bytes: Memory in all; None where the driver does not say.
-        used_bytes: What of that is in use; None where the driver does not say.
+        name: Driver's name of the instance, e.g. ``NVIDIA H200 MIG 1g.18gb``.
+        memory_bytes: Total memory in bytes; None if unknown.
+        used_bytes: Used memory in bytes; None if unknown.
     """
 
     uuid: str
@@ -42,12 +42,12 @@ class MigDevice(_Facts):
 
 
 class Fabric(_Facts):
-    """What a GPU says of the NVLink fabric that it belongs to.
+    """The state of the NVLink fabric that a GPU belongs to.
 
     Attributes:
-        state: ``not started``, ``in progress`` or ``completed``.
-        status: NVML's code of how joining it ended, once that is completed; 0 is success.
-        troubles: What is not well with it, e.g. ``degraded bandwidth``.
+        state: State of joining the fabric: ``not started``, ``in progress`` or ``completed``.
+        status: NVML's result code of joining, once it is completed; 0 is success.
+        troubles: Problems of the fabric, e.g. ``degraded bandwidth``.
     """
 
     state: str
@@ -56,42 +56,43 @@ class Fabric(_Facts):
 
 
 class Gpu(_Facts):
-    """A GPU as the driver describes it; None stands for what it does not tell.
+    """A GPU as the driver describes it; None stands for unknown values.
 
     Attributes:
-        index: The driver's, which CUDA_VISIBLE_DEVICES does not change.
-        error: Why it could not be asked, e.g. ``GPU is lost``.
-        pcie: Generation and width, now and at most.
-        nvlinks: For each link, whether it is up.
+        index: Driver's index, which CUDA_VISIBLE_DEVICES does not change.
+        error: Reason why the GPU did not answer, e.g. ``GPU is lost``.
+        pcie: Generation and width of the PCIe link, current and maximum.
+        nvlinks: Whether each NVLink is up.
         corrected_errors: ECC errors since the driver was loaded.
         uncorrected_errors: ECC errors since the driver was loaded.
-        sm_clock_mhz: Now and at most.
-        memory_clock_mhz: Now and at most.
+        sm_clock_mhz: Clock of the SMs in MHz, ``now`` and ``max``.
+        memory_clock_mhz: Clock of the memory in MHz, ``now`` and ``max``.
         slowdowns: The driver's reasons for low clocks: ``sw_power_cap``, ``sw_thermal``,
             ``hw_slowdown``, ``hw_thermal``, ``hw_power_brake``.
-        retired_pages: Pages taken out of use in its life, since Ampere rows that were replaced.
+        retired_pages: Number of retired memory pages; since Ampere, of replaced rows.
         retired_pages_pending: Whether pages or rows wait for a reset to be replaced.
         mig: Whether it is partitioned, so that only its instances compute.
         mig_devices: MIG instances of the GPU. Empty if it has none.
-        recovery_action: What the driver asks to be done before it is used again: ``none``,
-            ``reset``, ``reboot``, ``drain P2P``, ``drain and reset``.
-        pcie_replays: Packets sent again since the driver was loaded.
-        nvlink_errors: Errors of all links since then: ``crc``, ``replay``, ``recovery``.
-        fabric: None where it belongs to none.
-        sram_threshold_exceeded: Whether its on-chip memory has had more errors than NVIDIA allows.
-        remapped_rows: Rows of memory replaced in its life, by ``corrected`` and ``uncorrected``
-            errors; before Ampere there are none.
-        inforom_valid: Whether its store of settings and past errors passes its checksums.
-        temperature_limits_c: ``operating`` is the highest it is made to work at, ``memory`` that of
-            its memory; at ``slowdown`` and ``shutdown`` its hardware acts.
-        default_power_watts: The power limit that it comes with.
-        application_clocks_mhz: Those of its SMs ``now`` and by ``default``.
+        recovery_action: Action that the driver requires before further use: ``none``, ``reset``,
+            ``reboot``, ``drain P2P``, ``drain and reset``.
+        pcie_replays: PCIe packets sent again since the driver was loaded.
+        nvlink_errors: Errors of all NVLinks since the driver was loaded: ``crc``, ``replay``,
+            ``recovery``.
+        fabric: NVLink fabric of the GPU; None without one.
+        sram_threshold_exceeded: Whether its SRAM has had more errors than NVIDIA allows.
+        remapped_rows: Number of memory rows replaced so far, by ``corrected`` and ``uncorrected``
+            errors; empty before Ampere.
+        inforom_valid: Whether the infoROM, with settings and past errors, passes its checksums.
+        temperature_limits_c: Limits in degrees Celsius: highest ``operating`` temperature of the
+            GPU and of its ``memory``; its hardware acts at ``slowdown`` and ``shutdown``.
+        default_power_watts: Default power limit in watts.
+        application_clocks_mhz: Application clocks of the SMs in MHz, ``now`` and ``default``.
         vbios: Version of the video BIOS, as the driver reports it.
-        board: PCI's number of its maker and model.
+        board: PCI subsystem ID, for the board's maker and model.
         virtualization: ``none``, ``passthrough``, ``vgpu``, ``vgpu host`` or ``vsga host``.
         licensed: Whether a vGPU has the licence that it needs.
-        unseen_bytes: Memory in use beyond the driver's own that no process holds which it lists
-            here, which in a container leaves out those of others.
+        unseen_bytes: Used memory in bytes, beyond the driver's own, that no listed process holds.
+            In a container, processes of other containers are not listed.
     """
 
     index: int
@@ -139,5 +140,5 @@ class Gpu(_Facts):
 
     @property
     def label(self) -> str:
-        """What it is called in verdicts and findings: ``GPU 0``."""
+        """Name of the GPU in verdicts and findings: ``GPU 0``."""
         return f"GPU {self.index}"

@@ -1,4 +1,4 @@
-"""Kinds of GPU as people write them, such as ``a100``, and which names of makers and sites fit."""
+"""GPU types as people write them, such as ``a100``, and the makers' and sites' names that match."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Of pretended GPUs, which stand for any.
+# Name of fake GPUs, which match any type.
 _PRETENDED = "fake"
 
 
 def is_of_type(name: str, gpu_type: str) -> bool:
-    """Whether a GPU's name is of a kind: each word of the kind is one, or some together, of it.
+    """Return whether a GPU's name matches a type.
 
-    Case and what is between words do not count.
+    Each word of the type must be a word of the name, or several adjacent words joined. Case and
+    separators do not count.
 
     Example:
         >>> is_of_type("NVIDIA A100-SXM4-80GB", "a100-80gb"), is_of_type("NVIDIA A100", "a10")
@@ -33,7 +34,7 @@ def is_of_type(name: str, gpu_type: str) -> bool:
 
 
 def fitting_names(names: Iterable[str], gpu_type: str) -> list[str]:
-    """Return the names of a kind, sorted: the one that is written alike, where there is one."""
+    """Return the names that match a type, sorted; only equal names if there are any."""
     fitting = sorted({name for name in names if is_of_type(name, gpu_type)})
     same = [name for name in fitting if _words(name) == _words(gpu_type)]
     return same or fitting

@@ -1,6 +1,7 @@
-"""How much of the machine this process may use: affinity, control groups, shared memory.
+"""The limits of this process: affinity, control groups, shared memory.
 
-A control group's limit holds for all groups in it, so the smallest on the way up counts.
+A control group's limit also holds for all groups in it, so the lowest limit on the path to the root
+counts.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _ROOT = Path("/")
 
 @dataclasses.dataclass(frozen=True)
 class ProcessLimits:
-    """What a process may use.
+    """The limits of a process.
 
     Attributes:
-        cpus: Cores, by its affinity and its control groups' quotas; may be a part of one.
+        cpus: Number of cores, by affinity and control groups' quotas; may be a fraction.
         memory_bytes: Lowest memory limit of its control groups, in bytes. None: no limit.
         shm_bytes: Size of /dev/shm; None where there is none.
     """
@@ -38,7 +39,7 @@ def read_limits(root: Path = _ROOT) -> ProcessLimits:
     """Return this process's limits.
 
     Args:
-        root: Where ``proc``, ``sys`` and ``dev`` are; the affinity is this process's in any case.
+        root: Directory with ``proc``, ``sys`` and ``dev``; the affinity is always this process's.
     """
     cpus = [float(len(usable_cores())), *cpu_quotas(root).values()]
     limits = memory_limits(root).values()
@@ -47,17 +48,17 @@ def read_limits(root: Path = _ROOT) -> ProcessLimits:
 
 def usable_cores() -> frozenset[int]:
     """Return the numbers of the cores that this process may run on."""
-    # Linux alone says so.
+    # Only Linux reports the affinity.
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def cpu_quotas(root: Path = _ROOT) -> dict[Path, float]:
-    """Return how many cores each control group of this process may use, of those with a quota.
+    """Return the quota in cores of each control group of this process that has one.
 
     Args:
-        root: Where ``proc`` and ``sys`` are.
+        root: Directory with ``proc`` and ``sys``.
     """
     quotas = {}
     for group in own_groups("cpu", root):
@@ -68,10 +69,10 @@ def cpu_quotas(root: Path = _ROOT) -> dict[Path, float]:
 
 
 def memory_limits(root: Path = _ROOT) -> dict[Path, int]:
-    """Return the bytes that each control group of this process may hold, of those with a limit.
+    """Return the memory limit in bytes of each control group of this process that has one.
 
     Args:
-        root: Where ``proc`` and ``sys`` are.
+        root: Directory with ``proc`` and ``sys``.
     """
     name = "memory.max" if is_unified(root) else "memory.limit_in_bytes"
     sizes = {group: _number(_text(group / name)) for group in own_groups("memory", root)}
@@ -79,7 +80,7 @@ def memory_limits(root: Path = _ROOT) -> dict[Path, int]:
 
 
 def _quota(group: Path, *, unified: bool) -> tuple[int | None, int | None]:
-    """Return the microseconds of CPU time in each period; None where there is no quota."""
+    """Return the microseconds of CPU time in each period, and the period; None without a quota."""
     if unified:
         quota, _, period = (_text(group / "cpu.max") or "max").partition(" ")
         return _number(quota), _number(period)

@@ -1,4 +1,4 @@
-"""What a monitor reads of a machine at one moment: each GPU, what runs on it, and the host."""
+"""The state of a machine for a monitor: each GPU with its processes, and the host."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class LiveProcess:
-    """A process on a GPU; None stands for what the driver does not tell.
+    """A process on a GPU; None stands for unknown values.
 
     Attributes:
-        pid: As this process sees it; None where the driver names it in another PID namespace.
-        driver_pid: As the driver names it.
+        pid: PID as this process sees it; None if the driver's PID is of another PID namespace.
+        driver_pid: PID that the driver reports.
         kind: ``compute``, ``graphics`` or ``both``.
         memory_bytes: GPU memory that the process holds, in bytes.
-        sm_ratio: Share of the GPU's multiprocessors that it kept busy lately, 0 to 1.
+        sm_ratio: Recent share of the GPU's multiprocessors that it kept busy, 0 to 1.
     """
 
     pid: int | None
@@ -26,24 +26,26 @@ class LiveProcess:
 
 @dataclasses.dataclass(frozen=True)
 class LiveGpu:
-    """A GPU, or a MIG slice of one, at one moment; None stands for what it does not tell.
+    """A GPU or MIG slice at one moment; None stands for unknown values.
 
     Attributes:
-        index: The driver's; of a slice, that of its GPU.
-        uuid: Its own; of a slice, the slice's.
-        name: The chip's, or the slice's.
+        index: Driver's index of the GPU; for a slice, that of its GPU.
+        uuid: UUID of the GPU or slice.
+        name: Name of the chip or slice.
         parent_uuid: UUID of the GPU that contains this MIG slice. None for a whole GPU.
-        pci_address: As the kernel writes it, such as ``0000:9c:00.0``.
+        pci_address: PCI address as the kernel writes it, such as ``0000:9c:00.0``.
         utilization_ratio: Share of the last moment in which a kernel ran, 0 to 1.
-        tensor_ratio: Share of it in which tensor cores worked, where the driver counts it (GPM).
-        memory_used_bytes: Without what the driver reserves for itself.
+        tensor_ratio: Share of that moment in which tensor cores worked, if the driver counts it
+            (GPM).
+        memory_used_bytes: Used memory in bytes, without the driver's own reserve.
         throttle_reasons: Current reasons for low clocks, named as in `Gpu.slowdowns`.
-        throttled_s: Seconds since the driver was loaded, by ``power`` and ``thermal``.
-        energy_joules: Since the driver was loaded.
-        corrected_errors: ECC, since the driver was loaded.
-        row_remaps: Memory rows replaced in its life.
-        processes: What runs on it, of anybody.
-        error: Why it cannot be read; then nothing else is known but its index and UUID.
+        throttled_s: Seconds of throttling since the driver was loaded, by ``power`` and
+            ``thermal``.
+        energy_joules: Energy in joules since the driver was loaded.
+        corrected_errors: Corrected ECC errors since the driver was loaded.
+        row_remaps: Number of memory rows replaced so far.
+        processes: Processes on the GPU, of all users.
+        error: Reason why it cannot be read; then only index, UUID and other constants are known.
     """
 
     index: int
@@ -83,13 +85,14 @@ class LiveGpu:
 
 @dataclasses.dataclass(frozen=True)
 class LiveHost:
-    """The machine beside its GPUs, or as much of it as this process may use.
+    """The host beside its GPUs, limited to what this process may use.
 
     Attributes:
         name: Host name of this machine.
-        cpu_count: Cores that may be used: affinity and the control group's quota.
+        cpu_count: Number of usable cores, by affinity and the control group's quota.
         cpu_ratio: Share of ``cpu_count`` in use since the last reading, 0 to 1.
-        throttled_ratio: Share of the quota's periods since the last reading in which it ran out.
+        throttled_ratio: Share of the CPU quota's periods that were throttled since the last
+            reading, 0 to 1.
         memory_used_bytes: Memory in use: the control group's if it has a limit, else the host's.
     """
 

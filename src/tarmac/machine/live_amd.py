@@ -1,4 +1,4 @@
-"""AMD's GPUs at one moment, from the files of their driver, without ROCm's tools."""
+"""AMD's GPUs at one moment, read from their driver's files without ROCm's tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SLOW_S = 5.0
 
-# What the kernel writes as a link's speed, by the generation of PCIe that has it.
+# Generation of PCIe by a link's speed in GT/s, as the kernel writes it.
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 
 # Full speed of a fan, in the steps of hwmon.
@@ -37,17 +37,17 @@ class _Card:
 
 
 class AmdReader:
-    """Reads AMD's cards, in the order of the bus; their index is counted in that order.
+    """A reader of AMD's cards, which are numbered in the order of the bus.
 
     Args:
-        root: Where ``proc`` and ``sys`` are.
-        clock: Seconds that only grow; for tests.
+        root: Directory with ``proc`` and ``sys``.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._slow_at = float("-inf")
-        # This file is that of no other driver.
+        # Only AMD's driver has this file.
         paths = sorted((root / "sys/bus/pci/devices").glob("*/mem_info_vram_total"))
         self._cards = [
             _Card(path.parent, _identify(index, path.parent), {})
@@ -57,16 +57,16 @@ class AmdReader:
 
     @property
     def has_cards(self) -> bool:
-        """Whether there is any."""
+        """Whether there is any card."""
         return bool(self._cards)
 
     @property
     def cards(self) -> tuple[LiveGpu, ...]:
-        """What of them does not change."""
+        """The constant values of the cards."""
         return tuple(card.gpu for card in self._cards)
 
     def read(self) -> tuple[LiveGpu, ...]:
-        """Return the cards as they are now; one that was taken out has an `error`."""
+        """Return the current values of the cards; a removed card has an `error`."""
         now = self._clock()
         is_slow_turn = bool(self._cards) and now - self._slow_at >= _SLOW_S
         if is_slow_turn:
@@ -79,7 +79,7 @@ class AmdReader:
 
 
 def _identify(index: int, device: Path) -> LiveGpu:
-    # As ROCm names it, and ROCR_VISIBLE_DEVICES takes it.
+    # The form that ROCm uses, and that ROCR_VISIBLE_DEVICES takes.
     unique = text_of(device / "unique_id")
     return LiveGpu(
         index=index,
@@ -149,6 +149,6 @@ def _generation(path: Path) -> int | None:
 
 
 def _highest_clock(path: Path) -> int | None:
-    """Return the highest of the clocks that a card offers, in lines such as ``1: 2100Mhz *``."""
+    """Return the highest clock that a card offers, from lines such as ``1: 2100Mhz *``."""
     clocks = re.findall(r"^\d+: (\d+)Mhz", text_of(path) or "", re.MULTILINE)
     return max(map(int, clocks), default=None)

@@ -1,8 +1,8 @@
-"""The processes on AMD's cards: those that compute, by KFD's files, and all, by their open files.
+"""The processes on AMD's cards: compute processes by KFD's files, all processes by open files.
 
-KFD tells of everybody's, and of their memory alone; what the kernel writes beside a process's open
-files (https://docs.kernel.org/gpu/drm-usage-stats.html) tells how busy it keeps a card, of those
-that this user may look at.
+KFD lists the processes of all users, but only with their memory. The kernel's entries of a
+process's open files (https://docs.kernel.org/gpu/drm-usage-stats.html) also show how busy it keeps
+a card, for processes that this user may inspect.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20}
 
-# What computes and draws; copying and video are no work of a card's multiprocessors.
+# Engines for compute and graphics; engines for copies and video use no multiprocessors.
 _ENGINES = {"drm-engine-compute": "compute", "drm-engine-gfx": "graphics"}
 
 
 @dataclasses.dataclass
 class _Use:
-    """What a process uses of a card.
+    """The resources of a card that a process uses.
 
     Attributes:
-        engine_ns: Nanoseconds of each engine, since it opened the card.
+        engine_ns: Nanoseconds of each engine, since the process opened the card.
     """
 
     memory_bytes: int | None = None
@@ -39,11 +39,11 @@ class _Use:
 
 
 class AmdProcessReader:
-    """Reads them again and again; shares are of the time between two readings.
+    """A reader of the processes, with their shares of the time between two readings.
 
     Args:
-        root: Where ``proc`` and ``sys`` are.
-        clock: Seconds that only grow; for tests.
+        root: Directory with ``proc`` and ``sys``.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
@@ -78,7 +78,7 @@ class AmdProcessReader:
             rows = processes.setdefault(address, {})
             if self._sees_all and pid in rows:
                 continue
-            # Numbers of the machine's cannot be told to be those of rows with this namespace's.
+            # PIDs of the host cannot be matched with rows that have PIDs of this namespace.
             if self._sees_all or not any(row.pid is not None for row in rows.values()):
                 rows[pid] = LiveProcess(
                     pid=pid if self._sees_all else None, driver_pid=pid, memory_bytes=memory_bytes
@@ -88,7 +88,7 @@ class AmdProcessReader:
         }
 
     def _look_at_kfd(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the card, number and bytes of each process that computes."""
+        """Yield the card's address, the PID and the bytes of each compute process."""
         for path in sorted((self._root / "sys/class/kfd/kfd/proc").glob("[0-9]*/vram_*")):
             held, gpu_id = read_number(path), path.name.removeprefix("vram_")
             address = self._addresses.get(int(gpu_id)) if gpu_id.isdecimal() else None
@@ -96,7 +96,7 @@ class AmdProcessReader:
                 yield address, int(path.parent.name), held
 
     def _look_at_files(self) -> dict[tuple[str, int], _Use]:
-        """Return what each process uses, by card and number."""
+        """Return the resources that each process uses, by the card's address and PID."""
         uses: dict[tuple[str, int], _Use] = {}
         clients = set()
         for process in (self._root / "proc").glob("[0-9]*"):
@@ -104,7 +104,7 @@ class AmdProcessReader:
                 facts = _facts(process / "fdinfo" / number)
                 address, pid = facts.get("drm-pdev"), int(process.name)
                 client = (address, pid, facts.get("drm-client-id"))
-                # Several files may be one client's.
+                # Several files may belong to the same client.
                 if facts.get("drm-driver") != "amdgpu" or address is None or client in clients:
                     continue
                 clients.add(client)
@@ -113,11 +113,11 @@ class AmdProcessReader:
 
 
 def _card_files(process: Path) -> Iterator[str]:
-    """Yield the numbers of a process's open files that are cards."""
+    """Yield the file descriptors of a process that are cards."""
     try:
         descriptors = list((process / "fd").iterdir())
     except OSError:
-        # It is gone, or another user's.
+        # The process has ended, or belongs to another user.
         return
     for descriptor in descriptors:
         try:
@@ -134,7 +134,7 @@ def _facts(path: Path) -> dict[str, str]:
 
 
 def _add(use: _Use, facts: dict[str, str]) -> None:
-    # Newer kernels call what lies there now "resident".
+    # Newer kernels call the current memory "resident".
     for key in ("drm-resident-vram", "drm-memory-vram"):
         size = re.fullmatch(r"(\d+) ?(KiB|MiB|)", facts.get(key, ""))
         if size:

@@ -1,6 +1,6 @@
-"""How much a GPU's tensor cores work: NVIDIA's GPM counters, which are there since Hopper.
+"""The utilization of a GPU's tensor cores, from NVIDIA's GPM counters, which exist since Hopper.
 
-Two samples are compared, so the first reading knows nothing.
+Each reading compares two samples, so the first reading returns None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tarmac.machine.nvml_ask import ask
 
 
 class TensorReader:
-    """Reads one GPU.
+    """A reader of one GPU's tensor cores.
 
     Args:
         handle: NVML handle of the GPU.
@@ -28,19 +28,19 @@ class TensorReader:
         self._spare: Any = None
 
     def close(self) -> None:
-        """Give back what the driver has allocated."""
+        """Free the samples that the driver has allocated."""
         samples, self._last, self._spare = (self._last, self._spare), None, None
         for sample in samples:
             if sample is not None:
                 ask(pynvml.nvmlGpmSampleFree, sample)
 
     def read(self) -> float | None:
-        """Return the share of the time since the last reading, 0 to 1; None where it is unknown."""
+        """Return the busy share of time since the last reading, 0 to 1; None if unknown."""
         if not self._is_supported:
             return None
         sample = self._spare or ask(pynvml.nvmlGpmSampleAlloc)
         if sample is None or ask(pynvml.nvmlGpmSampleGet, self._handle, sample) is None:
-            # As while it is partitioned, or another program has the counters.
+            # For example, the GPU is partitioned, or another program uses the counters.
             self._spare = sample
             return None
         last, self._last, self._spare = self._last, sample, self._last

@@ -1,4 +1,4 @@
-"""The machine beside its GPUs: as much of its cores and memory as this process may use.
+"""The host beside its GPUs: the cores and memory that this process may use.
 
 Example:
     >>> reader = HostReader()
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class _Counted:
-    """What only grows.
+    """The cumulative counters of a reading.
 
     Attributes:
-        used_s: Seconds of cores in use, of all that may be used.
-        possible_s: Seconds that they could have been.
-        source: What counted that: readings of two sources are not compared.
-        periods: For each control group with a CPU quota: all its periods, and its throttled ones.
+        used_s: Core-seconds in use, of all usable cores.
+        possible_s: Core-seconds that could have been used.
+        source: Source of the counters; readings of different sources are not compared.
+        periods: All and throttled periods of each control group with a CPU quota.
     """
 
     used_s: float | None
@@ -45,11 +45,11 @@ class _Counted:
 
 
 class HostReader:
-    """Reads this host again and again.
+    """A reader of this host's load.
 
     Args:
-        root: Where the control groups' ``proc`` and ``sys`` are; the rest is this machine's.
-        clock: Seconds that only grow; for tests.
+        root: Directory with the control groups' ``proc`` and ``sys``; the rest is this machine's.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +59,7 @@ class HostReader:
         self._last: _Counted | None = None
 
     def read(self) -> LiveHost:
-        """Return the host as it is now; its ratios are of the time since the last reading."""
+        """Return the current values; ratios cover the time since the last reading."""
         quotas, cores = cpu_quotas(self._root), usable_cores()
         cpu_count = min([float(len(cores)), *quotas.values()])
         counted = self._count(quotas, cores, cpu_count)
@@ -88,11 +88,11 @@ class HostReader:
         return _Counted(used_s, possible_s, f"cores {sorted(cores)}", periods)
 
     def _group_seconds(self, group: Path) -> float | None:
-        """Return the seconds of cores that a control group has used."""
+        """Return the core-seconds that a control group has used."""
         used_us = _numbers(group / "cpu.stat").get("usage_usec")
         if used_us is not None:
             return used_us / 1e6
-        # Version 1 counts in a tree of its own, of the same form.
+        # Version 1 counts in a separate tree of the same form.
         groups = own_groups("cpu", self._root), own_groups("cpuacct", self._root)
         if group not in groups[0] or len(groups[0]) != len(groups[1]):
             return None
@@ -100,14 +100,14 @@ class HostReader:
         return int(text) / 1e9 if text.isdecimal() else None
 
     def _read_memory(self) -> tuple[int, int]:
-        """Return the bytes in use and in all, of the control group where that is limited."""
+        """Return the used and total bytes, of the control group if it has a limit."""
         memory = psutil.virtual_memory()
         limits = memory_limits(self._root)
         tightest = min(limits, key=lambda group: limits[group], default=None)
         if tightest is not None and limits[tightest] < memory.total:
             unified = is_unified(self._root)
             held = _text(tightest / ("memory.current" if unified else "memory.usage_in_bytes"))
-            # Files that were read lately are given up when memory is wanted.
+            # The kernel frees the cache of inactive files when memory is needed.
             name = "inactive_file" if unified else "total_inactive_file"
             spare = _numbers(tightest / "memory.stat").get(name, 0)
             if held.isdecimal():
@@ -123,20 +123,20 @@ def _share_in_use(last: _Counted, now: _Counted) -> float | None:
 
 
 def _share_throttled(last: _Counted, now: _Counted) -> float | None:
-    """Return the share of periods without time left, of the group that has the largest."""
+    """Return the share of throttled periods, of the group with the largest share."""
     shares = []
     for group, (periods, throttled) in now.periods.items():
         before = last.periods.get(group)
         if before is None:
             continue
-        # Periods in which nothing runs are not counted.
+        # The kernel does not count idle periods, so none may have passed.
         passed = periods - before[0]
         shares.append(min(1.0, max(0.0, (throttled - before[1]) / passed)) if passed > 0 else 0.0)
     return max(shares, default=None)
 
 
 def _core_seconds(cores: frozenset[int]) -> tuple[float | None, float]:
-    """Return the seconds in which cores were in use, and could have been."""
+    """Return the core-seconds in use, and those that could have been used."""
     try:
         every = psutil.cpu_times(percpu=True)
     except (OSError, psutil.Error):
@@ -144,7 +144,7 @@ def _core_seconds(cores: frozenset[int]) -> tuple[float | None, float]:
     used = possible = 0.0
     for core, times in enumerate(every):
         if core in cores:
-            # What guests used is in ``user`` and ``nice`` too.
+            # The time of guests is in ``user`` and ``nice`` too.
             guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
             total = sum(times) - guests
             possible += total

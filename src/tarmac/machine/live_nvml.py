@@ -1,8 +1,8 @@
-"""One of NVIDIA's GPUs, read again and again in as few calls as can be.
+"""Repeated readings of an NVIDIA GPU, in as few calls as possible.
 
-What never changes is read once, what changes slowly every five seconds, processes every two.
-Values that one call gives together are asked for together, and what a card does not know is not
-asked again for a minute. `bench/top.py` measures what it costs.
+Constant values are read once, slow values every five seconds, processes every two seconds. One call
+reads several values where possible. A query that a card does not support is not repeated for a
+minute. `bench/top.py` measures the cost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SLOW_FIELDS = {
     "remapped_uncorrected": pynvml.NVML_FI_DEV_REMAPPED_UNC,
 }
 
-# That a card does not know an answer, or this user may not have it, says nothing of its state.
+# An unsupported or forbidden query says nothing about a card's state.
 _REFUSALS = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,
@@ -51,7 +51,7 @@ _REFUSED_FIELDS = (
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
     pynvml.NVML_ERROR_NO_PERMISSION,
 )
-# After these no call says anything.
+# After these errors all calls fail.
 _ENDS = (
     pynvml.NVMLError_GpuIsLost,
     pynvml.NVMLError_ResetRequired,
@@ -75,12 +75,12 @@ class _Slice:
 
 
 class NvmlCard:
-    """Reads one GPU and its slices; for one thread.
+    """A reader of one GPU and its slices, for a single thread.
 
     Args:
         index: Driver's index of the GPU, which ``CUDA_VISIBLE_DEVICES`` does not change.
-        sees_all: Whether the driver's numbers of processes are the ones that they have here.
-        clock: Seconds that only grow; for tests.
+        sees_all: Whether the driver's PIDs are valid in this process's PID namespace.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(
@@ -99,18 +99,18 @@ class NvmlCard:
         self._trouble: pynvml.NVMLError | None = None
 
     def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
-        """Return the GPU, and its slices where it is partitioned.
+        """Return the GPU, and its slices if it is partitioned.
 
         Args:
-            details: Whether PCIe's throughput is read too, which takes 40 ms.
+            details: Whether to read PCIe's throughput too, which takes 40 ms. Default False.
 
         Raises:
-            pynvml.NVMLError: It cannot be read.
+            pynvml.NVMLError: The GPU cannot be read.
         """
         try:
             return self._read(details=details)
         except pynvml.NVMLError:
-            # A handle does not outlive what happens to its GPU.
+            # The handle may be invalid after an error of its GPU.
             self._identity = None
             raise
 
@@ -144,7 +144,7 @@ class NvmlCard:
         return (whole, *slices)
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the answer; None where there is none, for whatever reason but the GPU's end."""
+        """Return the answer of a query; None if there is none, unless the GPU is lost."""
         question = (function, arguments)
         if question in self._refused:
             return None
@@ -234,7 +234,7 @@ class NvmlCard:
             ("power", "held_power", pynvml.NVML_PERF_POLICY_POWER),
             ("thermal", "held_thermal", pynvml.NVML_PERF_POLICY_THERMAL),
         ):
-            # Where the field is not known, this may be.
+            # Fall back to this query if the field is not supported.
             if _FAST_FIELDS[field] in self._refused:
                 status = self._ask(pynvml.nvmlDeviceGetViolationStatus, policy)
                 held |= {} if status is None else {name: status.violationTime / 1e9}
@@ -271,7 +271,7 @@ class NvmlCard:
         kept = {part.gpu.uuid: part for part in self._slices}
         slices = []
         for number in range(self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
-            # Not every number has a slice, and a container may not see each.
+            # Not every number has a slice, and a container may not see all slices.
             try:
                 handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self._identity.handle, number)
                 uuid = pynvml.nvmlDeviceGetUUID(handle)
@@ -297,7 +297,7 @@ class NvmlCard:
         return tuple(slices)
 
     def _read_slice(self, part: _Slice) -> LiveGpu:
-        # How busy a slice is, NVML does not say.
+        # NVML does not report the utilization of a slice.
         try:
             memory = pynvml.nvmlDeviceGetMemoryInfo(part.handle)
         except _ENDS:
@@ -321,5 +321,5 @@ def _number(value: float | None) -> float | None:
 
 
 def _ratio(percent: float | None) -> float | None:
-    # Drivers are known to answer with nonsense now and then.
+    # Drivers sometimes return impossible values.
     return None if percent is None or not 0 <= percent <= 100 else percent / 100

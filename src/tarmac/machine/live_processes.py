@@ -1,4 +1,4 @@
-"""The processes on a GPU or a slice of one, and how much of it each kept busy."""
+"""The processes on a GPU or MIG slice, and the share of it that each kept busy."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KINDS = {"Compute": "compute", "MPSCompute": "compute", "Graphics": "graphics"}
 
 
 class ProcessReader:
-    """Reads them every two seconds; in between, what was read last is the answer.
+    """A reader of a GPU's processes, which caches them for two seconds.
 
     Args:
-        handle: The GPU's or slice's.
-        sees_all: Whether the driver's numbers of processes are the ones that they have here.
-        clock: Seconds that only grow; for tests.
+        handle: NVML handle of the GPU or slice.
+        sees_all: Whether the driver's PIDs are valid in this process's PID namespace.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class ProcessReader:
         self._clock = clock
         self._read_at = float("-inf")
         self._found: tuple[LiveProcess, ...] = ()
-        # When a list, or the shares, were refused: asked again after a minute.
+        # Time at which the driver refused a list, or the shares; queried again after a minute.
         self._refused_at: dict[str, float] = {}
         self._seen_until_us = 0
 
     def read(self) -> tuple[LiveProcess, ...]:
-        """Return the processes, by their number."""
+        """Return the processes, sorted by the driver's PID."""
         now = self._clock()
         if now - self._read_at >= _EVERY_S:
             self._read_at = now
@@ -68,14 +68,14 @@ class ProcessReader:
                 driver_pid=pid,
                 kind="both" if len(kinds[pid]) > 1 else min(kinds[pid]),
                 memory_bytes=memory[pid],
-                # Those that did nothing are not in the driver's answer.
+                # The driver's answer leaves out idle processes.
                 sm_ratio=None if shares is None else shares.get(pid, 0.0),
             )
             for pid in sorted(kinds)
         )
 
     def _read_shares(self, now: float) -> dict[int, float] | None:
-        """Return the share of its multiprocessors that each process used since the last reading."""
+        """Return the share of multiprocessors that each process used since the last reading."""
         if self._is_refused("shares", now):
             return None
         try:
@@ -88,7 +88,7 @@ class ProcessReader:
             return None
         newest: dict[int, tuple[int, float]] = {}
         for sample in samples:
-            # Drivers answer with nonsense now and then, and with places that no process has.
+            # Drivers sometimes return impossible values, and entries without a process.
             if sample.smUtil > 100 or sample.timeStamp <= self._seen_until_us:
                 continue
             if sample.timeStamp >= newest.get(sample.pid, (0, 0.0))[0]:

@@ -1,7 +1,7 @@
-"""All GPUs of a machine, read again and again: NVIDIA's by NVML, AMD's by the kernel's files.
+"""Repeated readings of all GPUs: NVIDIA's by NVML, AMD's by the kernel's files.
 
-The driver is started once. Each GPU is asked in a thread of its own, so one that hangs, as the
-driver does when a card is lost, is a row that says so, and the others go on.
+The driver is started once. Each GPU is queried in a separate thread. If a GPU hangs, as the driver
+does when a card is lost, its row has an error, and the other GPUs go on.
 
 Example:
     >>> reader = open_live_reader()
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-# Without persistence mode the driver wakes each card when it is started, which takes seconds.
+# Without persistence mode, the driver's start initializes each card, which takes seconds.
 _START_S = 10.0
 
 
 @dataclasses.dataclass
 class _Watched:
-    """A GPU, or all of AMD's: who asks, and what was said last."""
+    """A GPU, or all AMD GPUs: the thread that queries, and the last answer."""
 
     asker: Asker[tuple[LiveGpu, ...]]
     known: tuple[LiveGpu, ...]
 
 
 class LiveReader:
-    """Reads all GPUs; for one thread at a time.
+    """A reader of all GPUs, for one thread at a time.
 
     Attributes:
         driver_version: Version of NVIDIA's driver. None if it is absent or unknown.
-        problem: Why NVML does not start, where AMD's cards are here beside it; None where it does.
+        problem: Reason why NVML does not start, on a machine with AMD's cards; None if it starts.
 
     Args:
         start: Driver version and number of GPUs, or the problem of starting NVML.
         amd: Reader of AMD's cards. It may find none.
-        sees_all: Whether the driver's numbers of processes are the ones that they have here.
-        patience_s: How long a reading may take.
-        clock: Seconds that only grow; for tests.
+        sees_all: Whether the driver's PIDs are valid in this process's PID namespace.
+        patience_s: Maximum duration of a reading in seconds.
+        clock: Monotonic clock in seconds; for tests.
     """
 
     def __init__(
@@ -86,20 +86,20 @@ class LiveReader:
         self._xids = Asker(XidReader(num_gpus).read, clock) if num_gpus else None
 
     def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
-        """Return all GPUs as they are now, each followed by its slices.
+        """Return the current values of all GPUs, each followed by its slices.
 
-        One that cannot be read, or does not answer in time, has an `error`, and comes back by
+        A GPU that cannot be read, or gives no answer in time, has an `error`. It recovers by
         itself.
 
         Args:
-            details: Whether PCIe's throughput is read too, which takes 40 ms.
+            details: Whether to read PCIe's throughput too, which takes 40 ms. Default False.
         """
         for gpu in self._gpus:
             gpu.asker.ask(details)
         return tuple(row for gpu in self._gpus for row in self._answer(gpu))
 
     def new_xids(self) -> tuple[XidSeen, ...]:
-        """Return the errors that NVIDIA's driver told of since the last call."""
+        """Return the errors that NVIDIA's driver has reported since the last call."""
         if self._xids is None:
             return ()
         self._xids.ask()
@@ -109,7 +109,7 @@ class LiveReader:
             return ()
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Release the driver."""
         askers = [gpu.asker for gpu in self._gpus]
         is_stuck = any(asker.is_open for asker in askers)
         for asker in askers:
@@ -119,7 +119,7 @@ class LiveReader:
             self._xids.close()
         self._gpus, self._xids = [], None
         if self.problem is None and not is_stuck:
-            # A driver that hangs would have this call hang too, and ends with the process.
+            # With a hung driver this call would hang too; the driver ends with the process.
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
 
@@ -156,12 +156,12 @@ def open_live_reader(
     patience_s: float = 2.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> LiveReader | NvmlProblem:
-    """Start reading; return why NVML does not start where there is no other GPU either.
+    """Return a reader of all GPUs, or NVML's problem if there is no other GPU.
 
     Args:
-        root: Where ``proc`` and ``sys`` are; for tests.
-        patience_s: How long a reading may take.
-        clock: Seconds that only grow; for tests.
+        root: Directory with ``proc`` and ``sys``; for tests.
+        patience_s: Maximum duration of a reading in seconds. Default 2.
+        clock: Monotonic clock in seconds; for tests.
     """
     asker = Asker(_start_nvml)
     asker.ask()

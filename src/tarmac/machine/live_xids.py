@@ -1,4 +1,4 @@
-"""Errors (Xids) as NVIDIA's driver tells of them to whoever listens, with no right to a log."""
+"""Errors (Xids) from the events of NVIDIA's driver, which need no permission to read a log."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pynvml
 
 from tarmac.machine.nvml_ask import ask, pci_address
 
-# A card that is broken may say so for ever.
+# Maximum number of errors per reading: a broken card may report errors without end.
 _MAX_XIDS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class XidSeen:
-    """An error of a GPU.
+    """An error (Xid) of a GPU.
 
     Attributes:
         number: Xid of the error, as NVIDIA numbers them.
         gpu_uuid: UUID of the GPU. None if the GPU is unknown.
-        at: When it was heard of, UTC.
-        pci_address: The GPU's, as the kernel writes it.
+        at: Time at which it was read, in UTC.
+        pci_address: PCI address of the GPU, as the kernel writes it.
     """
 
     number: int
@@ -33,21 +33,21 @@ class XidSeen:
 
 
 class XidReader:
-    """Listens from its first reading on; for one thread.
+    """A reader of errors from its first reading on, for a single thread.
 
     Args:
-        num_gpus: How many GPUs the driver has.
+        num_gpus: Number of GPUs of the driver.
     """
 
     def __init__(self, num_gpus: int) -> None:
         self._num_gpus = num_gpus
         self._events: pynvml.c_nvmlEventSet_t | None = None
         self._is_deaf = False
-        # By the place of the handle: a GPU that is lost no longer tells its name.
+        # UUID and address by the handle's pointer: a lost GPU no longer reports them.
         self._gpus: dict[int, tuple[str | None, str | None]] = {}
 
     def read(self) -> tuple[XidSeen, ...]:
-        """Return what was told since the last reading; nothing where the driver has no events."""
+        """Return the errors since the last reading; empty if the driver has no events."""
         if self._events is None and not self._is_deaf:
             self._listen()
         seen: list[XidSeen] = []
@@ -55,7 +55,7 @@ class XidReader:
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._events, 0)
             except pynvml.NVMLError:
-                # Nothing more, or nobody who could tell.
+                # There are no more events, or the driver fails.
                 break
             if event.eventType & pynvml.nvmlEventTypeXidCriticalError:
                 uuid, address = self._gpus.get(_place(event.device), (None, None))
@@ -83,5 +83,5 @@ class XidReader:
 
 
 def _place(handle: pynvml.c_nvmlDevice_t) -> int:
-    """Return where a handle points to, which is all that there is to compare."""
+    """Return the pointer of a handle, since handles have nothing else to compare."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

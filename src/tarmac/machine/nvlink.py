@@ -1,4 +1,4 @@
-"""Which GPUs NVLink joins, by NVIDIA's management library."""
+"""The pairs of GPUs that NVLink connects, from NVIDIA's management library."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class NvlinkPair(BaseModel):
-    """Two GPUs that the driver says are joined by NVLink.
+    """Two GPUs that NVLink connects, according to the driver.
 
     Attributes:
         first: The lower of their indices.
         second: The higher of their indices.
-        num_links: Those that lead from one to the other; 0 through switches.
+        num_links: Number of direct links between the GPUs; 0 through switches.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -29,10 +29,10 @@ class NvlinkPair(BaseModel):
 
 
 def read_nvlink_pairs(num_gpus: int) -> tuple[NvlinkPair, ...]:
-    """Return the pairs that NVLink joins, while `open_nvml` holds the library open.
+    """Return the pairs that NVLink connects, while `open_nvml` holds the library open.
 
     Args:
-        num_gpus: As many as the driver has.
+        num_gpus: Number of GPUs of the driver.
     """
     handles = [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(num_gpus)]
     joined = [
@@ -58,7 +58,7 @@ def _are_joined(first: Any, second: Any) -> bool:
 
 
 def _remotes(handle: Any) -> list[str]:
-    """Return where the links of a GPU lead that are up."""
+    """Return the remote PCI addresses of a GPU's links that are up."""
     buses = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         state = _ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
@@ -75,7 +75,7 @@ def _bus(pci: Any) -> str | None:
 
 
 def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the library; None where the card or the driver does not know the answer."""
+    """Call the library; return None if card or driver does not support the query."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:

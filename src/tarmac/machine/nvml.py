@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs as the driver's management library describes them; `nvidia-smi` is not needed."""
+"""NVIDIA's GPUs as the driver's management library describes them, without `nvidia-smi`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 
-# Without its persistence mode a driver takes a second or two for each GPU to begin.
+# Without persistence mode, a driver takes a second or two per GPU to start.
 _PATIENCE_S = 20.0
 
 T = TypeVar("T")
@@ -41,12 +41,12 @@ _COMPUTE_MODES = {
 class Nvml:
     """The started library, while `open_nvml` holds it open.
 
-    GPUs are asked in threads: whoever calls into a driver that hangs hears no signal any more. One
-    that does not answer in time is not asked again.
+    GPUs are queried in threads, because a thread in a hung driver receives no signals. A GPU that
+    gives no answer in time is not queried again.
 
     Attributes:
-        version: The driver's version; None where it does not say.
-        cuda: The newest CUDA version that the driver runs, ``13.0``.
+        version: Version of the driver; None if unknown.
+        cuda: Newest CUDA version that the driver supports, ``13.0``; None if unknown.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class Nvml:
         """Describe all GPUs, in the order of the bus.
 
         Args:
-            with_health: Whether faults, limits and what the driver asks to be done are read too,
-                from the card's own store among others, which takes longer.
+            with_health: Whether to read faults, limits and required actions too, some from the
+                card's infoROM, which takes longer. Default False.
         """
 
         def read(index: int) -> Gpu:
@@ -75,7 +75,7 @@ class Nvml:
         )
 
     def read_nvlink_pairs(self) -> tuple[NvlinkPair, ...]:
-        """Return the pairs of GPUs that NVLink joins; none where a GPU does not answer."""
+        """Return the pairs of GPUs that NVLink connects; empty if a GPU gives no answer."""
         if self._silences:
             return ()
         try:
@@ -84,7 +84,7 @@ class Nvml:
             return ()
 
     def load_readers(self) -> dict[int, LoadReader]:
-        """Return what reads each GPU that answers while it computes, by the GPU's index."""
+        """Return the load readers of all GPUs that answer, by the GPU's index."""
 
         def handle_of(index: int) -> Any:
             handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, index)
@@ -107,7 +107,7 @@ class Nvml:
         return {index for index, does in self._each(computes).items() if does}
 
     def _each(self, question: Callable[[int], T]) -> dict[int, T]:
-        """Ask all GPUs at once; return the answers by index, of those that answer."""
+        """Query all GPUs in parallel; return the answers that arrive in time, by index."""
         askers = {
             index: Asker(question) for index in range(self._num_gpus) if index not in self._silences
         }
@@ -126,7 +126,7 @@ class Nvml:
 
 @contextlib.contextmanager
 def open_nvml() -> Iterator[Nvml | NvmlProblem]:
-    """Start the library; yield why it does not start where it does not, or not in time."""
+    """Start the library; yield the problem instead if it does not start in time."""
     try:
         nvml = answer_in_time(_start, _PATIENCE_S)
     except pynvml.NVMLError as error:
@@ -138,7 +138,7 @@ def open_nvml() -> Iterator[Nvml | NvmlProblem]:
     try:
         yield nvml
     finally:
-        # What is lost by now was lost before.
+        # A failed shutdown does no harm: all answers are here.
         with contextlib.suppress(pynvml.NVMLError, NoAnswerError):
             answer_in_time(pynvml.nvmlShutdown, _PATIENCE_S)
 
@@ -243,7 +243,7 @@ def _nvlinks(ask: Callable[..., Any]) -> tuple[bool, ...]:
 
 
 def _remapped(ask: Callable[..., Any], *, failed: bool) -> bool | None:
-    """Whether memory rows, or pages before Ampere, failed to be replaced or wait for it."""
+    """Return whether the replacement of memory rows (pages before Ampere) failed or is pending."""
     rows = ask(pynvml.nvmlDeviceGetRemappedRows)
     if rows is not None:
         _, _, is_pending, has_failed = rows
@@ -266,11 +266,11 @@ def _retired_pages(ask: Callable[..., Any]) -> int | None:
 
 
 def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
-    """Return whether a GPU is partitioned, None where the driver fails to say, and its parts."""
+    """Return whether a GPU is partitioned, None if unknown, and its instances."""
     try:
         current, _ = pynvml.nvmlDeviceGetMigMode(handle)
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
-        # The card, or a driver before 450, does not know of it.
+        # The card, or a driver before 450, does not support MIG.
         return False, ()
     except pynvml.NVMLError:
         return None, ()
@@ -278,7 +278,7 @@ def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
         return False, ()
     devices = []
     for number in range(_ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        # Not every number has an instance, and a container may not see each.
+        # Not every number has an instance, and a container may not see all instances.
         device = _ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
         uuid = None if device is None else _ask(pynvml.nvmlDeviceGetUUID, device)
         if uuid is not None:
@@ -295,7 +295,7 @@ def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
 
 
 def _processes(handle: Any) -> tuple[GpuProcess, ...]:
-    """Return the processes on a GPU, but for this one and those that it has started."""
+    """Return the processes on a GPU, without this process and its descendants."""
     processes = {}
     is_known_here = sees_all_processes()
     running = (ask_running(handle, kind) or () for kind in ("Graphics", "Compute"))

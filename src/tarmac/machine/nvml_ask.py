@@ -1,4 +1,4 @@
-"""One question to NVIDIA's management library; None where card or driver do not know the answer."""
+"""Single queries of NVIDIA's management library; None if card or driver does not support them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pynvml
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# What lowers clocks, by its bit. That nothing computes is no reason of these.
+# Reasons for low clocks, with their bits; an idle GPU is not among them.
 SLOWDOWNS = {
     "sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
     "sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
@@ -18,10 +18,10 @@ SLOWDOWNS = {
     "hw_power_brake": pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
 }
 
-# A field's number, or that and the link's it is asked of.
+# A field's number, or a field's and a link's number.
 Field = int | tuple[int, int]
 
-# The members of the union that a field's value is, by the number that the library gives its type.
+# Members of the union of a field's value, by the library's number of the value's type.
 _TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -30,7 +30,7 @@ _NOT_AVAILABLE = (2**32 - 1, 2**64 - 1)
 
 
 def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the library; None where the card, the driver or the binding does not know the answer."""
+    """Call the library; return None if card, driver or binding does not support the query."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:
@@ -38,7 +38,7 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def ask_fields(handle: Any, fields: Sequence[Field]) -> dict[Field, Any]:
-    """Return the values of several fields by one call, without those that are not supported."""
+    """Return the values of several fields by one call, without unsupported fields."""
     answers = ask(pynvml.nvmlDeviceGetFieldValues, handle, fields) if fields else None
     values = {
         field: read_field(answer) for field, answer in zip(fields, answers or (), strict=False)
@@ -47,7 +47,7 @@ def ask_fields(handle: Any, fields: Sequence[Field]) -> dict[Field, Any]:
 
 
 def read_field(answer: Any) -> Any:
-    """Return a field's value; None where it has none."""
+    """Return a field's value; None if it has none."""
     if answer.nvmlReturn != pynvml.NVML_SUCCESS or answer.valueType >= len(_TYPES):
         return None
     value = getattr(answer.value, _TYPES[answer.valueType])
@@ -55,13 +55,13 @@ def read_field(answer: Any) -> Any:
 
 
 def ask_running(handle: Any, kind: str) -> list[Any] | None:
-    """Return the processes of a kind; None where the driver does not tell.
+    """Return the processes of a kind; None if the driver does not report them.
 
     Args:
-        handle: The GPU's, or a slice's.
+        handle: NVML handle of a GPU or slice.
         kind: ``Compute``, ``Graphics`` or ``MPSCompute``.
     """
-    # Drivers before 510 have the second version of this only.
+    # Drivers before 510 have only the second version of this function.
     for version in (3, 2):
         function = getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}", None)
         processes = None if function is None else ask(function, handle)
@@ -81,11 +81,11 @@ def pci_address(pci: Any) -> str | None:
 
 
 def ask_reasons(handle: Any) -> int | None:
-    """Return the bits of the reasons for a GPU's clocks of now."""
+    """Return the bits of the reasons for a GPU's current clocks."""
     reasons = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     return None if reasons is None else int(reasons)
 
 
 def watts(milliwatts: float | None) -> float | None:
-    """Return watts for what the library says in milliwatts."""
+    """Convert the library's milliwatts to watts; None for None."""
     return None if milliwatts is None else milliwatts / 1000

@@ -1,8 +1,9 @@
-"""What the driver already knows of a GPU's health: faults, limits, and what it asks to be done.
+"""A GPU's health as the driver reports it: faults, limits, and required actions.
 
-Drivers and bindings differ in what they know, so that everything here may be None or empty, which
-is neither good nor bad. Numbers stand here where older bindings have no name for them; NVIDIA never
-gives a field's number to another one (https://docs.nvidia.com/deploy/nvml-api/, field identifiers).
+Drivers and bindings differ in the values that they support, so all values here may be None or
+empty, which is neither good nor bad. Some fields are numbers here, because older bindings have no
+name for them. NVIDIA never gives a field's number to another field
+(https://docs.nvidia.com/deploy/nvml-api/, field identifiers).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _RECOVERY = {
     7: "reboot",
 }
 
-# CUDA opens it, the driver's management library does not.
+# CUDA opens this device, the driver's management library does not.
 _CUDA_NODE = "/dev/nvidia-uvm"
 _LARGE_BYTES = 2**29
 
-# Totals of links before Hopper; since then each link counts, asked with its number.
+# Totals of all links, before Hopper. Since Hopper each link has counters, queried by its number.
 _LINK_TOTALS = {
     "crc": (
         pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
@@ -54,20 +55,20 @@ _LINK_COUNTS = {
 
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
 
-# nvmlGpuFabricInfo_v2_t.healthMask: two bits each, 1 says that it is so.
+# nvmlGpuFabricInfo_v2_t.healthMask: two bits each, 1 means yes.
 _FABRIC_TROUBLES = {
     0: "degraded bandwidth",
     2: "route recovery in progress",
     4: "route unhealthy",
     6: "recovery from access timeouts in progress",
 }
-# Four bits: 2 and above say what is configured wrongly, 1 that nothing is.
+# Four bits: 1 means a correct configuration, 2 and above name what is wrong.
 _FABRIC_CONFIGURATION = 8
 _MISCONFIGURED = 2
 
 
 class _FabricInfo(ctypes.Structure):
-    """nvmlGpuFabricInfo_v2_t, which older bindings have with a field of another size."""
+    """``nvmlGpuFabricInfo_v2_t``, in which older bindings have a field of another size."""
 
     _fields_ = (
         ("version", ctypes.c_uint32),
@@ -92,11 +93,11 @@ _VIRTUALIZATION = {
 
 
 def read_health(handle: Any, num_links: int) -> dict[str, Any]:
-    """Return the fields of `Gpu` that tell of its health.
+    """Return the fields of `Gpu` that describe its health.
 
     Args:
         handle: NVML handle of the GPU.
-        num_links: How many NVLinks it has.
+        num_links: Number of NVLinks of the GPU.
     """
     totals = [field for fields in _LINK_TOTALS.values() for field in fields]
     counts = [key for name in _LINK_COUNTS for key in _keys_of_links(name, num_links)]
@@ -186,7 +187,7 @@ def _read_limits(handle: Any) -> dict[str, int]:
         name: ask(pynvml.nvmlDeviceGetTemperatureThreshold, handle, kind)
         for name, kind in kinds.items()
     }
-    # Cards that have no such threshold answer 0.
+    # Cards without such a threshold return 0.
     return {name: degrees for name, degrees in limits.items() if degrees}
 
 
@@ -212,29 +213,29 @@ def _read_licence(handle: Any) -> bool | None:
 
 
 def _read_unseen(handle: Any) -> int | None:
-    """Return the bytes in use that no process holds which the driver lists here."""
+    """Return the bytes in use that no listed process holds; None if unknown."""
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     if memory is None:
         return None
     held: dict[int, int | None] = {}
     for kind in ("Compute", "Graphics", "MPSCompute"):
         running = ask(getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v3"), handle)
-        # What one of the lists would explain is not known to be unseen.
+        # Processes of the missing list may hold the memory.
         if running is None and kind != "MPSCompute":
             return None
         held |= {process.pid: process.usedGpuMemory for process in running or ()}
     if None in held.values():
         return None
     unseen = max(0, int(memory.used) - sum(filter(None, held.values())))
-    # A process of this container that computes, and is not listed or has another number where the
-    # driver counts, may be the one. That takes a look at all processes.
+    # A CUDA process of this container that is not listed, or whose PID differs for the driver, may
+    # hold the memory. Reading all processes takes long, so only large amounts are checked.
     if unseen >= _LARGE_BYTES and users_of(_CUDA_NODE) - held.keys():
         return None
     return unseen
 
 
 def users_of(path: str) -> set[int]:
-    """Return the processes that have a file open, of those that this user may look at."""
+    """Return the PIDs of processes that have a file open and that this user may inspect."""
     users = set()
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         try:

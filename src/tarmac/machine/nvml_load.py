@@ -1,7 +1,7 @@
-"""A GPU while it computes: what is read of it every tenth of a second, in as few calls as can be.
+"""Samples of a GPU while it computes, every tenth of a second, in as few calls as possible.
 
-An idle GPU costs one call, one that computes six, and one more where it knows its thermal margin,
-or where the driver does not know power as a field. `bench/nvml_sampling.py` counts them.
+An idle GPU costs one call, a computing GPU six. One more call is needed if the GPU has a thermal
+margin, or if the driver does not have power as a field. `bench/nvml_sampling.py` counts the calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tarmac.machine.nvml_ask import SLOWDOWNS, ask, ask_fields, ask_reasons, wat
 
 _IDLE = pynvml.nvmlClocksEventReasonGpuIdle
 
-# Set by people, not by a limit that the GPU has reached.
+# The last three are set by users, not by a limit that the GPU has reached.
 _REASONS = {
     **SLOWDOWNS,
     "application_clocks": pynvml.nvmlClocksEventReasonApplicationsClocksSetting,
@@ -32,12 +32,12 @@ _REPLAYS = pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER
 
 @dataclasses.dataclass(frozen=True)
 class LoadSample:
-    """A GPU at one moment of its work; None stands for what it does not tell.
+    """A GPU at one moment of its work; None stands for unknown values.
 
     Attributes:
-        reasons: Why clocks are what they are: those of `Gpu.slowdowns`, ``application_clocks``,
+        reasons: Reasons for the current clocks: those of `Gpu.slowdowns`, ``application_clocks``,
             ``sync_boost``, ``display_clocks``.
-        temperature_margin_c: Degrees up to the highest temperature it is made to work at.
+        temperature_margin_c: Degrees Celsius up to the highest operating temperature.
     """
 
     reasons: frozenset[str]
@@ -52,12 +52,12 @@ class LoadSample:
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """What only grows: errors since the driver was loaded, and time that a limit held clocks back.
+    """Counters since the driver was loaded: errors, and time in which a limit lowered the clocks.
 
     Attributes:
-        errors: ``corrected_errors``, ``uncorrected_errors``, ``pcie_replays``, of those that it
-            counts.
-        held_back_s: Seconds below the clocks that were asked for, by ``power`` and by ``thermal``.
+        errors: Numbers of ``corrected_errors``, ``uncorrected_errors`` and ``pcie_replays``, if
+            the GPU counts them.
+        held_back_s: Seconds below the requested clocks, by ``power`` and by ``thermal``.
     """
 
     errors: dict[str, int]
@@ -65,14 +65,14 @@ class Counters:
 
 
 class LoadReader:
-    """Reads one GPU."""
+    """A reader of one GPU's load."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._has_margin = hasattr(pynvml, "nvmlDeviceGetMarginTemperature")
 
     def sample(self) -> LoadSample | None:
-        """Return the GPU as it is now; None while nothing computes on it, or it does not say."""
+        """Return a sample of the GPU; None while it is idle, or does not report its state."""
         mask = ask_reasons(self._handle)
         if mask is None or mask & _IDLE:
             return None
@@ -94,7 +94,7 @@ class LoadReader:
         )
 
     def counters(self) -> Counters:
-        """Return what has been counted until now."""
+        """Return the current counters."""
         fields = ask_fields(self._handle, (_CORRECTED, _UNCORRECTED, _REPLAYS))
         names = {
             "corrected_errors": _CORRECTED,
@@ -122,6 +122,6 @@ class LoadReader:
         if not self._has_margin:
             return None
         margin: int | None = ask(pynvml.nvmlDeviceGetMarginTemperature, self._handle)
-        # Cards and drivers that do not tell it are asked once.
+        # Query cards and drivers without a margin only once.
         self._has_margin = margin is not None
         return margin

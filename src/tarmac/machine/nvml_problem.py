@@ -1,4 +1,4 @@
-"""Why NVIDIA's management library does not start."""
+"""The reasons why NVIDIA's management library does not start."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pynvml
 
 @dataclasses.dataclass(frozen=True)
 class NvmlProblem:
-    """Why the library does not start.
+    """The reason why the library does not start.
 
     Attributes:
-        text: In its own words.
-        is_absence: Whether there is no driver at all, and so no GPU that could be used.
+        text: Error message of the library.
+        is_absence: Whether there is no driver at all, and so no usable GPU.
     """
 
     text: str
@@ -21,6 +21,6 @@ class NvmlProblem:
 
 
 def problem_of(error: pynvml.NVMLError) -> NvmlProblem:
-    """Return what an error that the library starts with stands for."""
+    """Return the problem of an error at the library's start."""
     absences = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
     return NvmlProblem(f"NVML: {error}", is_absence=isinstance(error, absences))

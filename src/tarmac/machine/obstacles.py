@@ -1,6 +1,6 @@
-"""What keeps a PyTorch from computing on GPUs: decided from what was asked of driver and build.
+"""The obstacles that keep PyTorch from computing on GPUs, by facts about driver and build.
 
-Nothing is looked up here, so that a check, a training and a job conclude the same from the same
+This module queries nothing, so that a check, a training and a job conclude the same from the same
 facts.
 """
 
@@ -26,13 +26,12 @@ _INDEX = "https://download.pytorch.org/whl"
 
 @dataclasses.dataclass(frozen=True)
 class CudaBuild:
-    """How a PyTorch was built.
+    """The build of a PyTorch installation.
 
     Attributes:
         version: Version of PyTorch, such as ``2.13.0``.
-        cuda: The CUDA version that it was built with, ``13.0``; None where it was built without.
-        architectures: What it has code for, ``sm_90`` or ``compute_120``; none where that is not
-            known.
+        cuda: CUDA version of the build, ``13.0``; None for a build without CUDA.
+        architectures: Architectures with code, ``sm_90`` or ``compute_120``; empty if unknown.
     """
 
     version: str
@@ -41,16 +40,16 @@ class CudaBuild:
 
     @property
     def label(self) -> str:
-        """What it is called in messages: ``PyTorch 2.13.0 (CUDA 13.0)``."""
+        """Name of the build in messages: ``PyTorch 2.13.0 (CUDA 13.0)``."""
         return f"PyTorch {self.version} (CUDA {self.cuda})"
 
 
 @dataclasses.dataclass(frozen=True)
 class Obstacle:
-    """Why a GPU, or any, cannot be computed on.
+    """The reason why a GPU, or every GPU, is unusable.
 
     Attributes:
-        text: What is wrong, in words that follow a comma.
+        text: Description of the problem, to follow a comma.
         hint: Advice for the user, such as a command to run.
     """
 
@@ -61,13 +60,13 @@ class Obstacle:
 def find_obstacle(
     gpu: Gpu, build: CudaBuild, *, driver: str | None = None, shares: bool = False
 ) -> Obstacle | None:
-    """Return what keeps a process from computing on a GPU; None where nothing is known to.
+    """Return the obstacle to computing on a GPU; None if none is known.
 
     Args:
-        gpu: What the driver says of it now.
-        build: The PyTorch that would compute.
-        driver: The newest CUDA that the driver runs.
-        shares: Whether this process, or others that it computes with, may be on the GPU already.
+        gpu: Current description of the GPU by the driver.
+        build: Build of the PyTorch that would compute.
+        driver: Newest CUDA version that the driver supports.
+        shares: Whether this process, or others that it computes with, may use the GPU already.
     """
     name = gpu.name or gpu.label
     if gpu.error is not None:
@@ -97,11 +96,11 @@ def _prohibited(gpu: Gpu) -> Obstacle:
 
 
 def why_withheld(gpus: Sequence[Gpu], visible: str | None) -> Obstacle | None:
-    """Return why GPUs of the driver cannot be given to programs; None where all can be.
+    """Return why GPUs of the driver cannot be given to programs; None if all can.
 
     Args:
-        gpus: In the order of the bus.
-        visible: The value of ``CUDA_VISIBLE_DEVICES``; None where it is not set.
+        gpus: GPUs in the order of the bus.
+        visible: Value of ``CUDA_VISIBLE_DEVICES``; None if unset.
     """
     hidden = why_hidden(gpus, visible)
     if hidden is not None:
@@ -110,7 +109,7 @@ def why_withheld(gpus: Sequence[Gpu], visible: str | None) -> Obstacle | None:
 
 
 def name_holders(gpu: Gpu) -> str:
-    """Return which processes hold memory of a GPU, and how much; empty where none is known."""
+    """Return the processes that hold memory of a GPU, with sizes, in words; empty if unknown."""
     words = []
     for process in gpu.processes:
         name = f"{process.name} ({process.pid})" if process.name else f"process {process.pid}"
@@ -120,11 +119,11 @@ def name_holders(gpu: Gpu) -> str:
 
 
 def why_hidden(gpus: Sequence[Gpu], visible: str | None) -> Obstacle | None:
-    """Return how ``CUDA_VISIBLE_DEVICES`` hides GPUs by mistake; None where it does not.
+    """Return how ``CUDA_VISIBLE_DEVICES`` hides GPUs by mistake; None if it does not.
 
     Args:
-        gpus: In the order of the bus.
-        visible: The variable's value; None where it is not set.
+        gpus: GPUs in the order of the bus.
+        visible: Value of the variable; None if unset.
     """
     if visible is None or not gpus or not names_nothing(gpus, visible):
         return None
@@ -151,14 +150,14 @@ def why_none_is_seen(
     problem: str | None = None,
     visible: str | None = None,
 ) -> Obstacle | None:
-    """Return why PyTorch sees no GPU; None where there is none to be seen.
+    """Return why PyTorch sees no GPU; None if the machine has none.
 
     Args:
-        build: The PyTorch that sees none.
-        gpus: Those of the driver.
-        driver: The newest CUDA that the driver runs.
-        problem: Why the driver does not answer, where there is one.
-        visible: The value of ``CUDA_VISIBLE_DEVICES``.
+        build: Build of the PyTorch that sees none.
+        gpus: GPUs that the driver has.
+        driver: Newest CUDA version that the driver supports.
+        problem: Reason why the driver does not answer; None if it does.
+        visible: Value of ``CUDA_VISIBLE_DEVICES``; None if unset.
     """
     if problem is not None:
         return Obstacle(f"NVIDIA's driver does not answer: {problem}", _LOOK)

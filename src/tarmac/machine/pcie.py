@@ -1,4 +1,4 @@
-"""PCIe links of cards, by the kernel's files: what they can, what they are, where they lead."""
+"""PCIe links of cards, from the kernel's files: maximum rates, current rates, and paths."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# GB/s of a lane, one way, by GT/s: the line code takes 2 of 10 bits, from 8 GT/s on 2 of 130; flits
-# of 64 GT/s carry 236 of 256 bytes. After PCIE_SPEED2MBS_ENC in Linux's drivers/pci/pci.h, and
+# GB/s of a lane, one way, by GT/s. The line code takes 2 of 10 bits, from 8 GT/s on 2 of 130; flits
+# of 64 GT/s carry 236 of 256 bytes. Source: PCIE_SPEED2MBS_ENC in Linux's drivers/pci/pci.h, and
 # https://pcisig.com/specifications/pcie-6.
 _LANE = {
     2.5: 0.25,
@@ -26,18 +26,18 @@ _LANE = {
 
 _NVIDIA, _AMD = "0x10de", "0x1002"
 
-# NVSwitches are bridges of no common kind, class 0x0680 (pci.ids).
+# NVSwitches are of the class "other bridge", 0x0680 (pci.ids).
 _NVSWITCH_CLASS = "0x0680"
 
 
 class PciePort(BaseModel):
-    """One end of a link: what it can at most, and what the link is now.
+    """One end of a PCIe link: its maximum, and the link's current state.
 
     Attributes:
-        speed: At most, in GT/s.
+        speed: Maximum speed in GT/s.
         width: Maximum number of lanes, such as 16.
-        speed_now: Idle links are slower than they can be.
-        width_now: Links keep their width when idle.
+        speed_now: Current speed in GT/s; idle links slow down.
+        width_now: Current number of lanes; idle links keep their width.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,15 +49,15 @@ class PciePort(BaseModel):
 
 
 class PciePath(BaseModel):
-    """How a card is joined to its processor.
+    """The PCIe path between a card and its processor.
 
     Attributes:
         address: PCI address of the card, such as ``0000:19:00.0``.
-        card: The card's end of its link; where bridges are on the card, the one in the slot.
-        slot: The other end, at a root port or switch; None where a virtual machine hides it.
-        upstream: The links from there to the processor, each by its lesser end.
+        card: Card's end of its link; with bridges on the card, the bridge in the slot.
+        slot: Other end of the link, at a root port or switch; None if a virtual machine hides it.
+        upstream: Links from the slot to the processor, each with the lower values of its two ends.
         bridges: Addresses from the host bridge, ``pci0000:16``, down to the card's own.
-        numa_node: The processor's memory that it is nearest to.
+        numa_node: NUMA node that is nearest to the card; None if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,36 +71,36 @@ class PciePath(BaseModel):
 
     @property
     def speed(self) -> float:
-        """What card and slot can both, in GT/s."""
+        """Maximum speed that card and slot both support, in GT/s."""
         return self.card.speed if self.slot is None else min(self.card.speed, self.slot.speed)
 
     @property
     def width(self) -> int:
-        """The lanes that card and slot both have; those in use, where the slot cannot be seen."""
+        """Number of lanes that card and slot both have; the lanes in use if the slot is hidden."""
         if self.slot is None:
             return self.card.width_now or self.card.width
         return min(self.card.width, self.slot.width)
 
     @property
     def bytes_per_s(self) -> float:
-        """What the narrowest link to the processor can carry, one way, before packets' headers."""
+        """Bytes/s of the slowest link to the processor, one way, including packet headers."""
         ends = [(self.speed, self.width), *((port.speed, port.width) for port in self.upstream)]
         return min(_LANE[speed] * width * 1e9 for speed, width in ends)
 
 
 def read_pcie_path(address: str, root: Path = Path("/")) -> PciePath | None:
-    """Read how a card is joined to its processor; None where the kernel does not tell.
+    """Read the PCIe path of a card; None if the kernel does not report it.
 
     Args:
         address: PCI address of the card, such as ``0000:19:00.0``.
-        root: Where ``sys`` is; for tests.
+        root: Directory with ``sys``; for tests.
     """
     try:
         own = (root / "sys/bus/pci/devices" / address).resolve(strict=True)
     except OSError:
         return None
     chain = [own, *_parents(own)]
-    # What is between a Radeon's or Instinct's chip and its slot is of the card.
+    # Bridges between a Radeon's or Instinct's chip and its slot are on the card.
     while len(chain) > 1 and _text(chain[0] / "vendor") == _text(chain[1] / "vendor") == _AMD:
         chain.pop(0)
     card, *ports = chain
@@ -125,10 +125,10 @@ def read_pcie_path(address: str, root: Path = Path("/")) -> PciePath | None:
 
 
 def count_nvswitches(root: Path = Path("/")) -> int:
-    """Return the number of NVIDIA's switches for NVLink on the bus.
+    """Return the number of NVSwitches on the bus.
 
     Args:
-        root: Where ``sys`` is; for tests.
+        root: Directory with ``sys``; for tests.
     """
     return sum(
         _text(device / "vendor") == _NVIDIA
@@ -158,7 +158,7 @@ def _port(device: Path) -> PciePort | None:
 
 
 def _is_real(slot: PciePort, card: PciePort) -> bool:
-    """Whether a link can be what the card says it is; a virtual machine's ports have no lanes."""
+    """Return whether a slot can have the card's link; a virtual machine's ports have no lanes."""
     return (card.width_now or 0) <= slot.width and (card.speed_now or 0) <= slot.speed
 
 
@@ -175,7 +175,7 @@ def _speed(device: Path, when: str) -> float | None:
 
 def _number(device: Path, when: str) -> int | None:
     text = _text(device / f"{when}_link_width")
-    # A port without a link says 0, one that is not known 255.
+    # A port without a link reports 0, an unknown width is 255.
     return int(text) if text and text.isdecimal() and 0 < int(text) <= 32 else None
 
 

@@ -1,8 +1,8 @@
-"""Whose process is at the other end of a connection from this machine.
+"""The owner of the other end of a connection from this machine.
 
-A token can be read over a shoulder, and browsers give a cookie to every port of a machine, also to
-a server of somebody else. So a connection of another user is refused whatever it knows. The kernel
-lists each connection with its owner in ``/proc/net/tcp`` (proc_pid_net(5)).
+A token can be read over a shoulder, and browsers send a cookie to every port of a machine, even to
+another user's server. So a server refuses connections of other users, whatever secret they have.
+The kernel lists each connection with its owner in ``/proc/net/tcp`` (proc_pid_net(5)).
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ _TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 # Columns: number, local address, remote address, state, queues, timers, retransmits, user.
 _USER = 7
 
-# The kernel writes its list in parts, and may leave a line out while other connections come and go.
+# The kernel writes its list in parts, and may omit a line while other connections open and close.
 _MAX_LOOKS = 5
 
 
 def owner_of_peer(
     peer: tuple[str, int], own: tuple[str, int], tables: Sequence[Path] = _TABLES
 ) -> int | None:
-    """Return the user ID of who has opened a TCP connection.
+    """Return the user ID of the owner of a TCP connection's other end.
 
     Args:
         peer: Address and port of the other end.
         own: Address and port of this end.
-        tables: The kernel's lists; both are looked through, as a socket of IPv6 reaches an address
-            of IPv4 too.
+        tables: The kernel's lists to search; both, because an IPv6 socket reaches IPv4 addresses
+            too.
 
     Returns:
-        The ID; None where the other end is not in this network namespace, or see `lists_peers`.
+        The ID; None if the other end is not in this network namespace, or the kernel hides
+        connections, see `lists_peers`.
     """
     try:
         ends = [(_hexadecimal(*peer), _hexadecimal(*own))]
@@ -54,7 +55,7 @@ def owner_of_peer(
 
 
 def lists_peers(tables: Sequence[Path] = _TABLES) -> bool:
-    """Whether the kernel lists connections here at all: some systems hide them."""
+    """Return whether the kernel lists connections here; some systems hide them."""
     return any(_read(table) is not None for table in tables)
 
 
@@ -71,7 +72,7 @@ def _user(line: str) -> int | None:
 
 
 def _hexadecimal(address: str, port: int) -> str:
-    """Write an address as the kernel does: words in this machine's order of bytes."""
+    """Format an address as the kernel does: words in this machine's byte order."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     packed = socket.inet_pton(family, address)
     words = struct.unpack(f"={len(packed) // 4}I", packed)
@@ -79,5 +80,5 @@ def _hexadecimal(address: str, port: int) -> str:
 
 
 def _mapped(address: str, port: int) -> tuple[str, int]:
-    """Return the same end as a socket of IPv6 has it: ``::ffff:127.0.0.1``."""
+    """Return the IPv6 form of an IPv4 address, ``::ffff:127.0.0.1``, with the port."""
     return f"::ffff:{address}", port

@@ -1,4 +1,4 @@
-"""What is known of a cluster's nodes, whichever engine runs them, and what that amounts to."""
+"""The findings about a cluster's nodes, for any engine, and their exit code."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 NodeT = TypeVar("NodeT")
 
-# More jobs for a look would be a burden; nodes of a site are of few kinds.
+# More probe jobs would burden the cluster; the nodes of a site are of few kinds.
 MAX_NODES = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeFindings:
-    """What is known of a node.
+    """The findings about a node.
 
     Attributes:
-        name: The engine's for it.
-        state: ``looked`` at; ``unseen``, as it was looked at and something that counts was not
-            seen; or it ``waits``, as no job began there in time; is ``blind``, as one did whose
-            answer is not seen here; has ``failed`` to be asked; or stands ``apart``, as these
-            options let no task run there.
-        words: Why it was not looked at, or what is wrong there.
-        alike: Other nodes that the engine says the same of, which were not looked at.
+        name: Engine's name for the node.
+        state: ``looked``: probed; ``unseen``: probed, but a required check has no result;
+            ``waits``: no job started there in time; ``blind``: a job started, but its answer is
+            not visible here; ``failed``: the query failed; ``apart``: these options let no task
+            run there.
+        words: Reasons why it was not probed, or its problems.
+        alike: Other nodes that the engine describes the same, which were not probed.
     """
 
     name: str
@@ -35,12 +35,12 @@ class NodeFindings:
 
     @property
     def is_fit(self) -> bool:
-        """Whether Tarmac's tasks can run there."""
+        """Whether Tarmac's tasks can run on the node."""
         return self.state == "looked" and not self.words
 
     @property
     def is_unfit(self) -> bool:
-        """Whether they cannot, as a job there has shown."""
+        """Whether a job on the node has shown that tasks cannot run there."""
         return self.state == "blind" or (self.state == "looked" and bool(self.words))
 
 
@@ -51,13 +51,14 @@ def group_alike(
     kind: Callable[[NodeT], Hashable],
     is_usable: Callable[[NodeT], bool],
 ) -> Sequence[Sequence[NodeT]]:
-    """Return nodes in groups, of each of which the first is looked at.
+    """Return the nodes in groups; the first node of each group is probed.
 
     Args:
         nodes: Nodes of the cluster that fit the request.
-        most: Where there are more than that, nodes of a kind are a group; at most so many groups.
-        kind: What nodes that are alike have in common.
-        is_usable: Whether a job can begin there now: one where none can says nothing of others.
+        most: Maximum number of groups; if there are more nodes, all nodes of a kind are a group.
+        kind: Returns the properties that alike nodes share.
+        is_usable: Returns whether a job can start on a node now; usable nodes come first, because
+            a probe elsewhere says nothing about the group.
     """
     if len(nodes) <= most:
         return [[node] for node in nodes]
@@ -68,9 +69,9 @@ def group_alike(
 
 
 def survey_exit_code(found: Sequence[NodeFindings]) -> int:
-    """Return 1 where a node is not fit, 3 where one could not be looked at, else 0.
+    """Return 1 if a node is unfit, 3 if a node could not be probed, else 0.
 
-    Nodes that stand apart are no part of that; that there is no other is no success.
+    Nodes that are ``apart`` do not count; without any other node the result is 3.
     """
     if any(node.is_unfit for node in found):
         return 1

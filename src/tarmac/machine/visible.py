@@ -1,6 +1,6 @@
-"""Which GPUs a process may use: those that ``CUDA_VISIBLE_DEVICES`` leaves of the driver's.
+"""The GPUs that a process may use: the driver's, limited by ``CUDA_VISIBLE_DEVICES``.
 
-Names in that variable are indices or beginnings of UUIDs, and the first that is neither ends the
+Names in that variable are indices or prefixes of UUIDs, and the first name that is neither ends the
 list (CUDA C++ programming guide, "CUDA environment variables").
 """
 
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class GpuInfo:
-    """A GPU, or an instance of one, that can be given to a program.
+    """A GPU or MIG instance that can be given to a program.
 
     Attributes:
         uuid: UUID of the GPU or instance, as ``CUDA_VISIBLE_DEVICES`` takes it.
-        name: What the vendor calls it.
+        name: Vendor's name of the GPU or instance.
         memory_bytes: Total memory in bytes, used and free.
-        is_instance: Whether it is an instance of a GPU that is partitioned (MIG).
+        is_instance: Whether it is a MIG instance of a partitioned GPU.
         is_exclusive: Whether one process at a time may compute on it (compute mode
             EXCLUSIVE_PROCESS).
     """
@@ -44,17 +44,17 @@ class GpuInfo:
 
 
 def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ...]:
-    """Return the GPUs that this process may use; none where there is no driver.
+    """Return the GPUs that this process may use; empty without a driver.
 
-    Those on which nobody may compute (compute mode PROHIBITED) are not among them.
+    GPUs in compute mode PROHIBITED are left out.
 
     Args:
         environment: Variables with ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``. Default:
             this process's environment.
 
     Raises:
-        RequestError: The driver does not answer, or what ``CUDA_VISIBLE_DEVICES`` says cannot be
-            told from here.
+        RequestError: The driver does not answer, or the meaning of ``CUDA_VISIBLE_DEVICES`` is
+            unknown here.
     """
     variables = os.environ if environment is None else environment
     gpus = read_gpus_in_time()
@@ -68,25 +68,25 @@ def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ..
 
 
 def read_gpus_in_time() -> tuple[Gpu, ...]:
-    """Return what the driver says of all GPUs; none where there is no driver.
+    """Return the driver's descriptions of all GPUs; empty without a driver.
 
     Raises:
-        RequestError: It fails, or does not answer.
+        RequestError: The driver fails, or does not answer.
     """
     return _ask(lambda nvml: nvml.read_gpus()) or ()
 
 
 def newest_cuda() -> str | None:
-    """Return the newest CUDA version that the driver runs, ``13.0``; None where there is no driver.
+    """Return the newest CUDA version that the driver supports, ``13.0``; None without a driver.
 
     Raises:
-        RequestError: It fails, or does not answer.
+        RequestError: The driver fails, or does not answer.
     """
     return _ask(lambda nvml: nvml.cuda)
 
 
 def _ask(question: Callable[[Nvml], T]) -> T | None:
-    """Ask the driver; return None where there is none."""
+    """Query the driver; return None without a driver."""
     with open_nvml() as nvml:
         if isinstance(nvml, NvmlProblem):
             if nvml.is_absence:
@@ -98,16 +98,16 @@ def _ask(question: Callable[[Nvml], T]) -> T | None:
 def visible_gpus(
     gpus: Sequence[Gpu], visible: str | None, *, is_by_bus: bool
 ) -> tuple[GpuInfo, ...]:
-    """Return what CUDA would see; a partitioned GPU stands for its first instance.
+    """Return the GPUs that CUDA would see; a partitioned GPU stands for its first instance.
 
     Args:
-        gpus: In the order of the bus.
-        visible: The value of ``CUDA_VISIBLE_DEVICES``; None where it is not set, which is all.
-        is_by_bus: Whether ``CUDA_DEVICE_ORDER`` asks for the order of the bus. CUDA's own order,
-            the fastest first, is known here only where all GPUs are alike.
+        gpus: GPUs in the order of the bus.
+        visible: Value of ``CUDA_VISIBLE_DEVICES``; None if unset, for all GPUs.
+        is_by_bus: Whether ``CUDA_DEVICE_ORDER`` selects the order of the bus. CUDA's default order,
+            the fastest first, is known here only if all GPUs are alike.
 
     Raises:
-        RequestError: A GPU that is meant cannot be looked at, or an index may mean several.
+        RequestError: A named GPU does not answer, or an index is ambiguous.
     """
     if visible is None:
         return tuple(info for gpu in gpus for info in _usable(gpu, gpus))
@@ -121,10 +121,10 @@ def visible_gpus(
 
 
 def names_nothing(gpus: Sequence[Gpu], visible: str) -> bool:
-    """Whether ``CUDA_VISIBLE_DEVICES`` has a name that no GPU here has.
+    """Return whether ``CUDA_VISIBLE_DEVICES`` has a name that no GPU here has.
 
     Args:
-        gpus: In the order of the bus.
+        gpus: GPUs in the order of the bus.
         visible: Value of ``CUDA_VISIBLE_DEVICES``, names separated by commas.
     """
     names = [name.strip() for name in visible.split(",")]
@@ -141,7 +141,7 @@ def _find(gpus: Sequence[Gpu], name: str, is_by_bus: bool) -> GpuInfo | None:
             hint="Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID: nvidia-smi -L",
         )
     if not meant and name.startswith(("GPU-", "MIG-")):
-        # It may be one that does not answer.
+        # The name may be that of a GPU that does not answer: raise its error.
         for gpu in gpus:
             _usable(gpu, gpus)
     if len(meant) != 1:
@@ -154,14 +154,14 @@ def _find(gpus: Sequence[Gpu], name: str, is_by_bus: bool) -> GpuInfo | None:
 
 
 def _meant(gpus: Sequence[Gpu], name: str) -> Sequence[tuple[Gpu, MigDevice | None]]:
-    """Return the GPUs and instances that a name of ``CUDA_VISIBLE_DEVICES`` may mean."""
+    """Return the GPUs and instances that match a name of ``CUDA_VISIBLE_DEVICES``."""
     if name.isdecimal():
         return [(gpu, None) for gpu in gpus[int(name) : int(name) + 1]]
     if name.startswith("GPU-"):
         return [(gpu, None) for gpu in gpus if (gpu.uuid or "").startswith(name)]
     if name.startswith("MIG-GPU-"):
         # Drivers before 470 name an instance by its GPU: MIG-GPU-UUID/INSTANCE/INSTANCE (MIG user
-        # guide); later ones take such names too, and do not say which instance each is.
+        # guide). Later drivers take such names too, and do not report which instance each is.
         uuid, _, numbers = name.removeprefix("MIG-").partition("/")
         return [
             (gpu, instance)
@@ -177,14 +177,14 @@ def _meant(gpus: Sequence[Gpu], name: str) -> Sequence[tuple[Gpu, MigDevice | No
 
 
 def _usable(gpu: Gpu, gpus: Sequence[Gpu]) -> Sequence[GpuInfo]:
-    """Return what of a GPU can be given to programs.
+    """Return the parts of a GPU that can be given to programs: the whole, or its instances.
 
     Args:
         gpu: GPU to offer to programs, whole or by MIG instance.
         gpus: All GPUs of the machine, for the error's hint.
 
     Raises:
-        RequestError: The driver does not say.
+        RequestError: The driver does not report a value that is needed.
     """
 
     def unanswered(words: str) -> RequestError:

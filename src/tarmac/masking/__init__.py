@@ -1,4 +1,4 @@
-"""Takes secrets out of environments, command lines and texts before anybody is shown them.
+"""Masking of secrets in environments, command lines and texts before they are shown.
 
 Example:
     >>> masked_environment({"WANDB_API_KEY": "abc123", "CUDA_VISIBLE_DEVICES": "0"})
@@ -44,14 +44,14 @@ __all__ = [
     "without_known_in",
 ]
 
-# A shorter value of a variable may stand in many texts.
+# A shorter value of a variable may occur in many texts without being the secret.
 _MIN_VALUE = 8
 
 _SECRET_NAME = re.compile(
     r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|(?:^|[_-])(?:PASS|PW|PWD|AUTH)(?:$|[_-])",
     re.IGNORECASE,
 )
-# Names that only look like it: where a key lies, what sorts, what cuts a text into tokens.
+# Names that only look like secrets: directories, keyboards, tokenizers.
 _HARMLESS_NAME = re.compile(
     r"^(?:PWD|OLDPWD|.*KEYBOARD.*|.*MONKEY.*|(?!.*(?:TOKEN(?!I[SZ])|KEY|SECRET|PASS|CREDENTIAL)).*TOKENI[SZ].*)$",
     re.IGNORECASE,
@@ -59,17 +59,17 @@ _HARMLESS_NAME = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable or an option of such a name holds a secret."""
+    """Return whether a variable or an option of this name holds a secret."""
     return _SECRET_NAME.search(name) is not None and _HARMLESS_NAME.match(name) is None
 
 
 def masked_text(text: str) -> str:
-    """Return a text without what is a secret by its form, or by its value one that is known."""
+    """Return a text with ``(hidden)`` for known secrets and for parts with a secret's form."""
     return hide_in_lines(hide_forms(without_known(text)))
 
 
 def masked_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with ``(hidden)`` for values that by their name or form are secrets."""
+    """Return variables with ``(hidden)`` for values that are secrets by their name or form."""
     return {
         name: HIDDEN if value and _holds_secret(name, value) else masked_text(value)
         for name, value in variables.items()
@@ -77,9 +77,9 @@ def masked_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def remember_environment(variables: Mapping[str, str]) -> None:
-    """Have values of variables left out of all texts that by their names are secrets.
+    """Mask in all texts the values of variables that are secrets by their names.
 
-    Where a key lies is none, and passwords in URLs, as of proxies, are known by their form.
+    Paths are no secrets. Passwords in URLs, such as a proxy's, are masked by their form anyway.
     """
     for name, value in variables.items():
         is_place = value.startswith(("/", "~", "."))
@@ -90,7 +90,7 @@ def remember_environment(variables: Mapping[str, str]) -> None:
 def masked_command(arguments: Iterable[str]) -> list[str]:
     """Return a command's arguments with ``(hidden)`` for values that look like secrets.
 
-    Both ``--token VALUE`` and ``--token=VALUE`` are known, and ``NAME=VALUE`` of a variable.
+    ``--token VALUE``, ``--token=VALUE`` and a variable's ``NAME=VALUE`` are all recognized.
     """
     masked: list[str] = []
     option = ""

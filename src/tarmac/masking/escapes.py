@@ -1,7 +1,7 @@
-r"""Decodes escapes of URLs, HTML, JSON, shells and dumps, whichever characters they stand for.
+r"""Decoding of escapes for any character, in URLs, HTML, JSON, shells and hex dumps.
 
-Each library escapes other characters of a text, and one text may mix their forms. So a secret is
-looked for in the decoded text.
+Libraries differ in the characters that they escape, and a text may mix several forms. So secrets
+are searched in the decoded text.
 
 Example:
     >>> unescaped(b"a%20&quot;b\\x21")[0]
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Both begin with a set of characters: so the places between are passed over quickly.
+# Both patterns begin with a set of characters, so that the search skips other places quickly.
 _ESCAPE = re.compile(
     rb"[%&'\\](?:(?<=%)HH"
     rb"|(?<=&)(?:#[0-9]{1,7}|#[xX]H{1,6}|amp|lt|gt|quot|apos);"
@@ -28,14 +28,15 @@ _ESCAPE = re.compile(
     rb"|(?<=\\)(?:u[dD][89aAbB]HH\\u[dD][c-fC-F]HH|uHHHH|UH{8}|u\{H{1,6}\}|xHH|[0-3][0-7]{2}|[^\n])"
     rb")".replace(b"H", b"[0-9A-Fa-f]")
 )
-# 5a 71 39, 5a:71:39, 0x5a, 0x71, and 5a71 397f in groups: no less than the shortest secret has.
+# 5a 71 39, 5a:71:39, 0x5a, 0x71, and groups such as 5a71 397f, at least as long as the shortest
+# secret.
 _DUMP = re.compile(
     rb"H(?<![0-9A-Za-z%\\].)(?:(?<=0)xHH|H)(?:"
     rb"(?:S(?:0x)?HH){5,}"
     rb"|(?:(?:HH){0,7}(?:S(?:0x)?(?:HH){2,8}){2,}|(?:HH){3,7}S(?:0x)?(?:HH){2,8})(?:S(?:0x)?HH)?"
     rb")(?![0-9A-Za-z])".replace(b"H", b"[0-9A-Fa-f]").replace(b"S", rb"[\s:,-]{1,4}")
 )
-# Colours, and titles of the terminal's window.
+# Colours and window titles of a terminal.
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
 _PAIR = re.compile(rb"[0-9A-Fa-f]{2}")
 _FIXED = {
@@ -58,7 +59,7 @@ _FIXED = {
 
 
 class Unit(NamedTuple):
-    """An escape: where its characters are in the decoded text, and where it is in the source."""
+    """The span of an escape in the decoded text and in the source."""
 
     plain_start: int
     plain_end: int
@@ -67,12 +68,12 @@ class Unit(NamedTuple):
 
 
 def unescaped(content: bytes) -> tuple[bytes, list[Unit]]:
-    """Return a text with its escapes decoded once, and the escapes in order."""
+    """Return a text with its escapes decoded once, and the escapes in their order."""
     return _replaced(content, sorted(_decoded(content)))
 
 
 def on_terminal(content: bytes) -> tuple[bytes, list[Unit]]:
-    """Return a text without the sequences that a terminal does not show, and these in order."""
+    """Return a text without the sequences that a terminal hides, and the sequences in order."""
     sequences = _SEQUENCE.finditer(content)
     return _replaced(content, [(match.start(), match.end(), b"") for match in sequences])
 
@@ -92,7 +93,7 @@ def _replaced(
 
 
 def source_span(units: Sequence[Unit], start: int, end: int) -> tuple[int, int]:
-    """Return where a part of a decoded text, not an empty one, is in its source."""
+    """Return the span in the source of a non-empty part of a decoded text."""
     first, last = _place(units, start), _place(units, end - 1)
     return first[0], last[1]
 
@@ -108,7 +109,7 @@ def _place(units: Sequence[Unit], place: int) -> tuple[int, int]:
 
 
 def _decoded(content: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield where escapes begin and end, and what they stand for, not in order."""
+    """Yield the start, the end and the decoded bytes of each escape, unordered."""
     for match in _ESCAPE.finditer(content):
         yield match.start(), match.end(), _character(match.group())
     for match in _DUMP.finditer(content):

@@ -1,13 +1,13 @@
-"""Finds in any text what by its form is a secret: names that speak of one, headers, URLs, tokens.
+"""Masking of secrets by their form: names of secrets, headers, URLs, tokens.
 
-Which tokens have a form of their own, and which names speak, is taken from two scanners that are
-kept up: gitleaks (MIT, https://github.com/gitleaks/gitleaks, ``config/gitleaks.toml`` at b58d3f1)
-and detect-secrets (Apache-2.0, https://github.com/Yelp/detect-secrets, ``detect_secrets/plugins``
-at 5e14193). The patterns are written anew: a scanner may read a file for minutes, and must not cry
-wolf; a page may not, and hides too much rather than too little.
+The forms of tokens and the names of secrets are from two maintained scanners: gitleaks (MIT,
+https://github.com/gitleaks/gitleaks, ``config/gitleaks.toml`` at b58d3f1) and detect-secrets
+(Apache-2.0, https://github.com/Yelp/detect-secrets, ``detect_secrets/plugins`` at 5e14193). The
+patterns are new: a scanner may take minutes for a file and must avoid false positives. A page must
+be fast, and masks too much rather than too little.
 
-Each pattern takes a time that grows with the text's length and no more: a repetition is bounded, or
-what it takes is never looked at again.
+The time of each pattern is linear in the text's length: repetitions are bounded, or their text is
+never matched again.
 
 Example:
     >>> hide_forms("curl --token abc https://host/x?sig=abc")
@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import re
 
-# Stands in place of a secret.
+# Placeholder for a secret.
 HIDDEN = "(hidden)"
 
-# How many tokens there are is no secret, as --max-tokens says it; which ones is.
+# A number of tokens, as in --max-tokens, is no secret.
 _TOKENS = re.compile(r"(?i)tokens(?![a-z])")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_,]*(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?[kMGBT]?")
 
-# Nothing stands before the word, so that each letter is looked at once.
+# No repetition comes before the word, so that each letter is matched once.
 _CERTAIN = r"secret|passw(?:or)?d|passphrase|credential"
 _KEYS = (
     r"(?:api|access|account|private|encryption|signing|storage|shared|ssh|master|auth|client)"
@@ -33,7 +33,7 @@ _KEYS = (
 )
 _SPEAKING = rf"(?:{_CERTAIN}|{_KEYS}|token(?!i[sz]))[\w.-]{{0,100}}"
 _WORD = r"(?!(?:none|null|true|false)\b)(?:[^\s\"',;&\\]|\\(?!n)){1,8192}"
-# How what is wrong with a secret is told after its name.
+# Error messages on a secret continue with these words after its name.
 _NO_PROSE = r"(?!(?:an?|the|it|is|no|not|nothing|expected|invalid|missing|must|should)\s)"
 # WANDB_API_KEY=..., AccountKey=..., "password": "...", \"token\": \"...\"; MYSQL_PWD=...
 _ASSIGNED = (
@@ -45,7 +45,7 @@ _ASSIGNED = (
         rf"{_NO_PROSE}({_WORD})"
     ),
     re.compile(r"(?i)(sharedaccesssignature=)([^\s\"';]{1,8192})"),
-    # "unexpected token: x" is none.
+    # "unexpected token: x" is no secret.
     re.compile(
         r"(?i)(token(?!i[sz])[\w-]{0,100}\\?[\"']?\s{0,8}:\s{0,8}\\?[\"']?)"
         rf"{_NO_PROSE}([^\s\"',;&\\]{{6,}})"
@@ -65,12 +65,12 @@ _OPTION = re.compile(
     r"(?=[\w-]{0,60}(?:token(?!i[sz])|key(?!board)|secret|passw(?:or)?d|passphrase|credential"
     r"|(?<![a-z])(?:pass|pw|auth)(?![a-z])))"
     r"[\w-]{1,80}(?:[ \t]+|=))"
-    # What is hidden already keeps the quotes with which it can be typed.
+    # Not a value that is already hidden: it keeps its quotes, so that the line can be typed.
     r"(?![\"']\(hidden\))"
     r"(\"[^\"]{1,1000}\"|'[^']{1,1000}'|[^\s\"';&|()-][^\s\"';&|()]{0,1000})"
 )
 
-# Headers of requests. A word before the secret says what kind it is.
+# Request headers. A word before the secret may give its kind.
 _HEADERS = (
     (
         re.compile(
@@ -94,7 +94,7 @@ _HEADERS = (
     (re.compile(r"(?i)(\blogin[ \t]\S{1,100}\s{1,8}password[ \t])(\S{1,1000})"), rf"\1{HIDDEN}"),
 )
 
-# Tokens that tell by how they begin whose they are.
+# Tokens with the prefixes of their issuers.
 _PREFIXES = (
     # Hugging Face, GitHub, GitLab.
     r"hf_\w{20,}|api_org_\w{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}",
@@ -122,14 +122,14 @@ _PREFIXES = (
 _TOKEN = re.compile(rf"(?<![\w-])(?:{'|'.join(_PREFIXES)})")
 # RFC 7519: two parts are JSON.
 _JWT = re.compile(r"(?<![\w.-])eyJ[\w-]{8,}\.(?:eyJ[\w-]{4,}|(?=\.))(?:\.[\w-]*){0,3}")
-# Addresses that are the secret themselves.
+# URLs that are secrets themselves.
 _WEBHOOK = re.compile(
     r"(?i)((?:hooks\.slack\.com/(?:services|workflows|triggers)"
     r"|discord(?:app)?\.com/api/webhooks|webhook\.office\.com/webhookb2)/)[\w/@.-]{10,}"
 )
 
-# Of a URL: its authority, its path, its query, its fragment. Whatever follows "://" is taken, so
-# that nothing is looked at twice.
+# Authority, path, query and fragment of a URL. The pattern takes any text after "://", so that
+# nothing is matched twice.
 _URL = re.compile(r"://([^\s\"'<>/?#\\]*)([^\s\"'<>?#\\]*)(\?[^\s\"'<>#\\]*)?(#[^\s\"'<>\\]*)?")
 
 _KEY_BEGINS = re.compile(r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----|Private-Lines: ")
@@ -138,9 +138,9 @@ _KEY_LINE = re.compile(r"[\s>|]{0,40}[A-Za-z0-9+/=]{16,100}\s{0,8}")
 
 
 def hide_forms(text: str) -> str:
-    """Return a text with ``(hidden)`` for what by its form is a secret.
+    """Return a text with ``(hidden)`` for parts that have the form of a secret.
 
-    Queries of URLs are left out too: signed ones are as good as the password.
+    Queries of URLs are hidden too: a signed query gives the same access as the password.
     """
     text = _hide_keys(text)
     for header, instead in _HEADERS:
@@ -159,7 +159,7 @@ def hide_urls(text: str) -> str:
 
 
 def is_count(name: str, value: str) -> bool:
-    """Whether a value is how many tokens there are, and not one of them."""
+    """Return whether a value is a number of tokens rather than a token."""
     return _TOKENS.search(name) is not None and _NUMBER.fullmatch(value) is not None
 
 
@@ -171,7 +171,7 @@ def _hide_url(match: re.Match[str]) -> str:
         match[4] or "",
     )
     user, at, host = authority.rpartition("@")
-    # Who logs in by ssh is a name alone; his key is elsewhere.
+    # A user of ssh without a password is no secret: the key is elsewhere.
     is_name = ":" not in user and match.string.endswith(("ssh", "sftp", "rsync"), 0, match.start())
     if at and user and not is_name:
         authority = f"{HIDDEN}@{host}"
@@ -189,20 +189,20 @@ def _hide(match: re.Match[str]) -> str:
 
 
 def _hide_keys(text: str) -> str:
-    """Return a text without private keys, also those of which one end alone is there."""
+    """Return a text without private keys, including keys with one end cut off."""
     if "PRIVATE KEY" not in text and "Private-" not in text:
         return text
     shown, at = [], 0
     end = _KEY_ENDS.search(text)
     while True:
-        # Where none is left, none is looked for again.
+        # If no end is left, there is no further search for one.
         end = _KEY_ENDS.search(text, at) if end else None
         begin = _KEY_BEGINS.search(text, at, end.start() if end else len(text))
         if begin is not None:
             stop = end.end() if end else _after_key_lines(text, begin.end())
             shown += [text[at : begin.start()], HIDDEN]
         elif end is not None:
-            # The text begins within the key.
+            # The text begins inside the key.
             start, stop = _before_key_lines(text, at, end.start()), end.end()
             shown += [text[at:start], HIDDEN]
         else:
@@ -211,10 +211,10 @@ def _hide_keys(text: str) -> str:
 
 
 def _after_key_lines(text: str, at: int) -> int:
-    """Return where a key ends whose end was cut off."""
+    """Return the position after the last line of a key whose end was cut off."""
     end = text.find("\n", at)
     if end < 0 or text[at:end].strip():
-        # In one line, as JSON has it.
+        # The key is on one line, as in JSON.
         quote = re.compile(r"[\"'\s]").search(text, at)
         return quote.start() if quote else len(text)
     while end >= 0 and (line := _KEY_LINE.match(text, end + 1)) is not None:
@@ -225,7 +225,7 @@ def _after_key_lines(text: str, at: int) -> int:
 
 
 def _before_key_lines(text: str, at: int, end: int) -> int:
-    """Return where a key begins whose beginning was cut off, not before a place."""
+    """Return the start of a key whose beginning was cut off, at ``at`` or later."""
     start = text.rfind("\n", at, end) + 1 or at
     while start > at:
         before = text.rfind("\n", at, start - 1) + 1 or at

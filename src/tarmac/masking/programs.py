@@ -1,4 +1,4 @@
-"""Hides passwords that programs take under a name that does not say so, as ``curl -u`` does.
+"""Masking of passwords after program options whose names do not say so, such as ``curl -u``.
 
 Example:
     >>> hide_in_lines("skopeo copy --src-creds ann:pw docker://a dir:b")
@@ -22,20 +22,22 @@ _USER = r"[^\s:\"'@]{0,200}:"
 
 
 def _after(option: str, *, kept: str = "", joined: str = "[ =]?") -> re.Pattern[str]:
-    """Return what finds a value: ``-o VALUE``, ``-oVALUE``, ``--option=VALUE``.
+    """Return a pattern for the value of an option: ``-o VALUE``, ``-oVALUE``, ``--option=VALUE``.
 
     Args:
-        option: A pattern of its names.
-        kept: A pattern of how the value begins that is shown, as a user's name.
-        joined: A pattern of what stands between the option and its value.
+        option: Pattern of the option's names.
+        kept: Pattern of a prefix of the value that stays visible, such as a user name. Default:
+            none.
+        joined: Pattern of the text between the option and its value. Default: an optional space or
+            ``=``.
     """
     return re.compile(rf"((?<!\S)(?:{option}){joined}{_QUOTE}{kept})[^\s\"']+")
 
 
-# By how a program's name begins: options that stand behind it on its line.
+# Prefixes of program names, with patterns for the rest of the line.
 _PROGRAMS = (
     ("curl", _after("-u|-U|--user|--proxy-user", kept=_USER)),
-    # A token in place of a user; -u of another program says who runs a container.
+    # A token instead of a user, for curl only: -u of other programs is the user of a container.
     (
         "curl",
         re.compile(
@@ -67,9 +69,9 @@ _PROGRAMS = (
     ("openssl", _after("-k|-K|-pass(?:in|out)?", kept="(?:pass:)?", joined=" ")),
 )
 _LOGIN = r"\b(?:docker|podman|nerdctl|buildah|skopeo|crane|helm|oras|az|oc)\b[^\n]{0,60}?\blogin\b"
-# For lines that hold a word, wherever it is.
+# Words, with patterns for lines that hold the word anywhere.
 _ANYWHERE = (
-    # Passwords of URLs are known without the program. A proxy's may have no scheme.
+    # A proxy's URL may have no scheme. Passwords in other URLs are masked by their form.
     ("@", re.compile(rf"(?i)((?:proxy|(?<!\S)-x)[ =]{_QUOTE}{_USER})[^\s\"'@/]{{1,200}}(?=@)")),
     ("login", re.compile(rf"({_LOGIN}[^\n]{{0,200}}?\s-p[ =]?{_QUOTE})[^\s\"']+")),
     ("creds", _after("--(?:src-|dest-)?creds", kept=_USER)),
@@ -82,15 +84,16 @@ _ANYWHERE = (
         ),
     ),
 )
-# Two numbers are a user's and a group's, or ports.
+# Two numbers are a user and a group, or ports.
 _NUMBERS = re.compile(r"(?:.*[ =])?(?:-p)?[\"']?[0-9]+:[0-9]+", re.DOTALL)
 
-# Whitespace and quotes within an argument end none; as characters for private use they do not.
+# Whitespace and quotes inside an argument do not end it. Private-use characters replace them, so
+# that the patterns do not stop there.
 _ENDS, _PRIVATE = re.compile(r"[\s\"']"), re.compile("[\U000f0000-\U000fffff]")
 
 
 def hide_in_lines(text: str) -> str:
-    """Return a text of lines that a shell may read with ``(hidden)`` for such passwords."""
+    """Return lines of shell commands with ``(hidden)`` for such passwords."""
     for program, pattern in _PROGRAMS:
         if program in text:
             text = "\n".join(_hide_behind(program, pattern, line) for line in text.split("\n"))
