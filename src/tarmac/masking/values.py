@@ -1,21 +1,22 @@
-"""Leaves out what is known to be a secret by its value, in the encodings that it is likely to take.
+"""Masking of secrets by their known values, in likely encodings.
 
-Forms (`tarmac.masking.forms`) know a secret by what stands around it. A password of ten letters in
-a sentence has no form: whoever has resolved it knows it. Two sides need that:
+Forms (`tarmac.masking.forms`) recognize a secret by the text around it. A password of ten letters
+in a sentence has no form: only its value identifies it. Two kinds of processes mask by value:
 
-- The process that resolves secrets, a run's runner, calls `remember` with each. Its messages, and
-  what it writes into the run's records, pass through `without_known`.
-- A page is made later, by a process that resolves nothing, of what a task has printed. The value
-  is stored nowhere for that. The runner leaves `fingerprints`: of each encoding a digest under a
-  key that is kept outside of the run, in the user's own state directory. Who has both can search a
-  text; who has the run alone can try nothing. To mask the streams themselves, as CI services do,
-  was the alternative: what a task prints is the user's data, and stays as it is.
+- A run's runner resolves secrets and calls `remember` with each. Its messages and the run's
+  records pass through `without_known`.
+- A page is made later from a task's logs, by a process that resolves no secrets. No file stores
+  the values for that process. Instead, the runner stores `fingerprints`: a digest of each
+  encoding, under a key in the user's own state directory, outside of the run. A process with the
+  run and the key can search a text. The run alone does not allow guesses at the secret. The
+  alternative, to mask the streams themselves as CI services do, was rejected: a task's output is
+  the user's data and stays unchanged.
 
-Both are looked for in the text as it is, and with its escapes decoded (`tarmac.masking.escapes`).
+Both search the text as written, and with its escapes decoded (`tarmac.masking.escapes`).
 
-A value of 6 characters or more is left out wherever it stands. One of 3 to 5 is left out as a word
-of its own, by the process that has resolved it alone. Shorter ones, such as ``1`` or ``no``, stand
-anywhere without being the secret, and are shown.
+A value of 6 characters or more is masked anywhere. A value of 3 to 5 characters is masked as a
+separate word, and only by the process that resolved it. Shorter values, such as ``1`` or ``no``,
+occur anywhere without being the secret, and are shown.
 
 Example:
     >>> remember("tiger lily")
@@ -44,26 +45,26 @@ if TYPE_CHECKING:
 
 _Record = TypeVar("_Record")
 
-# A shorter value may stand in any word without being the secret, ...
+# A shorter value may be part of any word without being the secret.
 _MIN_ANYWHERE = 6
-# ... and one that is shorter still may be any word.
+# A shorter value may be any word.
 _MIN_WORD = 3
 
 _ANCHOR_BYTES, _DIGEST_BYTES = 2, 16
 
-# JSON in JSON in a URL.
+# Enough for JSON in JSON in a URL.
 _MAX_LAYERS = 3
 
 _known: set[str] = set()
-# The same, the longest first, as what holds another one goes before it; made when it is needed.
+# Sorted by length on demand, the longest first: a secret may contain another one.
 _in_order: list[str] = []
 _words: dict[str, re.Pattern[str]] = {}
-# By key: how texts begin that are secrets, and how long each is with its digest.
+# By key, anchor and length of a secret: its digests.
 _learned: dict[bytes, dict[bytes, dict[int, set[bytes]]]] = {}
 
 
 def remember(value: str) -> None:
-    """Have a secret of this process left out of all texts from now on."""
+    """Mask a secret of this process in all texts from now on."""
     if len(value.strip()) < _MIN_WORD:
         return
     if len(value.strip()) < _MIN_ANYWHERE:
@@ -75,7 +76,7 @@ def remember(value: str) -> None:
 
 
 def num_remembered() -> int:
-    """Return how many encodings of secrets of this process are left out; it only grows."""
+    """Return the number of masked encodings of this process's secrets, which only grows."""
     return len(_known)
 
 
@@ -92,7 +93,7 @@ def longest_known() -> int:
 
 
 def without_known(text: str) -> str:
-    """Return a text with ``(hidden)`` for secrets that this process has resolved or learned of."""
+    """Return a text with ``(hidden)`` for secrets that this process has remembered or learned."""
     if len(_in_order) != len(_known):
         _in_order[:] = sorted(_known, key=len, reverse=True)
     for secret in _in_order:
@@ -110,7 +111,7 @@ def without_known(text: str) -> str:
 
 
 def without_known_in(record: _Record, *names: str) -> _Record:
-    """Return a dataclass with `without_known` of some of its fields: texts, or several of them.
+    """Return a dataclass with `without_known` applied to fields of a text or of several texts.
 
     Args:
         record: Dataclass whose text fields may hold secrets.
@@ -127,15 +128,15 @@ def without_known_in(record: _Record, *names: str) -> _Record:
 
 
 def encodings_of(value: str) -> Iterator[str]:
-    """Yield a secret as texts may have it, of 6 characters and more: as it is, and encoded.
+    """Yield the forms of a secret that texts may have, plain and encoded, of 6 or more characters.
 
-    For URLs, JSON (also JSON in JSON), Python, HTML and shells, as hexadecimal digits, and in
-    base64 at each of the three offsets that it can have there, also over several lines. Each line
-    of one with several lines counts, as logs have prefixes and JSON Lines break.
+    The encodings are those of URLs, JSON (also JSON in JSON), Python, HTML and shells, hexadecimal
+    digits, and base64 at each of its three possible offsets, also over several lines. Each line of
+    a secret is also a secret by itself, since logs add prefixes and JSON Lines splits lines.
     """
     parts = [value, value.strip()]
     lines = [line.strip() for line in value.splitlines()]
-    # "-----BEGIN ...", "{" and the like are in every such file.
+    # Lines such as "-----BEGIN ..." or "{" are in every such file.
     parts += [line for line in lines if len(line) > _MIN_ANYWHERE and not line.startswith("-----")]
     for part in dict.fromkeys(parts):
         for text in (part, *_escaped(part), *_in_base64(part.encode(errors="surrogateescape"))):
@@ -144,7 +145,7 @@ def encodings_of(value: str) -> Iterator[str]:
 
 
 def fingerprints(key: bytes) -> list[str]:
-    """Return what lets a process that has the key find this one's secrets in texts.
+    """Return the marks with which a process with the key can find this process's secrets.
 
     Args:
         key: Secret key of 16 to 64 bytes.
@@ -153,7 +154,7 @@ def fingerprints(key: bytes) -> list[str]:
 
 
 def learn(key: bytes, marks: Iterable[str]) -> None:
-    """Have secrets of another process left out of all texts from now on.
+    """Mask secrets of another process in all texts from now on.
 
     Args:
         key: Key that the marks were made with.
@@ -168,7 +169,7 @@ def learn(key: bytes, marks: Iterable[str]) -> None:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    # With escapes of its own: what is left where these are decoded with those of the text.
+    # A secret's own escapes are decoded too when those of a text are.
     content = value.encode(errors="surrogateescape")
     for _ in range(_MAX_LAYERS):
         content, units = unescaped(content)
@@ -198,21 +199,22 @@ def _escaped(value: str) -> Iterator[str]:
 
 def _in_base64(value: bytes) -> Iterator[str]:
     for before in range(3):
-        # Characters that also hold bits of what stands before or after it are left aside.
+        # Leave out characters that share bits with the bytes before or after the secret.
         start = -(-before * 8 // 6)
         end = (before + len(value)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             text = encode(b"\0" * before + value).decode()[start:end]
             yield text
-            # Each line of one that begins a file of lines, as base64 and openssl write it.
+            # The lines of a file that begins with the secret, as base64 and openssl write them.
             for width in () if before else (76, 64):
                 yield from (text[at : at + width] for at in range(0, len(text), width))
 
 
 def _fingerprint(secret: bytes, key: bytes) -> str:
-    """Return a secret's length, two bytes that say where to look, and its digest.
+    """Return a secret's length, its anchor and its digest.
 
-    Two bytes of how it begins leave that open: 65,536 times fewer texts are asked for a digest.
+    The anchor, two bytes of a digest of the secret's beginning, does not reveal the beginning. It
+    saves all but one in 65,536 computations of full digests.
     """
     return f"{len(secret)}:{_anchor(secret, key).hex()}:{_digest(secret, key).hex()}"
 
@@ -228,7 +230,7 @@ def _digest(text: bytes, key: bytes) -> bytes:
 
 
 def _escaped_spans(content: bytes, num_layers: int) -> list[tuple[int, int]]:
-    """Return where a text has secrets with some or all of their characters escaped."""
+    """Return the spans of secrets in a text with some or all of their characters escaped."""
     escaped_spans: list[tuple[int, int]] = []
     for plain, units in (unescaped(content), on_terminal(content)):
         if not units:
@@ -268,7 +270,7 @@ def _learned_spans(content: bytes, places: Iterable[int]) -> list[tuple[int, int
 
 
 def _near(units: Sequence[Unit], num_bytes: int) -> Iterator[int]:
-    """Yield the places where a secret of some bytes may begin that holds a decoded escape."""
+    """Yield the places where a secret of some length with a decoded escape in it may begin."""
     end = 0
     for unit in units:
         yield from range(max(end, unit.plain_start - num_bytes), unit.plain_end)
@@ -276,7 +278,7 @@ def _near(units: Sequence[Unit], num_bytes: int) -> Iterator[int]:
 
 
 def _without(content: bytes, spans: list[tuple[int, int]]) -> bytes:
-    """Return a text with ``(hidden)`` for its parts; those that overlap are hidden as one."""
+    """Return a text with ``(hidden)`` for each span; overlapping spans are joined."""
     shown, place = [], 0
     for start, end in sorted(spans):
         if start >= place:

@@ -1,7 +1,7 @@
-"""Watching: what GPUs do and for whom, at this moment; `tarmac top`.
+"""Live monitoring of GPUs and the work on them; `tarmac top`.
 
-A `Feed` gives one `Snapshot` after another, of this machine, of several, or from a recording. All
-outlets take those: the screen, the plain table, JSON, CSV, metrics, alerts.
+A `Feed` returns one `Snapshot` after another: of this machine, of several, or from a recording. All
+outputs use snapshots: the screen, the plain table, JSON, CSV, metrics, alerts.
 
 Example::
 

@@ -1,4 +1,4 @@
-"""Commands of the user's that are run when something happens: ``tarmac top --on EVENT COMMAND``."""
+"""User commands that run on events: ``tarmac top --on EVENT COMMAND``."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Snapshot
     from tarmac.processes import Child
 
-# A command that takes longer is ended.
+# Longer commands are ended.
 _TIMEOUT_S = 60.0
-# At the end they have so long.
+# At exit, running commands get this long to finish.
 _PATIENCE_S = 10.0
-# More wait for these.
+# Further commands wait in a queue.
 _MAX_AT_ONCE = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """A command under way."""
+    """A running command."""
 
     event: str
     child: Child
@@ -41,15 +41,15 @@ class _Call:
 
 
 class Alerts:
-    """Runs a command of the shell once for each event; a `Tap`.
+    """A `Tap` that runs a shell command once for each event.
 
-    The command gets the event as a line of JSON on its standard input. It is not waited for, and
-    what it prints is not kept. One that fails, or takes over a minute, is shown with the snapshots.
+    The command gets the event as a line of JSON on its standard input. The tap does not wait for
+    the command and discards its output. Snapshots show commands that fail or take over a minute.
 
     Args:
-        rules: Events of `EVENTS`, each with its command.
-        idle_after_s: From when on a GPU that is held counts as idle.
-        clock: Seconds that pass; for tests.
+        rules: Pairs of an event of `EVENTS` and its command.
+        idle_after_s: Seconds after which a held GPU counts as idle.
+        clock: Monotonic clock in seconds, replaced in tests.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Alerts:
         self._calls: list[_Call] = []
 
     def take(self, snapshot: Snapshot) -> str:
-        """Begin the commands of what is new; return what failed of those that have ended."""
+        """Start the commands of new events; return the problems of commands that have ended."""
         for event in self._watch.new(snapshot):
             message = _told(event, snapshot)
             self._waiting.extend(
@@ -75,10 +75,10 @@ class Alerts:
         return "; ".join((*self._reap(), *self._begin()))
 
     def close(self) -> None:
-        """Wait for the commands for 10 seconds at most, and end those that are left.
+        """Wait up to 10 seconds for the commands, and end the rest.
 
         Raises:
-            TarmacError: Some failed, or were not over.
+            TarmacError: A command failed or did not finish.
         """
         until = self._clock() + _PATIENCE_S
         problems = [*self._reap(), *self._begin()]
@@ -109,7 +109,7 @@ class Alerts:
         return problems
 
     def _reap(self) -> list[str]:
-        """Take leave of commands that have ended, and end those that take too long."""
+        """Remove commands that have ended, end those that take too long, and return problems."""
         problems = []
         for call in tuple(self._calls):
             has_ended = call.child.has_ended()
@@ -138,7 +138,7 @@ def _start(command: str, given: IO[bytes]) -> Child:
 
 def _ending(code: int) -> str:
     if code < 0:
-        # Those of real time have no names but for the first and the last.
+        # Only the first and the last real-time signal have names.
         names = {member.value: member.name for member in signal.Signals}
         return f"was ended by {names.get(-code, f'signal {-code}')}"
     return f"ended with {code}"

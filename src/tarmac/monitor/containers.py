@@ -1,4 +1,4 @@
-"""What containers are called; engines are asked beside the looks, when a new one appears."""
+"""Names of containers, queried from their engines in a thread when a new container appears."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ASK_AGAIN_S = 15.0
 
 
 class ContainerNames:
-    """Names of containers by their numbers; waits for an engine only where it is told to.
+    """Names of containers by ID; only `wait` waits for the engines.
 
     Args:
-        read: Asks the engines; for tests.
-        clock: Seconds that only grow; for tests.
+        read: Function that queries the engines, replaced in tests.
+        clock: Monotonic clock in seconds, replaced in tests.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ContainerNames:
         self._thread: threading.Thread | None = None
 
     def look(self, numbers: Collection[str]) -> Mapping[str, str]:
-        """Return the names that are known by now.
+        """Return the names known so far.
 
         Args:
             numbers: IDs of the containers in sight, 64 hexadecimal digits each. An unknown ID
@@ -46,13 +46,13 @@ class ContainerNames:
         is_due = self._asked_at is None or now - self._asked_at >= _ASK_AGAIN_S
         if not is_asking and is_due and any(number not in self._names for number in numbers):
             self._asked_at = now
-            # It must not keep the program from ending: an engine may hang.
+            # A daemon, because a hung engine must not keep the program from exiting.
             self._thread = threading.Thread(target=self._ask, daemon=True)
             self._thread.start()
         return dict(self._names)
 
     def wait(self, within_s: float = 2 * _WITHIN_S) -> None:
-        """Wait for the engines' answer, where they are being asked, for so long at most."""
+        """Wait at most ``within_s`` seconds for a running query of the engines."""
         if self._thread is not None:
             self._thread.join(within_s)
 
@@ -61,8 +61,8 @@ class ContainerNames:
 
 
 def read_names() -> Mapping[str, str]:
-    """Ask the engines of this machine what their containers are called."""
-    # Few machines that are watched have one: the first picture does not wait for this.
+    """Return the names of this machine's containers by ID, queried from the engines."""
+    # Few machines have an engine, so the first snapshot does not wait for this import.
     import subprocess  # noqa: PLC0415
 
     names: dict[str, str] = {}
@@ -85,6 +85,6 @@ def read_names() -> Mapping[str, str]:
             continue
         for line in done.stdout.splitlines():
             number, _, name = line.partition(" ")
-            # Of several names the first is its own, the others are links'.
+            # The first of several names is the container's own; the others are of links.
             names[number] = name.split(",")[0].strip()
     return names

@@ -1,7 +1,7 @@
-"""GPUs' metrics by the names of NVIDIA's dcgm-exporter, for dashboards that are made for it.
+"""GPU metrics with the names of NVIDIA's dcgm-exporter, for dashboards made for it.
 
-Names, units and labels are those of dcgm-exporter's default set, ``default-counters.csv``. They are
-of no type, because OpenMetrics wants its counters to end in ``_total``.
+Names, units and labels are those of dcgm-exporter's default set, ``default-counters.csv``. The
+metrics have no type, because OpenMetrics requires counters to end in ``_total``.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _FIELDS: tuple[tuple[str, str, Callable[[LiveGpu], float | None], float], ...] =
 
 
 def dcgm_families(snapshot: Snapshot, last_xids: Mapping[tuple[str, str], str]) -> Iterator[Metric]:
-    """Yield the families of a snapshot's GPUs; slices of one are left out, as theirs differ.
+    """Yield the metric families of a snapshot's GPUs, without slices, whose metrics differ.
 
     Args:
         snapshot: Snapshot whose NVIDIA GPUs to export. Hosts with a problem are left out.
-        last_xids: The number of each GPU's last error, by host and UUID.
+        last_xids: Number of each GPU's last Xid error, by host and UUID.
     """
     gpus = [
         (host.host.name, gpu)

@@ -1,6 +1,6 @@
-"""What of a snapshot somebody may want to be told: idle, found, finished, stalled. Pure.
+"""Events in snapshots: idle, finding, finished, stalled. Pure.
 
-A condition is told once, when it begins; should it end and begin anew, it is told again.
+A condition is reported once, when it begins. If it ends and begins again, it is reported again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 EVENTS = ("idle", "finding", "finished", "stalled")
 
-# What a run's status says while it is not over.
+# Statuses of runs that have not ended.
 _UNDER_WAY = frozenset(
     {"running", "queued", "waiting", "starting", "detached", "pending", "unreadable"}
 )
 
-# Codes of what happens, each time anew; of a check's findings the figures change, not the matter.
+# Each finding of these codes is a new event. A check's finding with other figures is not.
 _HAPPENED = frozenset({"xid", "ecc", "row-remap"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What has come to be.
+    """A condition that has begun, or work that has ended.
 
     Attributes:
         event: Kind of event, a name of `EVENTS`.
@@ -46,27 +46,27 @@ class Event:
 
 
 def idle_ones(snapshot: Snapshot, idle_after_s: float) -> tuple[Event, ...]:
-    """Return the work that holds GPUs which do nothing, and GPUs held so by anybody else."""
+    """Return events for work that holds idle GPUs, and for other GPUs that are held but idle."""
     return tuple(
         event for host in snapshot.hosts if not host.problem for event in _idle(host, idle_after_s)
     )
 
 
 class EventWatch:
-    """Tells what is new from one snapshot to the next.
+    """A detector of new events from one snapshot to the next.
 
     Args:
-        idle_after_s: From when on a GPU that is held counts as idle.
+        idle_after_s: Seconds after which a held GPU counts as idle.
     """
 
     def __init__(self, idle_after_s: float) -> None:
         self._idle_after_s = idle_after_s
-        # By host: what holds there, and what was under way.
+        # By host: current conditions, and work that has not ended.
         self._known: dict[str, frozenset[tuple[str, ...]]] = {}
         self._under_way: dict[str, dict[str, Work]] = {}
 
     def new(self, snapshot: Snapshot) -> tuple[Event, ...]:
-        """Return what has come to be since the last snapshot; of a host that is gone, nothing."""
+        """Return the events since the last snapshot; a host with a problem has none."""
         events: list[Event] = []
         for host in snapshot.hosts:
             if not host.problem:
@@ -92,7 +92,7 @@ class EventWatch:
 
 
 def _is_under_way(work: Work) -> bool:
-    """Whether work is one whose end is news; of parts that wait only the first are seen at all."""
+    """Return whether the work's end is an event; snapshots list only the first waiting parts."""
     return work.status in _UNDER_WAY and not (work.parent is not None and work.state == "waiting")
 
 
@@ -118,7 +118,7 @@ def _idle(host: HostSnapshot, idle_after_s: float) -> Iterator[Event]:
 
 
 def _found(host: HostSnapshot) -> Iterator[tuple[tuple[str, ...], Event]]:
-    """Yield what was found, each with what makes it one of its own."""
+    """Yield the findings as events, each with its identity."""
     for finding in host.findings:
         if finding.code != OUTLET and finding.level != "note":
             facts = {
@@ -144,7 +144,7 @@ def _stalled(host: HostSnapshot) -> Iterator[Event]:
 
 
 def _finished(host: str, work: Work, *, is_seen: bool) -> Event:
-    """Tell of work that is over; how it ended is known only where it is still seen."""
+    """Return the event of work that has ended; its status is known only while it is listed."""
     status = work.status if is_seen else None
     text = f"{work.kind} {work.id} has ended" + (f": {status}" if status else "")
     return _of_work("finished", host, dataclasses.replace(work, status=status or "ended"), text)

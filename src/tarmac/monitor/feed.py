@@ -1,4 +1,4 @@
-"""Where snapshots come from: this machine, a recording, or other hosts, all asked alike."""
+"""Sources of snapshots: this machine, a recording or other hosts, with one interface."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 
 class Feed(Protocol):
-    """Gives one snapshot after another."""
+    """A source of snapshots."""
 
     def next(self) -> Snapshot:
-        """Return the next snapshot, once it is time for it.
+        """Return the next snapshot, once it is due.
 
         Raises:
-            StopIteration: There is none any more, as of a recording.
+            StopIteration: The feed has ended, as a recording does.
         """
         ...
 
     def close(self) -> None:
-        """Give back what it holds; it may be asked again, and then does nothing."""
+        """Release all resources; further calls do nothing."""
         ...
 
 
 class LocalFeed:
-    """Snapshots of this machine, `WatchOptions.interval_s` after one another.
+    """Snapshots of this machine, every `WatchOptions.interval_s` seconds.
 
-    The first is there at once. One that took longer than the interval is followed by the next
-    without a pause.
+    The first snapshot comes at once. A snapshot that took longer than the interval is followed by
+    the next without a pause.
 
     Args:
-        options: What to look at, and how often.
+        options: Filters and interval of the snapshots.
     """
 
     def __init__(self, options: WatchOptions) -> None:
@@ -58,7 +58,7 @@ class LocalFeed:
         self.close()
 
     def next(self) -> Snapshot:
-        """Return the next snapshot, once it is time for it."""
+        """Return the next snapshot, once it is due."""
         now = time.monotonic()
         if self._next_at is not None and self._next_at > now:
             time.sleep(self._next_at - now)
@@ -68,5 +68,5 @@ class LocalFeed:
         return Snapshot(at=datetime.now(UTC), hosts=(host,))
 
     def close(self) -> None:
-        """Close what reads this machine."""
+        """Close the readers of this machine."""
         self._watcher.close()

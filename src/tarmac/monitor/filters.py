@@ -1,4 +1,4 @@
-"""Narrows what is shown of a machine to what was asked for; pure."""
+"""Filters for the snapshot of a machine; pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def filtered(
     host: HostSnapshot, options: WatchOptions, user: str, environment: Mapping[str, str]
 ) -> HostSnapshot:
-    """Return what is asked for of a machine.
+    """Return the parts of a machine's snapshot that the options select.
 
     Args:
         host: Snapshot of the machine before filtering.
@@ -62,13 +62,13 @@ def _of_gpus(
         names = [name.strip() for name in visible.split(",") if name.strip()]
         gpus = [gpu for gpu in gpus if _is_named(gpu, names)]
     uuids = {gpu.uuid for gpu in gpus}
-    # Work on no GPU is on none of these.
+    # This drops work without a GPU too.
     work = tuple(work for work in host.work if uuids.intersection(work.gpu_uuids))
     return dataclasses.replace(_only(host, gpus), work=work)
 
 
 def _only(host: HostSnapshot, gpus: Sequence[LiveGpu]) -> HostSnapshot:
-    """Keep some GPUs, with what is said of them."""
+    """Keep some GPUs, with their states, processes and findings."""
     uuids = {gpu.uuid for gpu in gpus}
     return dataclasses.replace(
         host,
@@ -81,7 +81,7 @@ def _only(host: HostSnapshot, gpus: Sequence[LiveGpu]) -> HostSnapshot:
 
 
 def _is_named(gpu: LiveGpu, names: Sequence[str]) -> bool:
-    """Whether a GPU is named by its index or the beginning of its UUID, or a slice by its GPU's."""
+    """Return whether a name is a GPU's index, or the beginning of its or its parent's UUID."""
     for name in names:
         if name.isdecimal():
             if int(name) == gpu.index:
@@ -98,7 +98,10 @@ def _narrowed(
     *,
     with_parts: bool = False,
 ) -> HostSnapshot:
-    """Keep some work, with what it is a part of, and processes that are asked for or its own."""
+    """Keep the selected work with its ancestors, and processes that are selected or of that work.
+
+    ``with_parts`` also selects all parts of the selected work.
+    """
     by_id = {work.id: work for work in host.work}
     kept = {work.id for work in host.work if is_work(work)}
     if with_parts:

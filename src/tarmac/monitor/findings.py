@@ -1,7 +1,7 @@
-"""What is wrong with GPUs: what the last check found, and what has come since.
+"""Problems of GPUs: the findings of the last check, and errors since.
 
-Errors that the kernel's log or NVIDIA's driver tells of, and counters of memory errors and replaced
-rows that grew since the first look. They stay for as long as somebody watches.
+Errors come from the kernel's log and NVIDIA's driver, and from counters of memory errors and
+replaced rows that grew since the first look. They stay until the monitor ends.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tarmac.files import Fields
     from tarmac.machine import LiveGpu
 
-# A card that is broken may tell of a new error for ever.
+# A broken card may report new errors for ever.
 _MAX_FINDINGS = 200
 
 _GPU_LABEL = re.compile(r"GPU (\d+)$")
 
 
 def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
-    """Return what a check found that keeps a machine from being used, or from being used well.
+    """Return the failures and warnings of a check.
 
     Args:
-        report: As ``tarmac check --json`` and a run's ``check.json`` have it.
-        gpus: Those of this machine.
+        report: Report of the check, from ``tarmac check --json`` or a run's ``check.json``.
+        gpus: GPUs of this machine.
     """
     uuids = {gpu.index: gpu.uuid for gpu in gpus if gpu.parent_uuid is None}
     findings = []
@@ -56,14 +56,14 @@ def findings_of_check(report: Fields, gpus: Sequence[LiveGpu]) -> tuple[Finding,
 
 
 def findings_of_news(news: Sequence[KernelNews], gpus: Sequence[LiveGpu]) -> tuple[Finding, ...]:
-    """Return what has happened to GPUs, what it means, and what to type.
+    """Return findings for errors of GPUs, each with its meaning and a command.
 
-    Errors of programs alone are notes: they say nothing about the GPU. What happened to none of
-    these GPUs is left out.
+    Errors of programs alone are notes: they say nothing about the GPU. Errors of other GPUs are
+    left out.
     """
     if not news:
         return ()
-    # The catalogue is read only where there is something to look up in it.
+    # The catalogue is imported only when there is an error to look up.
     from tarmac.checks import find_failure  # noqa: PLC0415
 
     names = {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus}
@@ -78,7 +78,7 @@ def findings_of_news(news: Sequence[KernelNews], gpus: Sequence[LiveGpu]) -> tup
         if uuid is None and item.address is not None:
             uuid = cards.get(item.address)
         if item.number is None and uuid is None:
-            # Of a program that had no GPU, or of another card.
+            # The error is of a program without a GPU, or of another card.
             continue
         failure = find_failure(item.code)
         where = f"{names[uuid]}: " if uuid in names else ""
@@ -105,11 +105,11 @@ class _Counted:
 
 @dataclasses.dataclass(frozen=True)
 class Watchlist:
-    """What has come since the first look.
+    """The findings since the first look.
 
     Attributes:
-        findings: In the order that they came in.
-        counted: What each GPU's counters said at the last look, by UUID.
+        findings: Findings in the order of their arrival.
+        counted: Counters of each GPU at the last look, by UUID.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -118,11 +118,11 @@ class Watchlist:
     def advanced(
         self, gpus: Sequence[LiveGpu], xids: Sequence[Finding], now: datetime
     ) -> Watchlist:
-        """Return the list after a look.
+        """Return the watchlist after a look.
 
         Args:
             gpus: GPUs as of this look.
-            xids: What the driver has told of since the look before, as `findings_of_news` has it.
+            xids: Errors since the previous look, from `findings_of_news`.
             now: Time of this look, UTC.
         """
         findings = [*self.findings, *xids]
@@ -157,12 +157,12 @@ def _growth(before: int | None, now: int | None) -> int:
 
 
 def _latest(now: int | None, before: int | None) -> int | None:
-    """Return a counter's last known value: a GPU that does not answer has not begun anew."""
+    """Return a counter's last known value: no answer does not reset a counter."""
     return before if now is None else now
 
 
 def _gpu_of(finding: Fields, uuids: Mapping[int, str]) -> str | None:
-    """Return the GPU that a check's finding is about, where it is about one."""
+    """Return the UUID of the GPU that a check's finding is about; None unless it is one GPU."""
     where = finding.values.get("where")
     labels = [_GPU_LABEL.match(str(place)) for place in where] if isinstance(where, list) else []
     numbers = [int(label[1]) for label in labels if label is not None]

@@ -1,4 +1,4 @@
-"""Work that has stopped without ending: no sign of life for five times the usual time; pure."""
+"""Detection of hung trainings: no sign of life for five times the usual time; pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 _TIMES_THE_MEDIAN = 5.0
 
-# Epochs of milliseconds are no measure: a checkpoint on a slow disk takes longer than five of them.
+# With epochs of milliseconds, a checkpoint on a slow disk takes longer than five epochs.
 _LEAST_S = 60.0
 
-# Waiting for others in a collective keeps a GPU at 100 % and takes little more than rest.
+# Waiting in a collective keeps a GPU at 100 % and draws little more power than an idle GPU.
 _WAITING_POWER_SHARE = 0.5
 _BUSY_RATIO = 0.5
 
-# Of one core: a process that computes on the CPU takes more.
+# A process that computes on the CPU keeps more than this share of a core busy.
 _BUSY_CORES = 0.5
 
 
@@ -28,11 +28,11 @@ class Rank:
     """One process of a training on this machine.
 
     Attributes:
-        rank: Its number; None of a training of one process.
-        gpu: Its GPU; None on a CPU.
-        cpu_ratio: Cores that it keeps busy.
+        rank: Rank of the process; None in a training of one process.
+        gpu: GPU of the process; None on a CPU.
+        cpu_ratio: Number of cores that it keeps busy.
         is_stopped: Whether a signal has suspended it.
-        tells_stack: Whether it prints what its threads do when SIGUSR2 asks.
+        tells_stack: Whether SIGUSR2 makes it print the stacks of its threads.
     """
 
     pid: int
@@ -45,11 +45,11 @@ class Rank:
 
 @dataclasses.dataclass(frozen=True)
 class Hang:
-    """That a work hangs.
+    """The hang of a training.
 
     Attributes:
-        text: Since when, and where, in a line.
-        command: What has it print where it stands, beside its log; empty where it cannot.
+        text: Duration and place of the hang, in one line.
+        command: Command that resumes it, or prints its stacks beside its log; empty if none helps.
     """
 
     text: str
@@ -57,12 +57,12 @@ class Hang:
 
 
 def find_hang(quiet_s: float | None, step_s: float | None, ranks: Sequence[Rank]) -> Hang | None:
-    """Return that a training hangs; None while it seems to go on, or nothing can be said.
+    """Return the hang of a training; None while it seems to progress, or if that is unknown.
 
     Args:
-        quiet_s: Since it last wrote anything.
-        step_s: The median time between two signs of life.
-        ranks: Its processes on this machine that are known.
+        quiet_s: Seconds since the training last wrote anything.
+        step_s: Median seconds between two signs of life.
+        ranks: Known processes of the training on this machine.
     """
     stopped = [rank for rank in ranks if rank.is_stopped]
     if stopped:
@@ -73,11 +73,11 @@ def find_hang(quiet_s: float | None, step_s: float | None, ranks: Sequence[Rank]
     if quiet_s < max(_LEAST_S, _TIMES_THE_MEDIAN * step_s) or any(map(_computes, ranks)):
         return None
     text = f"no sign of life for {_duration(quiet_s)}, usually one every {_duration(step_s)}"
-    # The launcher of several processes trains nothing itself.
+    # The launcher of several processes does not train.
     ranks = [rank for rank in ranks if rank.rank is not None] or ranks
     if not ranks:
         return Hang(text, "")
-    # Those that wait for it spin in a kernel; the one that never came there does not.
+    # Waiting ranks spin in a kernel; the rank that has not reached the collective does not.
     behind = min(ranks, key=_utilization)
     others = [rank for rank in ranks if rank is not behind]
     if others and _utilization(behind) < _BUSY_RATIO <= min(map(_utilization, others)):
@@ -86,7 +86,7 @@ def find_hang(quiet_s: float | None, step_s: float | None, ranks: Sequence[Rank]
 
 
 def _computes(rank: Rank) -> bool:
-    """Whether a process seems to work all the same, on something that takes long."""
+    """Return whether a process still seems to compute, on a long operation."""
     gpu = rank.gpu
     if gpu is None:
         return rank.cpu_ratio is not None and rank.cpu_ratio > _BUSY_CORES

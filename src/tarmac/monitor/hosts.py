@@ -1,8 +1,7 @@
-"""Several machines in one view: each tells of itself by ``ssh HOST tarmac top --json --watch``.
+"""Several machines in one view, each read by ``ssh HOST tarmac top --json --watch``.
 
-A thread for each host reads its lines; whoever asks for a snapshot gets what each has said last, at
-once, so a host that hangs keeps nobody waiting. One that has gone is shown as it was last seen,
-with why and since when, and is tried again.
+A thread for each host reads its lines. A snapshot has the last line of each host, so a hung host
+delays nothing. A lost host is shown as last seen, with the reason and the time. Its thread retries.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ if TYPE_CHECKING:
 
     from tarmac.processes import Child
 
-# Asks for no password, gives up a host that does not answer, and notices when one is gone.
+# No password prompt; a timeout for a host that does not answer; detection of a lost connection.
 _SSH = (
     *("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 )
 
-# A line that is longer is no snapshot of one machine.
+# A longer line is not a snapshot of one machine.
 _MAX_BYTES = 2**26
-# Of what ssh or the host says when it fails, the end.
+# Maximum length of an error message from ssh or the host.
 _MAX_SAID = 200
 _ERROR = "error: "
-# A host counts as silent after so many intervals, and not before so many seconds.
+# A host counts as silent after this many intervals, and at least this many seconds.
 _SILENT_AFTER = 3
 _SILENT_AFTER_S = 5.0
-# From one attempt to reach a host to the next: at first, and at most.
+# Backoff between attempts to reach a host: first and largest.
 _AGAIN_AFTER_S = 2.0
 _AGAIN_AFTER_AT_MOST_S = 60.0
-# How long the first snapshot waits for hosts, for who takes only one.
+# Wait for the hosts before the first snapshot, for callers that take only one.
 _PATIENCE_S = 20.0
 
 
@@ -56,18 +55,18 @@ class HostsFeed:
     """Snapshots of several machines.
 
     Args:
-        hosts: As ssh takes them; each is shown under this name.
-        command: What ``tarmac top`` is there: the program, and then words for ``top``.
-        interval_s: From one snapshot to the next.
-        is_patient: Whether the first snapshot waits until each host has answered or failed, for 20
-            seconds at most.
+        hosts: Host names as ssh takes them; snapshots show these names.
+        command: Program on the hosts, followed by further arguments of its ``top``. Default
+            ``tarmac``.
+        interval_s: Seconds between two snapshots. Default 1.
+        is_patient: Whether the first snapshot waits until each host has answered or failed.
         patience_s: Longest wait for the first snapshot, in seconds, where ``is_patient``. Default
             20.
-        silent_after_s: From when on a host that says nothing is shown as silent; by default three
-            intervals, and 5 seconds at least.
+        silent_after_s: Seconds after which a host without new lines is shown as silent. Default:
+            three intervals, but at least 5 seconds.
 
     Raises:
-        RequestError: A host's name cannot be one.
+        RequestError: A host name is invalid.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class HostsFeed:
             link.start()
 
     def next(self) -> Snapshot:
-        """Return what each host has said last, once it is time for it."""
+        """Return the last state of each host, once the next snapshot is due."""
         if self._next_at is None:
             self._next_at = time.monotonic()
             if self._is_patient:
@@ -111,7 +110,7 @@ class HostsFeed:
         return Snapshot(at=datetime.now(UTC), hosts=ranks_together(seen))
 
     def close(self) -> None:
-        """Leave all hosts."""
+        """Close the connections to all hosts."""
         for link in self._links:
             link.leave()
         for link in self._links:
@@ -119,7 +118,7 @@ class HostsFeed:
 
 
 class _Link(threading.Thread):
-    """Keeps what one host has said last, and reaches for it again when it is gone."""
+    """The connection to one host: its last snapshot, and retries when the host is lost."""
 
     def __init__(
         self, host: str, there: str, silent_after_s: float, changed: threading.Condition
@@ -137,7 +136,7 @@ class _Link(threading.Thread):
 
     @property
     def is_known(self) -> bool:
-        """Whether the host has answered, or failed to."""
+        """Whether the host has answered or failed."""
         return self._last is not None or bool(self._problem)
 
     def seen(self) -> HostSnapshot:
@@ -154,7 +153,7 @@ class _Link(threading.Thread):
         return dataclasses.replace(self._last, problem=problem, age_s=age_s)
 
     def run(self) -> None:
-        """Read the host's lines until it is left."""
+        """Read the host's lines until `leave` is called."""
         again_after_s = _AGAIN_AFTER_S
         while not self._left.is_set():
             has_answered, problem = self._listen()
@@ -167,14 +166,14 @@ class _Link(threading.Thread):
             self._left.wait(again_after_s)
 
     def leave(self) -> None:
-        """End it; the thread ends soon."""
+        """Close the connection; the thread ends soon."""
         self._left.set()
         with self._changed:
             if self._child is not None:
                 self._child.signal(signal.SIGKILL)
 
     def _listen(self) -> tuple[bool, str]:
-        """Return whether the host said anything, and why it says no more."""
+        """Read the host over ssh; return whether it answered, and why the connection ended."""
         with tempfile.TemporaryFile() as complaints:
             try:
                 child = self._begin(complaints)
@@ -193,7 +192,7 @@ class _Link(threading.Thread):
             return has_answered, problem or _last_words(complaints, code)
 
     def _begin(self, complaints: IO[bytes]) -> Child | None:
-        """Start ssh; None where the host was left meanwhile."""
+        """Start ssh; return None if the link was closed meanwhile."""
         with self._changed:
             if self._left.is_set():
                 return None
@@ -203,7 +202,7 @@ class _Link(threading.Thread):
             return self._child
 
     def _read(self, lines: IO[bytes]) -> tuple[bool, str]:
-        """Take what the host says until it says no more, or what cannot be understood."""
+        """Read snapshots until the output ends or a line is invalid."""
         has_answered = False
         while line := lines.readline(_MAX_BYTES):
             try:
@@ -212,7 +211,7 @@ class _Link(threading.Thread):
                 return has_answered, error.message
             except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
-                    # The end of it was cut off, as the connection was.
+                    # The connection was cut off within this line.
                     break
                 text = line[:_MAX_SAID].decode(errors="replace").strip()
                 return has_answered, f"says what is no snapshot: {text}"
@@ -229,7 +228,7 @@ class _Link(threading.Thread):
 
 
 def _last_words(complaints: IO[bytes], code: int) -> str:
-    """Return what was written about a failure: an error of Tarmac's there, or the last line."""
+    """Return the message of a failure: the error of Tarmac on the host, or the last line."""
     complaints.seek(0)
     lines = complaints.read().decode(errors="replace").strip().splitlines()
     errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]

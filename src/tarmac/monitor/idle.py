@@ -1,8 +1,8 @@
-"""GPUs that are held and do nothing, and since when; pure.
+"""GPUs that are held but idle, and for how long; pure.
 
-The clock of a GPU runs from its last activity, not over a mean: a training that stopped computing
-an hour ago has been idle for an hour, however busy it was before. It does not run while all that
-holds the GPU is still before its first step.
+A GPU's idle time counts from its last activity, not from a mean. A training that stopped computing
+an hour ago has been idle for an hour, however busy it was before. The time does not count while all
+work that holds the GPU is before its first step.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
     from tarmac.machine import LiveGpu
 
-# A kernel in so small a share of the last moment is a monitor's, or a desktop's.
+# Kernels in a smaller share of the last moment are from a monitor or a desktop.
 _BUSY_RATIO = 0.01
 
-# A card with contexts and high clocks takes up to this share of its limit while it does nothing: a
-# T4 27 of 70 W, an H100 120 of 700 W.
+# An idle card with contexts and high clocks draws up to this share of its power limit: a T4 27 of
+# 70 W, an H100 120 of 700 W.
 _RESTING_SHARE = 0.4
 
-# Who has so much of a GPU's memory holds it, whatever they do.
+# A process with this share of a GPU's memory holds the GPU, whatever it does.
 _HELD_MEMORY_SHARE = 0.05
 
-# So long may work take to its first step; then it holds a GPU for nothing like any other.
+# Time that work may take to its first step. After it, the work counts as idle like any other.
 WARM_UP_S = 1800.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """How a GPU stands.
+    """The state of a GPU.
 
     Attributes:
         state: ``busy``, ``free``, ``held`` or ``bad``; see `HostSnapshot.gpu_states`.
-        is_warming: Whether all that holds it has yet to do its first step.
+        is_warming: Whether all work that holds it is before its first step.
     """
 
     state: str
@@ -44,9 +44,10 @@ class Standing:
 
 
 def is_quiet(gpu: LiveGpu) -> bool | None:
-    """Whether a GPU does nothing now; None where it does not tell, as a MIG slice does not.
+    """Return whether a GPU is idle now; None if that is unknown, as for a MIG slice.
 
-    No kernel ran, and its watts are those of a card at rest: some work counts as no kernel.
+    An idle GPU runs no kernel and draws the power of an idle card. Power counts because some work
+    does not show as a kernel.
     """
     if gpu.utilization_ratio is None:
         return None
@@ -60,11 +61,11 @@ def is_quiet(gpu: LiveGpu) -> bool | None:
 def standing_of(
     gpu: LiveGpu, *, is_given: bool, is_warming: bool, is_bad: bool = False
 ) -> Standing:
-    """Return how a GPU stands.
+    """Return the state of a GPU.
 
     Args:
-        gpu: As it is now.
-        is_given: Whether work that is alive has it, by processes or by being given it.
+        gpu: GPU as of this look.
+        is_given: Whether live work has it, by its processes or by assignment.
         is_warming: Whether all of that work is before its first step.
         is_bad: Whether a finding of the level ``failure`` is about it.
     """
@@ -75,30 +76,31 @@ def standing_of(
     if quiet is False:
         return Standing("busy")
     if quiet is None:
-        # Nothing says that it is idle: what is held is taken to be in use.
+        # Its activity is unknown, so a held GPU counts as busy.
         return Standing("busy" if is_held else "free")
     return Standing("held", is_warming) if is_held else Standing("free")
 
 
 def _is_taken(gpu: LiveGpu) -> bool:
-    """Whether somebody has more of its memory than a desktop takes, seen or not.
+    """Return whether more of a GPU's memory is in use than a desktop takes.
 
-    In a container the driver tells of no processes but its own.
+    The used memory counts too, because in a container the driver lists only the container's own
+    processes.
     """
     total = gpu.memory_total_bytes
     known = [row.memory_bytes for row in gpu.processes if row.memory_bytes is not None]
     if not total or (not known and gpu.memory_used_bytes is None):
-        # A slice that does not tell its memory: a program that computes there holds it.
+        # The memory of this slice is unknown: a program that computes on it holds it.
         return any(row.kind != "graphics" for row in gpu.processes)
     return max(sum(known), gpu.memory_used_bytes or 0) > _HELD_MEMORY_SHARE * total
 
 
 @dataclasses.dataclass(frozen=True)
 class IdleClock:
-    """When each GPU that is held was last seen to do anything.
+    """The time when each held GPU was last active.
 
     Attributes:
-        last_active: By UUID, UTC; without those that are not held.
+        last_active: Time of the last activity of each held GPU, by UUID, UTC.
     """
 
     last_active: Mapping[str, datetime] = dataclasses.field(default_factory=dict)
@@ -114,8 +116,8 @@ class IdleClock:
         Args:
             standings: State of each GPU, by UUID.
             now: Time of this look, UTC.
-            told: When GPUs were last active as runs have sampled it, which is how long before its
-                first look a monitor can know of.
+            told: Times when GPUs were last active, by UUID, as sampled by runs. They also cover the
+                time before the monitor's first look.
         """
         last: dict[str, datetime] = {}
         for uuid, standing in standings.items():
@@ -130,7 +132,7 @@ class IdleClock:
         return IdleClock(last)
 
     def idle_s(self, now: datetime) -> dict[str, float]:
-        """Return for how long each GPU that is held has done nothing, in seconds."""
+        """Return how long each held GPU has been idle, in seconds, by UUID."""
         return {
             uuid: max(0.0, (now - since) / timedelta(seconds=1))
             for uuid, since in self.last_active.items()
@@ -138,7 +140,7 @@ class IdleClock:
 
 
 def idle_of_work(gpu_uuids: Sequence[str], idle_s: Mapping[str, float]) -> float | None:
-    """Return for how long a work's GPUs have all done nothing; None while one of them works.
+    """Return how long all GPUs of a work have been idle, in seconds; None while any is active.
 
     Args:
         gpu_uuids: UUIDs of the GPUs that the work uses.
@@ -150,5 +152,5 @@ def idle_of_work(gpu_uuids: Sequence[str], idle_s: Mapping[str, float]) -> float
 
 
 def unused_of(gpu_uuids: Sequence[str], used: Collection[str]) -> tuple[str, ...]:
-    """Return the GPUs that a work was given and on which no process of it is."""
+    """Return the GPUs that were assigned to a work but have no process of it."""
     return tuple(uuid for uuid in gpu_uuids if uuid not in used)

@@ -1,7 +1,7 @@
-"""Files that tell NVIDIA's dcgm-exporter which runs use which GPU.
+"""Files that map GPUs to runs, for NVIDIA's dcgm-exporter.
 
-Its option ``--hpc-job-mapping-dir`` names a directory with a file for each GPU, called by its
-index, with a job in each line; they become the label ``hpc_job`` of that GPU's metrics.
+Its option ``--hpc-job-mapping-dir`` names a directory with a file for each GPU, named by the GPU's
+index, with a job on each line. The jobs become the label ``hpc_job`` of that GPU's metrics.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class JobMap:
-    """Keeps a file for each GPU of this machine that a run uses; a `Tap`.
+    """A `Tap` that keeps a file for each GPU of this machine that a run uses.
 
-    A file is replaced whole, and only when what it says changes. Files of others are left alone
-    but for those of a GPU that a run of ours uses. At the end ours are removed.
+    A file is replaced as a whole, and only when its content changes. Files of others stay, except
+    for GPUs that a run of Tarmac uses. `close` removes the files that the tap wrote.
 
     Args:
-        directory: Where; made if it is not there.
+        directory: Directory of the files. Created if missing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -32,10 +32,10 @@ class JobMap:
         self._written: dict[str, str] = {}
 
     def take(self, snapshot: Snapshot) -> str:
-        """Write what has changed.
+        """Write the files that have changed.
 
         Raises:
-            StorageError: It could not be written; it is tried again with the next snapshot.
+            StorageError: A file could not be written; the next snapshot retries it.
         """
         wanted: dict[str, str] = {}
         for host in snapshot.hosts:
@@ -54,7 +54,7 @@ class JobMap:
         """Remove the files that were written.
 
         Raises:
-            StorageError: One could not be removed.
+            StorageError: A file could not be removed.
         """
         for name in tuple(self._written):
             self._remove(name)
@@ -67,11 +67,11 @@ class JobMap:
 
 
 def _texts(host: HostSnapshot) -> dict[str, str]:
-    """Return what each GPU's file says; that of a slice is its GPU's, whose index it has."""
+    """Return the content of each file by name; slices share the file of their GPU's index."""
     runs: dict[str, list[str]] = {}
     for gpu in host.gpus:
         for work in host.work:
-            # A run of several parts is told by those that use the GPU.
+            # For a run of several parts, the file lists the parts that use the GPU.
             has_parts = any(
                 other.parent == work.id and gpu.uuid in other.gpu_uuids for other in host.work
             )

@@ -1,9 +1,13 @@
-"""Which work a process on a GPU belongs to, and which GPUs a work has; pure.
+"""The assignment of GPU processes, and of GPUs, to work; pure.
 
-The surest sign wins. ``processes``: a process that the run names is the process, or has started
-it. ``cgroup``: it is in the control group or the container of one that is. ``given``: the GPU was
-given to the work. ``slurm``: both are of one job of a cluster. ``report``: the run says where
-it computes, which is all there is where the driver names processes of another PID namespace.
+The most reliable evidence wins:
+
+- ``processes``: the run names the process or one of its ancestors.
+- ``cgroup``: the process shares a control group or a container with such a process.
+- ``given``: the GPU was assigned to the work.
+- ``slurm``: the process and the work have the same Slurm job.
+- ``report``: the run records its GPUs. There is no other evidence where the driver names processes
+  of another PID namespace.
 """
 
 from __future__ import annotations
@@ -21,35 +25,35 @@ if TYPE_CHECKING:
     from tarmac.monitor.processes import FileId, Process
     from tarmac.runs import Glance
 
-# The surest first.
+# From the most to the least reliable evidence.
 _SURENESS = ("processes", "cgroup", "given", "slurm", "report")
 
-# Of several works with one process the most particular one is meant.
+# If several works have the same process, the most specific kind wins.
 _PARTICULAR = ("training", "search", "task", "job")
 
-# A run is begun by a process that began before it; clocks are read in steps.
+# A run's process starts before the run; the tolerance covers the resolution of the clocks.
 _CLOCK = timedelta(seconds=2)
-# In a container, numbers are small and come again: whoever began long before is another one.
+# Pids in a container are small and reused: a process that started long before is another one.
 _RECENT = timedelta(minutes=10)
 
-# Control groups that hold one work alone: Tarmac's own, containers' and Slurm's steps.
+# Control groups of a single work: those of Tarmac, of containers and of Slurm steps.
 _PARTICULAR_GROUP = re.compile(
     r".*/(?:tarmac-[^/]+|[^/]*[0-9a-f]{64}[^/]*|job_\d+(?:/step_[^/]+)?)"
 )
 
-# What Tarmac calls the container or the control group of a task's attempt.
+# Tarmac's name for the container or the control group of a task's attempt.
 _ATTEMPT_NAME = re.compile(r"tarmac-(?P<mark>[0-9a-f]+)-(?P<index>\d+)-(?P<number>\d+)(?:-\d+)?$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A run or a part of one that processes may belong to.
+    """A run, or a part of a run, that processes may belong to.
 
     Attributes:
         id: Identifier of the work, the same as `Work.id`.
-        parent: The `id` of what it is a part of.
-        roots: Processes of this machine that are known to be its own.
-        marks: What ``TARMAC_RUN`` is in processes of a job; those of its runner.
+        parent: The `id` of the run that contains it; None for a run.
+        roots: Pids on this machine that are known to belong to it.
+        marks: Values of ``TARMAC_RUN`` in the processes that its job runner has started.
     """
 
     id: str
@@ -61,16 +65,16 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Join:
-    """What belongs together.
+    """The assignment of processes and GPUs to work.
 
     Attributes:
-        work_of: The work of each process on a GPU, by GPU's UUID and the driver's number for the
-            process; others' processes are not in it.
-        pids_of: By work, its processes that are known: roots, and those on GPUs.
-        gpus_of: By work, the UUIDs of its GPUs, in the GPUs' order.
-        given_of: Those of them that it was given, whether or not a process of it is there.
-        joined_by: By work, the surest sign.
-        parent_of: By work, what it is a part of; also what only its processes tell.
+        work_of: Work of each process on a GPU, by the GPU's UUID and the driver's process number.
+            Processes of other users' work are absent.
+        pids_of: Known pids of each work: roots, and processes on GPUs.
+        gpus_of: UUIDs of the GPUs of each work, in the order of the GPUs.
+        given_of: UUIDs of the GPUs assigned to each work, with or without a process on them.
+        joined_by: Most reliable evidence for each work.
+        parent_of: Parent of each work, from its record or from its processes.
     """
 
     work_of: Mapping[tuple[str, int], str]
@@ -88,14 +92,14 @@ def candidates_of(
     locks: Mapping[str, Collection[FileId]],
     children: Mapping[int, Collection[int]],
 ) -> tuple[Candidate, ...]:
-    """Return runs and their parts, each with the processes that are known to be its own.
+    """Return runs and their parts, each with the processes that are known to belong to it.
 
     Args:
         glances: Glances of the runs at work.
-        processes: All known processes, by number.
-        holders: By locked file, the number of the process that holds the lock.
-        locks: By run name, the files that the run's processes have locked.
-        children: By number of a job runner's process, the numbers of its child processes.
+        processes: All known processes, by pid.
+        holders: Pid that holds the lock of each locked file.
+        locks: Files that the processes of each run have locked, by run name.
+        children: Pids of the child processes of each job runner, by the runner's pid.
     """
     candidates: list[Candidate] = []
     for glance in glances:
@@ -126,7 +130,7 @@ def candidates_of(
 def _is_rank_of(
     process: Process, glance: Glance, roots: Collection[int], processes: Mapping[int, Process]
 ) -> bool:
-    """Whether a process is one of those that train together, of which some are known."""
+    """Return whether a process is a rank of a training of which some ranks are known."""
     if "RANK" not in process.variables:
         return False
     if process.parent in roots or process.pid in roots:
@@ -144,13 +148,14 @@ def roots_of(
 ) -> frozenset[int]:
     """Return the processes of this machine that a run names.
 
-    Who holds its lock is one. Where that cannot be seen, a process with the number that the run has
-    written down is, if it began before; in a container that number is the container's.
+    The holder of the run's lock is such a process. If no holder is visible, a process with the
+    recorded pid counts, provided that it started before the run. In a container, that pid is the
+    container's.
 
     Args:
-        glance: Glance of the run or part, with its process numbers.
-        processes: All known processes, by number.
-        holders: By locked file, the number of the process that holds the lock.
+        glance: Glance of the run or part, with its recorded pids.
+        processes: All known processes, by pid.
+        holders: Pid that holds the lock of each locked file.
         locks: The files that the run's processes have locked.
     """
     held = {holders[lock] for lock in locks if lock in holders}
@@ -169,13 +174,13 @@ def join(
     candidates: Sequence[Candidate],
     names: Mapping[str, str] | None = None,
 ) -> Join:
-    """Join processes on GPUs, and the GPUs themselves, to work.
+    """Assign processes on GPUs, and the GPUs themselves, to work.
 
     Args:
         gpus: GPUs with the processes on each.
-        processes: All that are known, by number, with those above them.
+        processes: All known processes and their ancestors, by pid.
         candidates: Runs and parts that the processes may belong to.
-        names: By container ID, the container's name. Default: none.
+        names: Names of containers by ID. Default: none.
     """
     by_id = {candidate.id: candidate for candidate in candidates}
     order = {gpu.uuid: number for number, gpu in enumerate(gpus)}
@@ -227,7 +232,7 @@ def join(
 
 
 def slurm_job_of(process: Process) -> str | None:
-    """Return the Slurm job that a process is of, as Slurm writes it; None of none."""
+    """Return the Slurm job of a process, as Slurm writes it; None without a job."""
     array, task = (process.variables.get(f"SLURM_ARRAY_{n}") for n in ("JOB_ID", "TASK_ID"))
     return f"{array}_{task}" if array and task else process.variables.get("SLURM_JOB_ID")
 
@@ -238,7 +243,7 @@ def _work_of(
     candidates: Sequence[Candidate],
     names: Mapping[str, str],
 ) -> tuple[str, str] | None:
-    """Return a process's work, and by which sign."""
+    """Return a process's work and the kind of evidence for it; None without evidence."""
     line = [*_line(process, processes)]
     for ancestor in line:
         if (
@@ -260,7 +265,7 @@ def _work_of(
 
 
 def _line(process: Process, processes: Mapping[int, Process]) -> Iterator[Process]:
-    """Yield a process and those above it, upwards."""
+    """Yield a process and its ancestors, upwards."""
     seen: set[int] = set()
     at: Process | None = process
     while at is not None and at.pid not in seen:
@@ -291,10 +296,10 @@ def _has_variables(process: Process, glance: Glance) -> bool:
 def _is_started_for(
     process: Process, candidate: Candidate, processes: Mapping[int, Process]
 ) -> bool:
-    """Whether a process's environment says that it works on a candidate.
+    """Return whether a process's environment shows that it works on a candidate.
 
-    A task's has the mark of its runner. A training's, which another launcher such as torchrun has
-    started, has the launch's name, or meets the others at the same place.
+    A task's process has the mark of its runner. A training's process that another launcher such as
+    torchrun has started has the name of the launch, or the same rendezvous as the other ranks.
     """
     glance = candidate.glance
     if glance.kind == "task":
@@ -313,14 +318,14 @@ def _is_started_for(
 
 
 def _launch_of(process: Process) -> str:
-    """Return the name of the launch that a process is of, as trainings record it."""
+    """Return the name of the launch of a process, as trainings record it."""
     own = process.variables.get("TARMAC_LAUNCH", "")
     elastic = process.variables.get("TORCHELASTIC_RUN_ID", "")
     return own or (f"{elastic}-{process.parent}" if elastic else "")
 
 
 def _meeting_of(process: Process) -> tuple[str, ...] | None:
-    """Return where processes that train together meet; None of one that trains alone."""
+    """Return the rendezvous of a distributed training's process; None for a single process."""
     names = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
     values = tuple(process.variables.get(name, "") for name in names)
     return values if all(values) and "RANK" in process.variables else None
@@ -332,7 +337,7 @@ def _shares_group(
     processes: Mapping[int, Process],
     names: Mapping[str, str],
 ) -> bool:
-    """Whether a process is in a control group, or a container, that is a candidate's alone."""
+    """Return whether a process is in a control group or a container of the candidate alone."""
     name = os.path.basename(names.get(process.container, ""))  # noqa: PTH119 - a name, not a path
     if name and name == candidate.glance.container:
         return True
@@ -357,9 +362,10 @@ def _particular_group(process: Process) -> str | None:
 def _given(
     candidate: Candidate, processes: Mapping[int, Process], gpus: Sequence[LiveGpu]
 ) -> tuple[str, ...]:
-    """Return the GPUs that a task was given, as is on record, or as its program was told.
+    """Return the GPUs assigned to a task, from its record or from its processes' environment.
 
-    The record comes first: what starts a container has the variables of whoever started the job.
+    The record takes precedence, because the process that starts a container has the environment in
+    which the job was started.
     """
     if candidate.glance.kind != "task" or candidate.glance.host:
         return ()
@@ -385,7 +391,7 @@ def _reported_processes(
     candidates: Sequence[Candidate],
     used: Mapping[str, Collection[str]],
 ) -> dict[tuple[str, int], str]:
-    """Return the works of processes that have no number here: of a GPU that one work alone has."""
+    """Return the works of processes without a known pid, on GPUs that only one work uses."""
     works: dict[tuple[str, int], str] = {}
     for gpu in gpus:
         there = [c for c in candidates if gpu.uuid in used.get(c.id, ())]
@@ -397,7 +403,7 @@ def _reported_processes(
 
 
 def _parents(candidates: Sequence[Candidate], processes: Mapping[int, Process]) -> dict[str, str]:
-    """Return what each candidate is a part of: as it says, or as what started its processes is."""
+    """Return the parent of each candidate: as recorded, or the larger work of its processes."""
     parents = {child.id: child.parent for child in candidates if child.parent is not None}
     for child in candidates:
         if child.parent is not None or child.glance.kind not in ("training", "search"):

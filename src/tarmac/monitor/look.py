@@ -1,4 +1,4 @@
-"""One look at this machine after another: GPUs, processes and work, joined and judged."""
+"""Repeated looks at this machine: GPUs, processes and work, joined and judged."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Finding, Work
     from tarmac.runs import Glance
 
-# Counters of lowered clocks are compared over so long.
+# Time over which counters of lowered clocks are compared.
 _PAST_S = 60.0
 
-# The first look waits so long for the shares of the processor, which are of a time.
+# The first look waits this long, because CPU shares refer to a time span.
 _FIRST_SHARE_S = 0.05
 
-# And so long, at most, for the names of containers, where there are any; later looks do not wait.
+# The first look waits at most this long for names of containers. Later looks do not wait.
 _FIRST_NAMES_S = 0.5
 
-# Work that has ended is still shown for so long.
+# Ended work is shown for this long.
 _ENDED_FOR = timedelta(minutes=5)
 
-# Of tasks and trials, of which thousands may end in that time, the last ones.
+# Thousands of tasks and trials may end in that time; only the last ones are shown.
 _MAX_ENDED_PARTS = 32
 
-# Of a container's number, as engines show it.
+# Digits of a container's ID, as engines show it.
 _SHORT = 12
 
 
 class GpuReader(Protocol):
-    """Reads GPUs, as `tarmac.machine.LiveReader` does."""
+    """A reader of GPUs, such as `tarmac.machine.LiveReader`."""
 
     def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
-        """Return all GPUs as they are now; with how much their links carry where `details` is."""
+        """Return all GPUs as they are now; ``details`` adds the traffic of their links."""
         ...
 
     def new_xids(self) -> tuple[XidSeen, ...]:
-        """Return the errors that the driver told of since the last call."""
+        """Return the errors that the driver reported since the last call."""
         ...
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Release the driver."""
         ...
 
 
@@ -79,12 +79,12 @@ class _Ended:
 
 
 class Watcher:
-    """Looks at this machine; it keeps the driver open and what it has read of files.
+    """A monitor of this machine, with an open driver and a cache of files.
 
     Args:
-        options: What to look at.
-        gpus: Reads GPUs; by default all of this machine, where there are any.
-        processes: Looks up processes; by default this machine's.
+        options: Filters for GPUs, runs and processes.
+        gpus: Reader of GPUs. Default: all GPUs of this machine.
+        processes: Table of processes. Default: the processes of this machine.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Watcher:
     def look(self) -> HostSnapshot:
         """Return this machine as it is now."""
         now, is_first = datetime.now(UTC), not self._has_looked
-        # What links carry takes the driver a while to count; one picture does not wait for it.
+        # The driver takes a while to count link traffic; a single snapshot does not wait for it.
         gpus = () if self._reader is None else self._reader.read(details=not is_first)
         host = self._read_host()
         news = self._news()
@@ -130,7 +130,7 @@ class Watcher:
         numbers = {p.container for p in processes.values() if p.container}
         names = self._containers.look(numbers)
         if is_first and numbers:
-            # A task in a container is known by that one's name alone.
+            # A task in a container is known only by the container's name.
             self._containers.wait(_FIRST_NAMES_S)
             names = self._containers.look(numbers)
         joined = join(gpus, processes, candidates, names)
@@ -164,7 +164,7 @@ class Watcher:
         return filtered(snapshot, self._options, self._user, os.environ)
 
     def close(self) -> None:
-        """Close the driver; nothing happens where that was done before."""
+        """Close the driver; further calls do nothing."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -173,18 +173,18 @@ class Watcher:
             self._kernel = None
 
     def _read_host(self) -> LiveHost:
-        """Return the host; its shares are of the time since the last look, or of a moment now."""
+        """Return the host, with shares since the last look or, at first, over a short wait."""
         if self._has_looked:
             return self._host_reader.read()
         self._host_reader.read()
         time.sleep(_FIRST_SHARE_S)
-        # A quota is counted by periods, and a moment may have none.
+        # A quota is counted in periods, and so short a wait may have none.
         return dataclasses.replace(self._host_reader.read(), throttled_ratio=None)
 
     def _news(self) -> tuple[KernelNews, ...]:
-        """Return what has happened to GPUs since the last look."""
+        """Return the errors of GPUs since the last look."""
         xids = () if self._reader is None else self._reader.new_xids()
-        # One picture has no time for anything to happen, and no need of the catalogue.
+        # A single snapshot sees no new errors, so it does not import the catalogue.
         if self._kernel is None and self._reader is not None and (xids or self._has_looked):
             from tarmac.checks import KernelWatch  # noqa: PLC0415
 
@@ -193,26 +193,26 @@ class Watcher:
         return () if self._kernel is None else self._kernel.new(xids)
 
     def _runs_elsewhere(self, holders: Mapping[FileId, int]) -> Iterator[Path]:
-        """Yield runs of other directories at which a process here is at work, by their locks."""
+        """Yield runs in other directories that local processes work on, found by their locks."""
         for file in self._elsewhere.keys() - holders.keys():
             del self._elsewhere[file]
         for file, pid in holders.items():
             if file not in self._elsewhere:
                 directories = self._table.locked_directories(pid, ".lock")
-                # A task's training may lie anywhere below its job.
+                # A task's training may be anywhere below its job.
                 paths = [
                     path
                     for path in directories
                     if self._options.output is None or path.is_relative_to(self._output)
                 ]
                 self._elsewhere[file] = tuple(paths)
-            # Who begins a run locks its directory before there is anything else in it.
+            # A new run's directory is locked before it holds a record, so check it at each look.
             yield from runs_among(self._elsewhere[file])
 
     def _processes(
         self, gpus: Sequence[LiveGpu], glances: Sequence[Glance], holders: Mapping[FileId, int]
     ) -> tuple[dict[int, Process], tuple[Candidate, ...]]:
-        """Return all processes that matter, and the runs with those that are their own."""
+        """Return all relevant processes, and the runs with the processes of each."""
         locks = {
             part.name: [file for lock in part.locks if (file := FileId.of(lock)) is not None]
             for glance in glances
@@ -229,7 +229,7 @@ class Watcher:
         for glance in glances:
             for pid in () if glance.kind == "search" else roots[glance.name]:
                 started[pid] = self._table.children(pid)
-                # Those who train with one that torchrun has started are its other children.
+                # The other ranks of a training by torchrun are torchrun's other children.
                 if pid in processes and "RANK" in processes[pid].variables:
                     started[pid] += self._table.children(processes[pid].parent)
         processes |= self._table.look(itertools.chain(*started.values()))
@@ -238,7 +238,7 @@ class Watcher:
     def _last_check(
         self, glances: Sequence[Glance], gpus: Sequence[LiveGpu]
     ) -> tuple[Finding, ...]:
-        """Return what the last check found: of this user, or one that a run was begun with."""
+        """Return the findings of the last check by this user or at the start of a run."""
         files = [last_check_file(), *(glance.path / "check.json" for glance in glances)]
         reports = [
             report for file in files if self._is_of_now(report := self._readings.fields(file))
@@ -247,11 +247,11 @@ class Watcher:
         return findings_of_check(reports[max(known)[1]], gpus) if known else ()
 
     def _is_of_now(self, report: Fields) -> bool:
-        """Whether a check is of this start of this machine, which may mend or break much."""
+        """Return whether a check is from the current boot; a reboot may fix or break much."""
         return report.inner("inventory").inner("host").text("boot_id") == self._boot_id
 
     def _throttled(self, gpus: Sequence[LiveGpu]) -> dict[str, dict[str, float]]:
-        """Return in which share of the last minute each GPU's clocks were lowered, by why."""
+        """Return the share of the last minute with lowered clocks, by GPU and reason."""
         at_s = time.monotonic()
         shares = {}
         for gpu in gpus:
@@ -263,12 +263,12 @@ class Watcher:
         return shares
 
     def _ended_since(self, works: Sequence[Work], now: datetime) -> tuple[Work, ...]:
-        """Return work that was seen before and is over, as it ended."""
+        """Return work that was seen before and has ended, with its final state."""
         current = {work.id: work for work in works}
         for gone in [name for name in self._works if name not in current]:
             work = self._works[gone]
             if work.parent is not None and work.state == "waiting":
-                # Of those that wait only the first are seen: it was put back in its queue.
+                # Only the first waiting parts are listed; this part is still in its queue.
                 continue
             last = None if work.parent is not None else self._runs.last_of(Path(work.path))
             status = "ended" if last is None else last.status
@@ -316,7 +316,7 @@ def _standings(
     findings: Sequence[Finding],
     now: datetime,
 ) -> dict[str, Standing]:
-    """Return how each GPU stands."""
+    """Return the state of each GPU, by UUID."""
     bad = {finding.gpu_uuid for finding in findings if finding.level == "failure"}
     holders: dict[str, list[Glance]] = {}
     for candidate in candidates:
@@ -325,10 +325,10 @@ def _standings(
     cut_up = {gpu.parent_uuid for gpu in gpus}
     standings = {}
     for gpu in gpus:
-        # A job is as far as its tasks are, and a task with a training in it as that.
+        # The trainings in jobs and tasks decide whether these are before their first step.
         trainings = [g for g in holders.get(gpu.uuid, ()) if g.kind == "training"]
         standings[gpu.uuid] = standing_of(
-            # What is taken of a card in slices is theirs.
+            # The used memory of a card in slices belongs to the slices.
             dataclasses.replace(gpu, memory_used_bytes=None) if gpu.uuid in cut_up else gpu,
             is_given=gpu.uuid in holders,
             is_warming=bool(trainings) and all(is_warming(g, now) for g in trainings),
@@ -338,7 +338,7 @@ def _standings(
 
 
 def _last_activity(glances: Sequence[Glance]) -> dict[str, datetime]:
-    """Return when each GPU last did anything, as far as runs have sampled it."""
+    """Return the time of each GPU's last activity, by UUID, as far as runs have sampled it."""
     times: dict[str, datetime] = {}
     for glance in glances:
         for part in (glance, *glance.parts):
@@ -390,7 +390,7 @@ def _user_name() -> str:
 
 
 def _why_none(problem: NvmlProblem) -> str:
-    """Return why there is no GPU; what PyTorch would say to it takes seconds to ask."""
+    """Return why there is no GPU, without PyTorch, which would take seconds."""
     if problem.is_absence:
         return "no GPU is here"
     return f"NVIDIA's driver does not answer: {problem.text}"

@@ -1,7 +1,7 @@
 """A snapshot as families of metrics for Prometheus; docs/metrics.md lists them.
 
-Names end in their unit, and what is not known is absent. Runs have a series only while they are at
-work, and trials of a search none, so that the number of series stays small however many there are.
+Names end in their unit, and unknown values are absent. Runs have a series only while they are at
+work, and trials of a search have none, so that the number of series stays small.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import Finding, HostSnapshot, Snapshot, Work
 
-# Of runs and tasks at once; those that hold a GPU come first. All are counted in `tarmac_runs`.
+# Maximum number of runs and tasks with series; holders of GPUs come first. `tarmac_runs` counts
+# all.
 MAX_RUNS = 200
 
 _XID = re.compile(r"\bXid (\d+)\b")
 
-# The name without its unit, the unit, what it is, the field of `LiveGpu`, and by what to multiply.
+# Name without its unit, unit, description, field of `LiveGpu`, factor.
 _OF_GPU = (
     ("utilization", "ratio", "Share of time in which a kernel ran.", "utilization_ratio", 1),
     (
@@ -83,10 +84,10 @@ _RUN_LABELS = ("host", "run", "task", "study")
 
 
 class XidCounts:
-    """Counts the driver's errors by GPU and number, each once however often it is shown.
+    """Counts of the driver's errors by GPU and number; a repeated finding counts once.
 
     Attributes:
-        last: The number of each GPU's last one, by host and UUID.
+        last: Number of each GPU's last error, by host and UUID.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class XidCounts:
         self._counts: dict[tuple[str, str, str], int] = {}
 
     def take(self, snapshot: Snapshot) -> Mapping[tuple[str, str, str], int]:
-        """Count what is new; return the counts by host, UUID and number."""
+        """Count new errors; return the counts by host, UUID and number."""
         for host in snapshot.hosts:
             for finding in host.findings:
                 number = _xid_of(finding)
@@ -109,13 +110,12 @@ class XidCounts:
 
 
 def families_of(snapshot: Snapshot, xids: Mapping[tuple[str, str, str], int]) -> Iterator[Metric]:
-    """Yield the families of a snapshot.
-
-    A host that does not answer has ``tarmac_host_up`` 0 and nothing else.
+    """Yield the metric families of a snapshot.
 
     Args:
-        snapshot: Snapshot to export. Hosts with a problem have only ``tarmac_host_up``.
-        xids: As `XidCounts.take` returns them.
+        snapshot: Snapshot to export. A host that does not answer has ``tarmac_host_up`` 0 and
+            nothing else.
+        xids: Counts of errors from `XidCounts.take`.
     """
     hosts = [host for host in snapshot.hosts if not host.problem]
     up = GaugeMetricFamily("tarmac_host_up", "Whether the host answers.", labels=("host",))
@@ -260,7 +260,7 @@ def _of_runs(hosts: Iterable[HostSnapshot]) -> Iterator[Metric]:
 
 
 def _names(work: Work) -> tuple[str, str, str]:
-    """Return the labels run, task and study of a run; those that it is not are empty."""
+    """Return the labels run, task and study of a work; labels that do not apply are empty."""
     if work.kind == "search":
         return "", "", work.id
     if work.parent is None:
@@ -280,7 +280,7 @@ def _xid_family(xids: Mapping[tuple[str, str, str], int]) -> Metric:
 
 
 def _xid_of(finding: Finding) -> str | None:
-    # A check's finding may name one too, of before this watch began.
+    # A check's finding may name an Xid from before the monitor started.
     match = _XID.search(finding.text) if finding.code == "xid" else None
     return match[1] if match else None
 

@@ -1,7 +1,7 @@
-"""The plain table of ``tarmac top --once``: all that is known at one moment, as text.
+"""The plain table of ``tarmac top --once``: one snapshot as text.
 
-ASCII but for names of others, with a letter beside each colour, so that it reads as well in a log
-as on a terminal.
+The table is ASCII except for names from outside, with a letter beside each colour. So it is as
+readable in a log as on a terminal.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def render_once(
     encoding: str = "utf-8",
     idle_after_s: float = IDLE_AFTER_S,
 ) -> str:
-    """Return the table, with a line break after each line.
+    """Return the table of a snapshot, with a line break after each line.
 
     Args:
         snapshot: Snapshot to print, of all hosts.
-        width: Columns of the terminal; no line is longer. Below 20 as if there were 20.
-        color: Whether to colour by ANSI escapes.
+        width: Columns of the terminal; no line is longer. At least 20. Default 80.
+        color: Whether to use ANSI colours. Default False.
         encoding: Encoding of the output. Characters that it lacks become ``?``.
-        idle_after_s: A GPU that is held and does nothing is told of above the table after so long.
+        idle_after_s: Seconds after which a held, idle GPU is reported above the table. Default 600.
     """
     look = Look(
         max(width, _MIN_WIDTH), ascii_only=True, encoding=encoding, idle_after_s=idle_after_s

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus, served on this machine or by a socket of this user's.
+"""Metrics for Prometheus, served at an IP address or by a Unix socket.
 
-What a scrape gets is made once for each snapshot, so that scraping costs nothing of the reading.
+The page is made once for each snapshot, so that a scrape does not read the machine.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 _PATH = "/metrics"
 _FORM = "expected ADDRESS:PORT, such as 127.0.0.1:9407, or unix:PATH"
-# A client says what it takes; who says something else each time is encoded for each time.
+# Maximum number of formats encoded in advance; clients may ask for any number of formats.
 _MAX_FORMS = 4
-# A client that sends nothing is left after so long.
+# The server drops a client that sends nothing for this long.
 _TIMEOUT_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class MetricsAddress:
-    """Where metrics are served.
+    """The address at which metrics are served.
 
     Attributes:
-        host: An IP address; empty for a socket of the file system.
-        port: 0 for any that is free.
-        path: The socket; None where it is an IP address.
+        host: An IP address; empty for a Unix socket. Default 127.0.0.1.
+        port: Port number, or 0 for any free port. Default 0.
+        path: Path of the Unix socket; None for an IP address.
     """
 
     host: str = "127.0.0.1"
@@ -53,10 +53,10 @@ class MetricsAddress:
 
     @classmethod
     def read(cls, text: str) -> MetricsAddress:
-        """Read ``ADDRESS:PORT``, ``PORT`` of this machine alone, or ``unix:PATH``.
+        """Read ``ADDRESS:PORT``, ``PORT`` for 127.0.0.1, or ``unix:PATH``.
 
         Raises:
-            RequestError: It is none of these.
+            RequestError: The text has none of these forms.
         """
         if text.startswith("unix:"):
             path = Path(text.removeprefix("unix:"))
@@ -77,7 +77,7 @@ class MetricsAddress:
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines may reach it."""
+        """Whether other machines can reach the address."""
         return self.path is None and not ipaddress.ip_address(self.host).is_loopback
 
 
@@ -88,16 +88,16 @@ def serve_metrics(
     with_dcgm_names: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve a feed's snapshots until it ends, or until what is raised here ends it.
+    """Serve a feed's snapshots until the feed ends or an exception is raised.
 
     Args:
         feed: Source of the snapshots. Each new snapshot replaces the page.
         address: IP address and port, or socket path, to listen on.
-        with_dcgm_names: Whether GPUs have the names of NVIDIA's dcgm-exporter too.
-        tell: Is given the place once it is served.
+        with_dcgm_names: Whether to add GPU metrics with the names of NVIDIA's dcgm-exporter.
+        tell: Callback that gets the address once it is served.
 
     Raises:
-        RequestError: The address is taken or cannot be used.
+        RequestError: The address is in use or cannot be used.
         MissingExtraError: prometheus_client is not installed.
     """
     with explained_imports("watch"):
@@ -117,24 +117,24 @@ def serve_metrics(
 
 
 class _Page:
-    """What a scrape gets: the last snapshot, in the form that it asks for."""
+    """The page of a scrape: the last snapshot, in the requested format."""
 
     def __init__(self, *, with_dcgm_names: bool) -> None:
         from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - an extra
 
-        from tarmac.monitor.dcgm import dcgm_families  # noqa: PLC0415 - likewise
-        from tarmac.monitor.metrics import XidCounts, families_of  # noqa: PLC0415 - likewise
+        from tarmac.monitor.dcgm import dcgm_families  # noqa: PLC0415 - an extra
+        from tarmac.monitor.metrics import XidCounts, families_of  # noqa: PLC0415 - an extra
 
         self._choose_encoder = choose_encoder
         self._families_of, self._dcgm_families = families_of, dcgm_families
         self._with_dcgm_names = with_dcgm_names
         self._xids = XidCounts()
         self._encoders: dict[str, Callable[[_Families], bytes]] = {}
-        # Together, for a thread that answers while they change.
+        # In one tuple, so that a thread that answers meanwhile reads both of one snapshot.
         self._shown: tuple[_Families, dict[str, bytes]] = (_Families(()), {})
 
     def show(self, snapshot: Snapshot) -> None:
-        """Let this be what scrapes get from now on, in all forms that any has asked for."""
+        """Serve a snapshot from now on, in all formats requested so far."""
         counts = self._xids.take(snapshot)
         metrics = list(self._families_of(snapshot, counts))
         if self._with_dcgm_names:
@@ -144,12 +144,12 @@ class _Page:
         self._shown = (families, encoded)
 
     def text(self, accepted: str) -> tuple[bytes, str]:
-        """Return the page and its type, in the form that a client accepts."""
+        """Return the page and its content type, in a format that the client accepts."""
         encode, kind = self._choose_encoder(accepted)
         families, encoded = self._shown
         text = encoded.get(kind)
         if text is None:
-            # The first of its form; the pages that follow are encoded before they are asked for.
+            # This is the first request for this format; `show` encodes later pages in advance.
             text = encode(families)
             if len(self._encoders) < _MAX_FORMS:
                 self._encoders[kind] = encode
@@ -159,20 +159,20 @@ class _Page:
 
 @dataclasses.dataclass(frozen=True)
 class _Families:
-    """Families, as prometheus_client takes them."""
+    """Metric families, in the form that prometheus_client takes."""
 
     families: tuple[Metric, ...]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield them."""
+        """Return an iterator over the families."""
         return iter(self.families)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """Answers scrapes, of nobody whom a page of another site has sent."""
+    """A handler of scrapes that refuses requests from pages of other sites."""
 
     timeout = _TIMEOUT_S
-    # One packet for an answer: the second would wait until the first is confirmed.
+    # Send each answer in one packet: a second would wait for the acknowledgement of the first.
     wbufsize = -1
     server: _Server
 
@@ -191,14 +191,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: a scrape is no news."""
+        """Log nothing for a scrape."""
 
     def address_string(self) -> str:
         return "a client"
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Serves a page at an address or a socket."""
+    """A server of the page at an address or a socket."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -211,7 +211,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().__init__(place, _Handler)  # type: ignore[arg-type]
 
     def is_welcome(self, host: str) -> bool:
-        """Whether a request may be for us: a name of another site leads here by a trick alone."""
+        """Return whether a request names this machine; another name points to DNS rebinding."""
         if self.address_family == socket.AF_UNIX:
             return True
         if not ipaddress.ip_address(str(self.server_address[0])).is_loopback:
@@ -220,12 +220,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return name in ("127.0.0.1", "localhost", "[::1]", str(self.server_address[0]))
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client that has gone is no news."""
+        """Log nothing for a client that has disconnected."""
 
 
 @contextlib.contextmanager
 def _server(address: MetricsAddress, page: _Page) -> Iterator[_Server]:
-    """Serve at an address; a socket is for this user alone, and is removed at the end."""
+    """Bind an address; a socket is for this user alone, and is removed at the end."""
     try:
         if address.path is None:
             is_ipv6 = ":" in address.host
@@ -246,7 +246,7 @@ def _server(address: MetricsAddress, page: _Page) -> Iterator[_Server]:
 
 
 def _unix_server(path: Path, page: _Page) -> _Server:
-    """Bind a socket of the file system; one that nobody serves any more is taken over."""
+    """Bind a Unix socket; replace a socket that no server uses any more."""
     if path.exists():
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise RequestError(f"cannot serve at {path}: it is no socket")

@@ -1,4 +1,4 @@
-"""What is watched: which runs, GPUs and processes, and how often."""
+"""The options of the monitor: filters for runs, GPUs and processes, and the interval."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class WatchOptions:
-    """What to look at; several texts of one field are alternatives, and fields restrict each other.
+    """The filters and the interval of the monitor.
+
+    Several values of one field are alternatives. Fields restrict each other.
 
     Attributes:
-        output: Where runs lie. Where it is None that is `tarmac.runs.default_output`, and runs of
-            other directories are seen too while a process of this machine works on them.
+        output: Directory of the runs. None for `tarmac.runs.default_output`, and for runs in other
+            directories while a process of this machine works on them.
         gpu: GPUs, by index or the beginning of a UUID; empty for all.
-        run: Runs, by name or its beginning, with their parts, what they are part of, and their
-            GPUs.
-        user: Users, by name: their processes and work.
-        mine: Only what this user runs.
-        pid: Processes, and the work that they belong to.
-        visible: Only the GPUs that ``CUDA_VISIBLE_DEVICES`` names.
-        idle_after_s: A GPU that is held and does nothing counts as idle after so many seconds.
-        interval_s: From one look to the next.
+        run: Runs, by name or its beginning, with their parts, their parents and their GPUs.
+        user: Names of users whose processes and work to show.
+        mine: Whether to show only work of this user.
+        pid: Pids of processes to show, with the work that they belong to.
+        visible: Whether to show only the GPUs that ``CUDA_VISIBLE_DEVICES`` names.
+        idle_after_s: Seconds after which a held GPU that does nothing counts as idle. Default 600.
+        interval_s: Seconds between two looks. Default 1.
     """
 
     output: Path | None = None

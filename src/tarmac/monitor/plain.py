@@ -1,7 +1,7 @@
-"""A snapshot as JSON and back, and the schema of that: docs/readings.md explains it.
+"""A snapshot as JSON and back, and its schema; docs/readings.md explains the keys.
 
-The keys are the fields of `Snapshot` and of what is in it, so numbers carry their unit in the key.
-Times are ISO 8601 in UTC, and null is what is not known. A float that is no number becomes null.
+The keys are the fields of `Snapshot` and its parts, so numbers carry their unit in the key. Times
+are ISO 8601 in UTC. Unknown values and floats that are not finite are null.
 
 Example:
     >>> from_json(to_json(snapshot)) == snapshot
@@ -27,7 +27,7 @@ from tarmac.monitor.snapshot import SCHEMA_VERSION, Snapshot
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# The part of a docstring that explains fields, and the beginning of each explanation in it.
+# The section of a docstring about fields, and the beginning of each entry in it.
 _ATTRIBUTES = re.compile(r"\n\s*Attributes:\n")
 _ATTRIBUTE = re.compile(r"^    (\w+): ", re.MULTILINE)
 
@@ -43,15 +43,15 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 
 
 class RecordingError(TarmacError):
-    """What should be a snapshot cannot be read as one."""
+    """The error for a value that cannot be read as a snapshot."""
 
 
 class NewerVersionError(RecordingError):
-    """A snapshot is of a newer Tarmac."""
+    """The error for a snapshot of a newer Tarmac."""
 
 
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Return a snapshot as what `json.dumps` takes."""
+    """Return a snapshot as a value for `json.dumps`."""
     plain = _plain(snapshot)
     assert isinstance(plain, dict)
     return plain
@@ -63,10 +63,10 @@ def to_line(snapshot: Snapshot) -> str:
 
 
 def from_json(value: object) -> Snapshot:
-    """Read what `to_json` made; keys that are not known are passed over.
+    """Read a snapshot from a value of `to_json`; unknown keys are ignored.
 
     Raises:
-        RecordingError: It is no snapshot, or one of a newer version.
+        RecordingError: The value is not a snapshot, or has a newer version.
     """
     if not isinstance(value, dict) or not isinstance(value.get("schema_version"), int):
         raise RecordingError("this is no snapshot of tarmac top --json: it has no schema_version")
@@ -83,9 +83,9 @@ def from_json(value: object) -> Snapshot:
 
 
 def render_schema() -> dict[str, Any]:
-    """Return the JSON Schema, of draft 2020-12, of a snapshot.
+    """Return the JSON Schema, draft 2020-12, of a snapshot.
 
-    Each key is described by its line in the docstring of its class.
+    The description of each key is its entry in the docstring of its class.
     """
     definitions: dict[str, Any] = {}
     root = _schema_of(Snapshot, definitions)
@@ -120,8 +120,8 @@ def _names(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of a dataclass's fields; those that only type checkers import too."""
-    from tarmac import machine  # noqa: PLC0415 - for who reads JSON alone
+    """Return the types of a dataclass's fields, also types that only type checkers import."""
+    from tarmac import machine  # noqa: PLC0415 - only to read JSON and for the schema
 
     known = {
         **vars(values),
@@ -133,7 +133,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _read(kind: Any, value: object, place: str) -> object:
-    """Read a value of a type; what it cannot be is said with its place."""
+    """Read a value of a type; an error names the place of the value."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if value is None and types.NoneType in inner:
@@ -213,7 +213,7 @@ def _schema_of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema_of_fields(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Describe a dataclass. All of its keys are always there."""
+    """Return the schema of a dataclass. All keys are required."""
     summary, *rest = _ATTRIBUTES.split(inspect.getdoc(kind) or "", maxsplit=1)
     _, *words = _ATTRIBUTE.split(rest[0]) if rest else ("",)
     descriptions = dict(zip(words[::2], words[1::2], strict=True))

@@ -1,7 +1,7 @@
-"""What `tarmac top` shows, as lines of text with tones: pure, for the plain table and the screen.
+"""The lines of `tarmac top`, as text with tones, for the plain table and the screen; pure.
 
-A tone says what a text means (``held``, ``bad``), not which colour it has; letters say the same, so
-that nothing is lost without colours.
+A tone is the meaning of a text (``held``, ``bad``), not its colour. Letters have the same meaning,
+so that nothing is lost without colours.
 """
 
 from tarmac.monitor.drawing.gpus import gpus_view

@@ -1,4 +1,4 @@
-"""What belongs to what in a snapshot: GPUs to their work, parts to what they are parts of."""
+"""Relations in a snapshot: GPUs and their work, parts and their parents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class OwnedWork:
-    """Work, how deep it lies below what it is a part of, and where it runs."""
+    """Work with its hosts and its depth below its ancestors."""
 
     work: Work
     hosts: tuple[HostSnapshot, ...]
@@ -24,7 +24,7 @@ class OwnedWork:
 
 
 class HostFacts:
-    """A host's snapshot, looked up by GPU.
+    """A host's snapshot, indexed by GPU.
 
     Args:
         host: Snapshot of the host to look up.
@@ -39,7 +39,7 @@ class HostFacts:
         self.elsewhere: list[Work] = []
         for work in host.work:
             on = [uuid for uuid in known if uuid in work.gpu_uuids]
-            # Of a search and its training, what trains is what is shown on the GPU.
+            # For a search and its training on one GPU, only the training is shown there.
             is_shown = work.id not in parents or not any(
                 set(on) & set(part.gpu_uuids) for part in host.work if part.parent == work.id
             )
@@ -58,15 +58,15 @@ class HostFacts:
         return self._all.get(uuid, ())
 
     def work_first_on(self, uuid: str) -> Sequence[Work]:
-        """Return the work whose first GPU of this host it is."""
+        """Return the work that has this GPU as its first GPU on this host."""
         return self._first.get(uuid, ())
 
     def processes_on(self, uuid: str) -> Sequence[ProcessRow]:
-        """Return the processes on a GPU, of anybody."""
+        """Return the processes of all users on a GPU."""
         return self._processes.get(uuid, ())
 
     def labels_of(self, work: Work) -> str:
-        """Return the GPUs of a work, such as ``0-3,6``; ``-`` where it has none here."""
+        """Return the labels of a work's GPUs, such as ``0-3,6``; ``-`` without a GPU here."""
         gpus = [gpu for gpu in self.host.gpus if gpu.uuid in work.gpu_uuids]
         whole = sorted({gpu.index for gpu in gpus if gpu.parent_uuid is None})
         slices = [gpu_label(gpu, self.host.gpus) for gpu in gpus if gpu.parent_uuid is not None]
@@ -74,7 +74,7 @@ class HostFacts:
 
 
 def gpu_label(gpu: LiveGpu, gpus: Sequence[LiveGpu]) -> str:
-    """Return a GPU's index; of a slice, its GPU's and its place among that one's slices."""
+    """Return a GPU's index; for a slice, its GPU's index and its number among the slices."""
     if gpu.parent_uuid is None:
         return str(gpu.index)
     siblings = [other.uuid for other in gpus if other.parent_uuid == gpu.parent_uuid]
@@ -82,10 +82,10 @@ def gpu_label(gpu: LiveGpu, gpus: Sequence[LiveGpu]) -> str:
 
 
 def all_work(hosts: Sequence[HostSnapshot]) -> list[OwnedWork]:
-    """Return the work of all hosts, each part below its whole.
+    """Return the work of all hosts, each part below its parent.
 
-    What runs on several hosts under one name is one: the host that knows its epoch tells of it, and
-    the ranks of all are together, the slowest first.
+    Work on several hosts under one name is merged. The host that knows its epoch takes precedence.
+    The ranks of all hosts are merged, the slowest first.
     """
     works: dict[str, OwnedWork] = {}
     for host in hosts:
@@ -111,7 +111,7 @@ def all_work(hosts: Sequence[HostSnapshot]) -> list[OwnedWork]:
 def _below(
     parent: str | None, parts: dict[str | None, list[OwnedWork]], depth: int
 ) -> Iterator[OwnedWork]:
-    # What is taken out is not met again, so that work that is its own part ends.
+    # `pop` removes each entry, so that a cycle of parents ends.
     for owned in parts.pop(parent, []):
         yield dataclasses.replace(owned, depth=depth)
         yield from _below(owned.work.id, parts, depth + 1)

@@ -1,4 +1,4 @@
-"""Columns of a view: which of them fit, and how wide they are."""
+"""Columns of a view: the choice of columns that fit, and their widths."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Column:
     """A column of a view.
 
     Attributes:
-        key: Its name, also for who hides it.
-        width: In cells; of one that stretches, the least.
-        rank: The higher, the sooner it is left out where room is short; 0 never is.
-        is_right: Aligned to the right, as numbers are.
-        stretches: Takes the room that is left.
-        comfort: How wide one that stretches is to be before columns that are merely of interest,
-            those of a rank above 5, are shown beside it.
+        key: Name of the column, by which it can be hidden.
+        width: Width in cells; the minimum for a column that stretches.
+        rank: Columns of the highest rank are left out first; columns of rank 0 never are.
+        is_right: Whether it is aligned to the right, as numbers are.
+        stretches: Whether it takes the remaining width.
+        comfort: Width of a stretching column, in cells, below which optional columns, those of a
+            rank above 5, are left out.
     """
 
     key: str
@@ -34,7 +34,7 @@ class Column:
     comfort: int = 0
 
 
-# Columns of a higher rank are merely of interest.
+# Columns of a higher rank are optional.
 _MERE_INTEREST = 5
 
 
@@ -44,16 +44,16 @@ def choose(
     """Return the columns that fit, with their widths.
 
     Args:
-        columns: From left to right.
-        width: Cells that there are.
-        hidden: Keys of those that the user does not want; those of rank 0 stay.
+        columns: All columns, from left to right.
+        width: Width of a line, in cells.
+        hidden: Keys of the columns that the user hides; columns of rank 0 stay.
     """
     wanted = [column for column in columns if column.rank == 0 or column.key not in hidden]
     ranks = sorted({column.rank for column in wanted})
     while len(ranks) > 1 and _comfortable([c for c in wanted if c.rank <= ranks[-1]]) > width:
         ranks.pop()
     kept = [column for column in wanted if column.rank <= ranks[-1]]
-    # Where even those are too many, a shorter name is better than a number without its end.
+    # If even these do not fit, a cut name is better than a cut number.
     spare = width - _needed(kept)
     return tuple(
         dataclasses.replace(column, width=max(1, column.width + spare))
@@ -64,14 +64,14 @@ def choose(
 
 
 def heading(columns: Sequence[Column]) -> Line:
-    """Return the line of titles."""
+    """Return the line of column titles."""
     return table_line(columns, {column.key: Span(column.title, "title") for column in columns})
 
 
 def table_line(
     columns: Sequence[Column], cells: Mapping[str, Span], *, ascii_only: bool = False
 ) -> Line:
-    """Return a row: each cell cut or filled to its column's width, with a space between them."""
+    """Return a row: each cell cut or padded to its column's width, separated by spaces."""
     spans: list[Span] = []
     for number, column in enumerate(columns):
         if number:

@@ -1,7 +1,7 @@
-"""Parts of one whole that are too many to be shown: a few of them, and how many there are beside.
+"""A few parts of work that has too many to show, with a count of the rest.
 
-A job has thousands of tasks, and who looks at a machine wants to see the machine. Those that need
-somebody come first, then those that run.
+A job has thousands of tasks, which would hide the machine. Parts that need attention come first,
+then running parts.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import Work
 
-# Of one whole, in one place.
+# Maximum number of parts of one work in one place.
 MAX_PARTS = 8
 
-# By state, what is said of several; those that come first are shown first.
+# The word for several parts in a state. The order is that of display.
 _WORDS = {
     "hung": "hang",
     "unreadable": "cannot be read",
@@ -32,21 +32,22 @@ _WORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Rest:
-    """The parts of one whole that are not shown.
+    """The parts of one work that are not shown.
 
     Attributes:
-        text: How many they are, and what they do: ``27 more: 20 run, 7 wait``.
+        text: Number and states of the parts: ``27 more: 20 run, 7 wait``.
     """
 
     text: str
 
 
 def folded(works: Sequence[Work], most: int = MAX_PARTS) -> list[Work | Rest]:
-    """Return works in their order; where one whole has too many parts, the rest as a count.
+    """Return works in their order, with a count in place of parts that are too many.
 
     Args:
-        works: What is to be shown in one place.
-        most: Parts of one whole that are shown; one more takes no more room than its count.
+        works: Works to show in one place.
+        most: Number of parts to show of one work. One more part is shown, as its count would take
+            the same room.
     """
     parts: dict[str, list[Work]] = {}
     for work in works:

@@ -1,4 +1,4 @@
-"""The view of GPUs, each with the work on it; and of the work that is on none."""
+"""The view of GPUs, each with the work on it, and of work without a GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = (
     Column("who", "WHO", 9, 0, stretches=True, comfort=24),
 )
 
-# Why clocks are lowered, in a word each; several mean the same to who looks.
+# A word for each reason of lowered clocks; some reasons share a word.
 _REASONS = {
     "sw_power_cap": "power",
     "sw_thermal": "heat",
@@ -50,7 +50,7 @@ _REASONS = {
 
 
 def gpus_view(snapshot: Snapshot, look: Look) -> View:
-    """Return the GPUs of all hosts."""
+    """Return the view of the GPUs of all hosts."""
     columns = choose(COLUMNS, look.width, _without_unknown(snapshot, look))
     rows: list[Row] = []
     for host in snapshot.hosts:
@@ -68,7 +68,7 @@ def gpus_view(snapshot: Snapshot, look: Look) -> View:
 
 
 def slowed_by(gpu: LiveGpu) -> str:
-    """Return why a GPU's clocks are lowered, such as ``power,heat``; ``-`` where they are not."""
+    """Return why a GPU's clocks are lowered, such as ``power,heat``; ``-`` if they are not."""
     words = [_REASONS.get(reason, reason.replace("_", " ")) for reason in gpu.throttle_reasons]
     return ",".join(dict.fromkeys(words)) or UNKNOWN
 
@@ -81,7 +81,7 @@ def link_of(gpu: LiveGpu) -> str:
 
 
 def _without_unknown(snapshot: Snapshot, look: Look) -> frozenset[str]:
-    """Return the columns to leave out: those not wanted, and those that no GPU here can fill."""
+    """Return the columns to leave out: hidden columns, and columns without any value."""
     gpus = [gpu for host in snapshot.hosts for gpu in host.gpus]
     empty = set(look.hidden)
     if all(gpu.tensor_ratio is None for gpu in gpus):
@@ -122,7 +122,7 @@ def _rows_of(
 
 
 def _rows_elsewhere(facts: HostFacts, look: Look) -> Iterator[Row]:
-    """Return the work that is on no GPU here, with a heading where there are GPUs."""
+    """Yield the rows of work on no GPU here, with a heading if there are GPUs."""
     if not facts.elsewhere:
         return
     if facts.host.gpus:
@@ -141,7 +141,7 @@ def _rows_of_works(
     depth: int = 1,
     parts: dict[str | None, list[Work]] | None = None,
 ) -> Iterator[Row]:
-    """Yield works, each with its parts below it where `parts` has them by what they are of."""
+    """Yield the rows of works, each with its parts below it; `parts` has these by parent."""
     for entry in folded(works) if look.folds else works:
         if isinstance(entry, Rest):
             line = (Span("  " * depth), Span(look.clean(entry.text), "dim"))
@@ -149,7 +149,7 @@ def _rows_of_works(
             continue
         yield work_row(facts.host, entry, look, depth)
         yield from warning_rows(entry, look, depth)
-        # What is taken out is not met again, so that work that is its own part ends.
+        # `pop` removes each entry, so that a cycle of parents ends.
         below = parts.pop(entry.id, ()) if parts else ()
         yield from _rows_of_works(below, facts, look, depth + 1, parts)
 

@@ -1,4 +1,4 @@
-"""The view of hosts, and the lines above every view: the host's own, and what is wrong."""
+"""The view of hosts, and the lines above every view: the host's line and the problems."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LETTERS = {"failure": "F", "warning": "W", "note": "n"}
 
 
 def hosts_view(snapshot: Snapshot, look: Look) -> View:
-    """Return a line for each host."""
+    """Return the view of hosts, with a line for each host."""
     columns = choose(COLUMNS, look.width, look.hidden)
     rows = []
     for host in snapshot.hosts:
@@ -66,7 +66,7 @@ def hosts_view(snapshot: Snapshot, look: Look) -> View:
 
 
 def head_line(snapshot: Snapshot, look: Look) -> Line:
-    """Return the line at the top: which machine, when, and how it does beside its GPUs."""
+    """Return the top line: machine, time, numbers of GPUs by state, CPU and memory."""
     time = snapshot.at.astimezone().strftime("%H:%M:%S")
     counted = _counted(snapshot)
     parts: list[Line]
@@ -91,7 +91,7 @@ def head_line(snapshot: Snapshot, look: Look) -> Line:
 
 
 def _counted(snapshot: Snapshot) -> list[Line]:
-    """Return how many GPUs are in which state, as one part of a line."""
+    """Return the number of GPUs in each state, as one part of a line."""
     states = [state for host in snapshot.hosts for state in host.gpu_states.values()]
     spans: list[Span] = []
     for state, word in (("busy", "busy"), ("held", "held idle"), ("free", "free"), ("bad", "bad")):
@@ -101,7 +101,7 @@ def _counted(snapshot: Snapshot) -> list[Line]:
 
 
 def finding_lines(snapshot: Snapshot, look: Look) -> list[Line]:
-    """Return what checks and drivers have found: failures first, each with what to type."""
+    """Return the findings of checks and drivers, failures first, each with its command."""
     pairs = [(host, finding) for host in snapshot.hosts for finding in host.findings]
     pairs.sort(key=lambda pair: list(_TONES).index(pair[1].level) if pair[1].level in _TONES else 9)
     has_hosts = len(snapshot.hosts) > 1
@@ -113,7 +113,7 @@ def finding_lines(snapshot: Snapshot, look: Look) -> list[Line]:
 
 
 def trouble_lines(snapshot: Snapshot, look: Look) -> list[Line]:
-    """Return who holds GPUs that do nothing, and what hangs, in a line each."""
+    """Return the lines for held, idle GPUs with their holders, and for hung work."""
     lines = []
     for host in snapshot.hosts:
         held = [
@@ -156,7 +156,7 @@ def _lines_of_finding(
 
 
 def _cells(host: HostSnapshot, look: Look) -> dict[str, Span]:
-    # A card that is cut into slices counts by them.
+    # A card in slices counts as its slices.
     cut_up = {gpu.parent_uuid for gpu in host.gpus}
     gpus = [gpu for gpu in host.gpus if gpu.uuid not in cut_up]
     states = [host.gpu_states.get(gpu.uuid) for gpu in gpus]

@@ -1,4 +1,4 @@
-"""Text with tones: spans, lines, and cutting them to the cells of a terminal."""
+"""Text with tones: spans and lines, cut to the cells of a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Span(NamedTuple):
     """A piece of a line.
 
     Attributes:
-        tone: ``busy``, ``free``, ``held``, ``bad``, ``warn``, ``dim``, ``strong``, ``title``, or
-            empty.
+        tone: Meaning of the text: ``busy``, ``free``, ``held``, ``bad``, ``warn``, ``dim``,
+            ``strong``, ``title``, or empty.
     """
 
     text: str
@@ -26,12 +26,12 @@ Line = tuple[Span, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A line of a view, and what it shows.
+    """A line of a view, with the key of its subject.
 
     Attributes:
-        key: What it is of, the same in the next snapshot: ``(kind, host, id)``. A row that goes on
-            with what the one before says has an empty one, and cannot be chosen.
-        depth: How far it is indented below what it belongs to; -1 of a host above its GPUs.
+        key: Identity of the subject across snapshots: ``(kind, host, id)``. A row that continues
+            the previous row has an empty key, and cannot be chosen.
+        depth: Levels of indentation below its parent; -1 for a host above its GPUs.
     """
 
     key: tuple[str, ...]
@@ -40,10 +40,10 @@ class Row:
 
 
 def clean(text: str, encoding: str = "utf-8") -> str:
-    """Return a text of others with ``?`` for what would move a terminal's cursor or hide itself.
+    """Return a foreign text with ``?`` for control characters and other unprintable characters.
 
     Args:
-        text: Such as another user's command line.
+        text: Untrusted text, such as another user's command line.
         encoding: Encoding of the output. Characters that it lacks become ``?`` too.
     """
     if text.isascii() and text.isprintable():
@@ -54,22 +54,22 @@ def clean(text: str, encoding: str = "utf-8") -> str:
 
 
 def num_cells(text: str) -> int:
-    """Return how many cells a text takes, of which some characters need two and some none."""
+    """Return the number of cells of a text; some characters take two cells, some none."""
     if text.isascii():
         return len(text)
-    # A picture rarely needs its table of characters, whose import is a tenth of its time.
+    # The import takes a tenth of the time of a single snapshot, which rarely needs its table.
     from rich.cells import cell_len  # noqa: PLC0415
 
     return cell_len(text)
 
 
 def width_of(line: Line) -> int:
-    """Return how many cells a line takes."""
+    """Return the number of cells of a line."""
     return sum(num_cells(span.text) for span in line)
 
 
 def cut(text: str, width: int, *, ascii_only: bool = False) -> str:
-    """Return a text in at most ``width`` cells, its end replaced where it is too long."""
+    """Return a text in at most ``width`` cells; an ellipsis or ``~`` marks a cut."""
     if num_cells(text) <= width:
         return text
     if width <= 0:
@@ -84,7 +84,7 @@ def cut(text: str, width: int, *, ascii_only: bool = False) -> str:
 
 
 def fitted(line: Line, width: int, *, ascii_only: bool = False) -> Line:
-    """Return a line in at most ``width`` cells."""
+    """Return a line, cut to at most ``width`` cells."""
     left = width
     kept = []
     for number, span in enumerate(line):
@@ -102,7 +102,7 @@ def fitted(line: Line, width: int, *, ascii_only: bool = False) -> Line:
 
 
 def joined(parts: Iterable[Line], width: int, between: str = "  ") -> Line:
-    """Return the first parts that fit on a line side by side; the first in any case."""
+    """Return the parts that fit on a line side by side; the first part is always included."""
     line: list[Span] = []
     used = 0
     for part in parts:

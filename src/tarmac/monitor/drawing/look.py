@@ -1,4 +1,4 @@
-"""How views are to be drawn: what is common to all of them."""
+"""Settings of the drawing, common to all views."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.drawing.lines import Line, Row
 
-# As `WatchOptions.idle_after_s`.
+# The same as the default of `WatchOptions.idle_after_s`.
 IDLE_AFTER_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How to draw.
+    """The settings of the drawing.
 
     Attributes:
-        width: Cells of a line.
-        ascii_only: Draws with ASCII alone.
+        width: Width of a line, in cells.
+        ascii_only: Whether to draw with ASCII alone.
         encoding: Encoding of the output. Characters that it lacks become ``?``. Default: UTF-8.
-        hidden: Keys of columns that are not wanted.
-        idle_after_s: A GPU that is held and does nothing is news after so many seconds.
-        folds: Whether of a whole with very many parts only some are drawn.
-        past: What a GPU's utilization was, by host and UUID, the newest last; None where nothing is
-            remembered.
+        hidden: Keys of the columns to hide.
+        idle_after_s: Seconds after which a held, idle GPU is reported. Default 600.
+        folds: Whether to draw only some of very many parts of one work.
+        past: Function that returns a GPU's past utilization by host and UUID, the newest last; None
+            without a history.
     """
 
     width: int
@@ -40,16 +40,16 @@ class Look:
     past: Callable[[str, str], Sequence[float | None]] | None = None
 
     def clean(self, text: str | None) -> str:
-        """Return a text of others fit for a terminal; ``-`` for None."""
+        """Return a foreign text made safe for a terminal; ``-`` for None."""
         return "-" if text is None else clean(text, self.encoding)
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """A view's lines.
+    """The lines of a view.
 
     Attributes:
-        heading: The titles of its columns.
+        heading: Line of the column titles.
     """
 
     heading: Line
@@ -57,12 +57,12 @@ class View:
 
 
 def with_command(said: Line, command: str, look: Look, indent: str = "  ") -> list[Line]:
-    """Return what is said and what to type, in one line where both fit, else in two.
+    """Return a message and its command, on one line if both fit, else on two.
 
     Args:
-        said: Cut where it is too long.
-        command: Fit for a terminal; empty where there is none.
-        look: How wide a line is.
+        said: Message to show. Cut if it is too long.
+        command: Command to show, safe for a terminal; empty for none.
+        look: Settings with the width of a line.
         indent: Text at the start of the second line. Default: two spaces.
     """
     lines: list[Line] = [said]

@@ -18,7 +18,7 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def bar(ratio: float | None, width: int, *, ascii_only: bool = False) -> str:
-    """Return a bar of so many cells, as far filled as ``ratio`` of 1; dots where it is unknown."""
+    """Return a bar of ``width`` cells, filled to ``ratio`` of 1; dots if the ratio is unknown."""
     if ratio is None or not math.isfinite(ratio):
         return ("." if ascii_only else "·") * width
     filled = min(max(ratio, 0.0), 1.0) * width
@@ -30,7 +30,7 @@ def bar(ratio: float | None, width: int, *, ascii_only: bool = False) -> str:
 
 
 def resampled(values: Sequence[float | None], number: int) -> list[float | None]:
-    """Return the means of ``number`` equal parts of a series, or the series where it is shorter."""
+    """Return the means of ``number`` equal parts of a series; a shorter series is unchanged."""
     if len(values) <= number:
         return [*values]
     edges = [len(values) * part // number for part in range(number + 1)]
@@ -45,7 +45,7 @@ def sparkline(
     high: float = 1.0,
     ascii_only: bool = False,
 ) -> str:
-    """Return the newest values in so many cells, the newest at the right; blank where unknown."""
+    """Return the newest values in ``width`` cells, the newest on the right; blank if unknown."""
     levels = _ASCII_LEVELS if ascii_only else _LEVELS
     span = high - low or 1.0
     drawn = "".join(
@@ -66,7 +66,7 @@ def plot(
     high: float,
     ascii_only: bool = False,
 ) -> list[str]:
-    """Return a plot of a series, as lines from its top to its bottom.
+    """Return a plot of a series, as lines from top to bottom.
 
     Args:
         values: Values in equal steps of time. None leaves a gap.
@@ -90,14 +90,14 @@ def plot(
         share = min(max((value - low) / span, 0.0), 1.0) if span > 0 else 0.5
         row = round((1 - share) * (rows - 1))
         x = number + offset
-        # From the last value's height to this one's, so that a jump is a line.
+        # Connect the height of the last value to this height, so that a jump is a line.
         first, last = sorted((row, row if before is None else before))
         for y in range(first, last + 1):
             cells[y // down][x // across] |= _DOTS[x % across][y % down]
         before = row
     if ascii_only:
         return ["".join("*" if dots else " " for dots in line) for line in cells]
-    # Blank ones too: where a font has braille at all, they are as wide as the others.
+    # Blank cells are braille too, because only those are as wide as the others in every font.
     return ["".join(chr(_BLANK + dots) for dots in line) for line in cells]
 
 

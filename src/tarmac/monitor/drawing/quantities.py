@@ -12,7 +12,7 @@ _DAY_S = 86400
 
 
 def percent(ratio: float | None) -> str:
-    """Return a share of 1, such as ``98%``."""
+    """Return a ratio as a percentage, such as ``98%``."""
     return UNKNOWN if ratio is None or not math.isfinite(ratio) else f"{100 * ratio:.0f}%"
 
 
@@ -30,7 +30,7 @@ def whole(value: float | None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Return a loss or a metric with four digits or so; ``nan`` is news and stays."""
+    """Return a loss or a metric with about four digits; ``nan`` is kept, as it matters."""
     if value is None:
         return UNKNOWN
     if not math.isfinite(value):
@@ -41,7 +41,7 @@ def decimal(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a large number with its prefix, such as ``45.2k``."""
+    """Return a large number with a unit prefix, such as ``45.2k``."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):

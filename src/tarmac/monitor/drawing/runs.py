@@ -1,4 +1,4 @@
-"""The views of runs, and of what runs are made of: tasks, a search's trainings, ranks."""
+"""The views of runs and of their parts: tasks, a search's trainings, ranks."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ COLUMNS = (
 
 
 def runs_view(snapshot: Snapshot, look: Look) -> View:
-    """Return trainings, searches and jobs of all hosts; of their parts only other runs."""
+    """Return the view of trainings, searches and jobs of all hosts, without tasks."""
     shown = [owned for owned in all_work(snapshot.hosts) if owned.work.kind != "task"]
     return _view(snapshot, look, shown)
 
 
 def tasks_view(snapshot: Snapshot, look: Look) -> View:
-    """Return tasks of jobs, trainings of searches, and what has ranks, each below its whole."""
+    """Return the view of tasks, trainings of searches, and ranks, each below its parent."""
     owned_work = all_work(snapshot.hosts)
     wholes = {owned.work.parent for owned in owned_work}
     shown = [

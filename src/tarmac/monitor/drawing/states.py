@@ -1,4 +1,4 @@
-"""Letters and tones of states: colours are by judgement, and a letter says the same."""
+"""Letters and tones of states; a letter has the same meaning as its colour."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORK = {
 }
 _UNKNOWN = Span("?", "dim")
 
-# What the help says of them.
+# The meanings of the letters, for the help.
 LETTERS = (
     ("B", "busy"),
     ("W", "work that has not done its first step"),

@@ -1,4 +1,4 @@
-"""The lines that tell of one work, of one of its ranks, and of somebody's process."""
+"""The lines of one work, of its ranks, and of other processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
 
-# Waits below this share are no news.
+# Waits below this share are not shown.
 _WAIT_SHOWN = 0.05
 
 _UNITS = {
@@ -38,7 +38,7 @@ _UNITS = {
 
 
 def work_row(host: HostSnapshot, work: Work, look: Look, depth: int = 1) -> Row:
-    """Return a work in one line: its name, and as much of how it goes as fits."""
+    """Return the line of a work: its name, and as many facts on its progress as fit."""
     indent = "  " * depth
     letter = work_state(work.state)
     room = look.width - len(indent) - 2
@@ -55,7 +55,7 @@ def work_row(host: HostSnapshot, work: Work, look: Look, depth: int = 1) -> Row:
 
 
 def warning_rows(work: Work, look: Look, depth: int = 1) -> list[Row]:
-    """Return why a work is slow and what to type, in a line each."""
+    """Return the lines of reasons why work is slow, each with its command."""
     indent = "  " * (depth + 1)
     rows: list[Row] = []
     for number, why in enumerate(work.slow):
@@ -67,7 +67,7 @@ def warning_rows(work: Work, look: Look, depth: int = 1) -> list[Row]:
 
 
 def process_row(host: HostSnapshot, process: ProcessRow, look: Look, depth: int = 1) -> Row:
-    """Return a process: number, user, memory and command."""
+    """Return the line of a process: pid, user, memory and command."""
     indent = "  " * depth
     facts = [f"{gib(process.memory_bytes)} GiB", percent(process.sm_ratio)]
     where = (
@@ -90,7 +90,7 @@ def process_row(host: HostSnapshot, process: ProcessRow, look: Look, depth: int 
 
 
 def rank_row(rank: Mapping[str, object], look: Look, depth: int) -> Row:
-    """Return what is known of one rank."""
+    """Return the line of a rank, with all known facts."""
     parts: list[Line] = [(Span(f"rank {look.clean(str(rank.get('rank', UNKNOWN)))}"),)]
     for name, value in rank.items():
         if name == "rank" or value is None:
@@ -110,7 +110,7 @@ def rank_row(rank: Mapping[str, object], look: Look, depth: int) -> Row:
 
 
 def progress(work: Work) -> str:
-    """Return how far a work is: epochs, or parts; ``-`` where that is not known."""
+    """Return the progress of a work in epochs or parts; ``-`` if unknown."""
     if work.epoch is not None or work.epochs is not None:
         return f"{whole(work.epoch)}/{whole(work.epochs)}"
     if work.done is not None or work.total is not None:
@@ -119,13 +119,13 @@ def progress(work: Work) -> str:
 
 
 def waits_text(work: Work) -> str:
-    """Return what a work waits for most, such as ``data 31%``; ``-`` where it hardly waits."""
+    """Return the longest wait of a work, such as ``data 31%``; ``-`` if it hardly waits."""
     worst = max(work.waits.items(), key=lambda item: item[1], default=("", 0.0))
     return f"{worst[0]} {percent(worst[1])}" if worst[1] >= _WAIT_SHOWN else UNKNOWN
 
 
 def state_words(work: Work) -> Span:
-    """Return a state that is news in words; empty of one that is not."""
+    """Return a notable state in words; empty for a busy or ended work."""
     if work.state == "idle":
         return Span(f"idle for {duration(work.idle_s)}", "held")
     if work.state == "unreadable":
