@@ -1,7 +1,7 @@
-"""Processes as ``/proc`` tells of them: whose they are, what started them, what they belong to.
+"""Processes from ``/proc``: their users, their ancestors, and the work that they belong to.
 
-What cannot change is read once for each process. What can is read every two seconds, and only of
-processes that somebody asks for and of those that started them: a machine has thousands.
+Constant facts are read once for each process. Other facts are read every two seconds, and only for
+requested processes and their ancestors: a machine has thousands of processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tarmac.masking import masked_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# Variables that tell what a process belongs to; no other is kept.
+# Variables that identify the work of a process; no other variable is kept.
 _VARIABLES = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
@@ -43,27 +43,27 @@ _VARIABLES = frozenset(
     }
 )
 
-# Docker, Podman, containerd and CRI-O name control groups by the container's number.
+# Docker, Podman, containerd and CRI-O name control groups by the container's ID.
 _CONTAINER = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 _READ_AGAIN_S = 2.0
 
-# What nobody has asked for so long is not remembered.
+# Processes that were not requested for this long are dropped.
 _FORGOTTEN_S = 30.0
 
-# A process becomes another program soon after it began, or never.
+# A process becomes another program, by exec, soon after its start or never.
 _YOUNG_S = 10.0
 
-# Of a command line: enough to know a program by, on the widest screen.
+# Limits of a command line: enough to recognize a program on the widest screen.
 _MAX_BYTES = 4096
 _MAX_CHARACTERS = 300
 
-# Deeper than any tree of processes; a loop in what was read at different moments ends here.
+# Deeper than any process tree. It ends a cycle of parents that were read at different moments.
 _MAX_ANCESTORS = 64
 
 
 class FileId(NamedTuple):
-    """A file, whatever it is called: its device's numbers, and its own."""
+    """The identity of a file, whatever its path: its device's numbers and its inode."""
 
     major: int
     minor: int
@@ -71,7 +71,7 @@ class FileId(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> FileId | None:
-        """Return that of a path; None where there is none."""
+        """Return the identity of the file at a path; None without a file."""
         try:
             status = path.stat()
         except OSError:
@@ -81,16 +81,16 @@ class FileId(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A process; None and empty texts stand for what this user may not know.
+    """A process; None and empty strings stand for facts that this user may not read.
 
     Attributes:
-        pid: As this process sees it.
-        inner_pid: As itself and its container see it.
-        parent: What started it, or took it over.
-        command: Its command line, without secrets.
+        pid: Pid in the namespace of the monitor.
+        inner_pid: Pid in the process's own namespace, such as its container.
+        parent: Pid of the parent, which started or adopted it.
+        command: Command line of the process, without secrets.
         is_stopped: Whether a signal has suspended it.
-        tells_stack: Whether it has a handler of SIGUSR2; of a training that prints its stacks.
-        cpu_ratio: Cores that it kept busy lately.
+        tells_stack: Whether it handles SIGUSR2, with which a training prints its stacks.
+        cpu_ratio: Number of cores that it recently kept busy.
         variables: Environment variables that identify its run, rank or Slurm job, such as
             ``TARMAC_RUN``.
         directory: Working directory of the process. Empty if unknown.
@@ -126,11 +126,11 @@ class _Known:
 
 
 class ProcessTable:
-    """Looks up processes.
+    """A table of the processes in ``/proc``.
 
     Args:
-        proc: Where the kernel shows them; for tests.
-        clock: Seconds that only grow; for tests.
+        proc: Directory of the kernel's process files, replaced in tests.
+        clock: Monotonic clock in seconds, replaced in tests.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ProcessTable:
         self._own_uid = os.getuid()
 
     def look(self, pids: Iterable[int]) -> dict[int, Process]:
-        """Return processes and all those above them; those that have ended are left out."""
+        """Return processes and all their ancestors by pid, without those that have ended."""
         processes: dict[int, Process] = {}
         for pid in pids:
             at = pid
@@ -165,7 +165,7 @@ class ProcessTable:
         return processes
 
     def children(self, pid: int) -> tuple[int, ...]:
-        """Return the processes that a process has started and that still run."""
+        """Return the pids of a process's running children."""
         now = self._clock()
         read_at, known = self._children.get(pid, (now - _READ_AGAIN_S, ()))
         if now - read_at < _READ_AGAIN_S:
@@ -178,7 +178,7 @@ class ProcessTable:
         return tuple(pids)
 
     def lock_holders(self) -> Mapping[FileId, int]:
-        """Return which process has locked which file, of those whose numbers are known here."""
+        """Return the pid that holds the lock of each file, for pids that are known here."""
         now = self._clock()
         if self._holders is not None and now - self._holders[0] < _READ_AGAIN_S:
             return self._holders[1]
@@ -201,9 +201,9 @@ class ProcessTable:
         return holders
 
     def locked_directories(self, pid: int, name: str) -> tuple[Path, ...]:
-        """Return the directories in which a process has a file of some name open.
+        """Return the directories in which a process has a file of this name open.
 
-        A path of another mount namespace is given as it can be reached from here.
+        For another mount namespace, the path is one that is reachable from here.
         """
         directories: list[Path] = []
         with contextlib.suppress(OSError):
@@ -221,7 +221,7 @@ class ProcessTable:
         if known is not None and now - known.read_at < _READ_AGAIN_S:
             return known.process
         try:
-            # The program's name, in parentheses, may hold anything; see proc_pid_stat(5).
+            # The program's name, in parentheses, may have any characters; see proc_pid_stat(5).
             fields = (self._proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
             state, parent, ticks = fields[0], int(fields[1]), int(fields[19])
             cpu_s = (int(fields[11]) + int(fields[12])) * self._tick_s
@@ -245,7 +245,7 @@ class ProcessTable:
             cpu_ratio=cpu_ratio,
             rss_bytes=rss_bytes,
             is_stopped=state in (b"T", b"t"),
-            # A program that has just begun has no handlers yet.
+            # Read each time, because a program that has just started has no handlers yet.
             tells_stack=_catches(_bytes_of(self._proc / str(pid) / "status"), signal.SIGUSR2),
         )
         is_young = time.time() - process.started_at.timestamp() < _YOUNG_S
@@ -279,7 +279,7 @@ class ProcessTable:
         words = _bytes_of(directory / "cmdline", _MAX_BYTES).split(b"\0")
         texts = [word.decode(errors="replace") for word in words if word]
         if not texts:
-            # A thread of the kernel, or a process that hides it.
+            # This is a kernel thread, or a process that hides its command line.
             return _bytes_of(directory / "comm").decode(errors="replace").strip()
         return " ".join(masked_command(texts))[:_MAX_CHARACTERS]
 
@@ -321,7 +321,7 @@ def _inner_pid(status: bytes, pid: int) -> int:
 
 
 def _catches(status: bytes, number: signal.Signals) -> bool:
-    """Whether a process has a handler of a signal."""
+    """Return whether a process has a handler for a signal."""
     for line in status.splitlines():
         if line.startswith(b"SigCgt:"):
             with contextlib.suppress(ValueError, IndexError):
@@ -340,6 +340,6 @@ def _variables(environment: bytes) -> dict[str, str]:
 
 
 def _group(content: bytes) -> str:
-    """Return a process's control group: of version 2, or the deepest of version 1's."""
+    """Return a process's control group: that of version 2, or the deepest of version 1."""
     paths = [line.split(b":", 2)[-1].decode(errors="replace") for line in content.splitlines()]
     return max(paths, key=len, default="")

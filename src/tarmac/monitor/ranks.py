@@ -1,4 +1,4 @@
-"""The ranks of one training on several machines, together: the slowest first."""
+"""The merged ranks of one training on several machines, the slowest first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
-    """Return the hosts; a training that several of them tell of has the ranks of all on each.
+    """Return the hosts; each host of a training on several hosts gets the ranks of all.
 
-    Ranks of other hosts get the host's name as ``host``; see `merged_ranks`.
+    Each of these ranks has the name of its host as ``host``; see `merged_ranks`.
     """
     ranks_by_work: dict[tuple[str, str], list[list[Mapping[str, object]]]] = {}
     for host in hosts:
@@ -39,13 +39,13 @@ def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
 def merged_ranks(
     told: Iterable[Sequence[Mapping[str, object]]],
 ) -> tuple[dict[str, object], ...]:
-    """Return each rank once, with all that is known of it, the slowest by ``samples_per_s`` first.
+    """Return each rank once, with all known facts, the slowest by ``samples_per_s`` first.
 
-    Of a rank that several tell of, the host that has its process knows best: the others tell what
-    the training has on record.
+    If several hosts list a rank, the host of its process takes precedence: the others list what the
+    training has recorded.
 
     Args:
-        told: The ranks that each host tells of.
+        told: The ranks that each host lists.
     """
     rank_by_key: dict[object, dict[str, object]] = {}
     for ranks in told:
@@ -57,13 +57,13 @@ def merged_ranks(
 
 
 def _placed(rank: Mapping[str, object], host: str) -> Mapping[str, object]:
-    """Return a rank with the host that it is on, under the name by which that is shown."""
+    """Return a rank with the name of its host, as the monitor shows it."""
     is_here = "pid" in rank or "host" not in rank
     return {**rank, "host": host} if is_here else rank
 
 
 def _over(less: Mapping[str, object], more: Mapping[str, object]) -> dict[str, object]:
-    """Return what two tell of one rank; what the second knows counts."""
+    """Return the merged facts of one rank; known values of ``more`` take precedence."""
     return {**less, **{k: value for k, value in more.items() if value is not None or k not in less}}
 
 

@@ -1,4 +1,4 @@
-"""Snapshots kept in a file, a line of JSON each, and shown again later."""
+"""Recordings: snapshots in a file, a line of JSON each, and their replay."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import Snapshot
 
-# A line of a recording that is longer is none: of 100 hosts it has some MB.
+# A longer line is not a snapshot: for 100 hosts, a line has some MB.
 _MAX_BYTES = 2**28
 
 
 class Recorder:
-    """Appends each snapshot to a file; a `Tap`.
+    """A `Tap` that appends each snapshot to a file.
 
-    A line is written whole or not at all, so a recording may be cut off at any moment.
+    A line is written whole or not at all, so a recording may be interrupted at any moment.
 
     Args:
-        path: The file; made if it is not there, and continued if it is.
+        path: File of the recording. Created if missing, else continued.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def take(self, snapshot: Snapshot) -> str:
-        """Write a snapshot down.
+        """Append a snapshot.
 
         Raises:
-            StorageError: It could not be written; the recording is as it was.
+            StorageError: The snapshot could not be written; the recording is unchanged.
         """
         append_lines(self._path, [to_json(snapshot)])
         return ""
 
     def close(self) -> None:
-        """Do nothing: what was taken is written."""
+        """Do nothing: all snapshots are written."""
 
 
 class ReplayFeed:
-    """The snapshots of a recording, again, in their own time or faster.
+    """The replay of a recording, in real time or faster.
 
-    What cannot be read of it, such as a line that was cut off, is passed over.
+    Unreadable lines, such as a line that was cut off, are skipped.
 
     Args:
         path: Recording to replay, as `tarmac top --record` writes it.
-        speed: How much faster time passes than it did; None for no pause at all.
-        sleep: Waits for some seconds; for tests.
-        clock: Seconds that pass; for tests.
+        speed: Factor by which the replay is faster than real time; None for no pauses. Default 1.
+        sleep: Function that waits for some seconds, replaced in tests.
+        clock: Monotonic clock in seconds, replaced in tests.
 
     Raises:
         StorageError: The file cannot be read.
-        RecordingError: It holds no snapshot; or those of a newer version.
+        RecordingError: The file holds no snapshot, or begins with one of a newer version.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class ReplayFeed:
             ) from None
 
     def next(self) -> Snapshot:
-        """Return the next snapshot, once it is time for it.
+        """Return the next snapshot, once it is due.
 
         Raises:
-            StopIteration: It was the last one.
+            StopIteration: The recording has ended.
         """
         snapshot = self._following
         if snapshot is None:
@@ -112,7 +112,7 @@ class ReplayFeed:
 
 
 def _snapshots(file: IO[bytes], path: Path) -> Iterator[Snapshot]:
-    """Yield what can be read; a newer version alone ends it."""
+    """Yield the readable snapshots; fail if a newer version comes before any of them."""
     is_known = False
     while True:
         with read_errors(path):

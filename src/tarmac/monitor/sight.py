@@ -1,7 +1,7 @@
-"""The runs that are at work: found among thousands in a directory, and by the processes at work.
+"""The runs at work, found among thousands in a directory, and by local processes.
 
-Whether a run has changed is asked of its directory alone: all that brings one to life again makes
-or replaces a file in it. So a run that has ended costs one ``stat`` now and then.
+A change of a run shows in its directory's time stamp: every restart creates or replaces a file in
+it. So a run that has ended costs one ``stat`` now and then.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ if TYPE_CHECKING:
     from tarmac.files import Readings
     from tarmac.runs import Glancer, RunKind
 
-# How a run stands that is at work, or will be, or whose record does not say so any more.
+# Statuses of runs that are at work or will be, or whose record is damaged.
 _AT_WORK = frozenset({"running", "queued", "detached", "unreadable"})
 
-# New runs appear in the list this soon; ended ones are asked whether they live again so seldom.
+# Intervals at which new runs are listed, and ended runs are checked for a restart.
 _LIST_AGAIN_S = 2.0
 _ASK_AGAIN_S = 10.0
 
-# A directory in which something was made or replaced lately is asked at every look.
+# A directory that has changed this recently is checked at every look.
 _CHANGED_WITHIN_S = 60.0
 
 
 def _glance_search(path: Path, readings: Readings | None = None) -> Glance:
-    from tarmac.studies import glance_search  # noqa: PLC0415 - only where there is a search
+    from tarmac.studies import glance_search  # noqa: PLC0415 - only for searches
 
     return glance_search(path, readings)
 
 
 def _glance_job(path: Path, readings: Readings | None = None) -> Glance:
-    from tarmac.jobs import glance_job  # noqa: PLC0415 - only where there is a job
+    from tarmac.jobs import glance_job  # noqa: PLC0415 - only for jobs
 
     return glance_job(path, readings)
 
 
 def _training() -> RunKind:
-    from tarmac.runs import TRAINING  # noqa: PLC0415 - only where one is damaged
+    from tarmac.runs import TRAINING  # noqa: PLC0415 - only for damaged runs
 
     return TRAINING
 
 
 def _search() -> RunKind:
-    from tarmac.studies import SEARCH  # noqa: PLC0415 - only where one is damaged
+    from tarmac.studies import SEARCH  # noqa: PLC0415 - only for damaged runs
 
     return SEARCH
 
 
 def _job() -> RunKind:
-    from tarmac.jobs import JOB  # noqa: PLC0415 - only where one is damaged
+    from tarmac.jobs import JOB  # noqa: PLC0415 - only for damaged runs
 
     return JOB
 
 
 def _is_locked(path: Path, readings: Readings) -> bool:
-    """Whether a run's lock is held, as it is while a training or a job's runner works on it."""
+    """Return whether a run's lock is held, by a training or a job's runner."""
     return readings.is_held(path / ".lock")
 
 
 def _is_worked_on(path: Path, readings: Readings) -> bool:
-    """Whether a process has one of the locks of those that work on a search."""
+    """Return whether a worker of a search holds its lock."""
     with contextlib.suppress(OSError):
         return any(readings.is_held(lock) for lock in (path / "workers").iterdir())
     return False
 
 
 def _may_be_queued(path: Path, readings: Readings) -> bool:
-    """Whether a job has a runner, or an engine that goes on without one."""
+    """Return whether a job has a runner, or an engine that continues without one."""
     if _is_locked(path, readings):
         return True
     record = readings.fields(path / "job-run.json")
-    # A damaged one does not say where its tasks are.
+    # A damaged record does not name the executor of its tasks.
     return not record or (record.text("executor") or "local") != "local"
 
 
 class _Kind(NamedTuple):
-    """How a kind of run is looked at.
+    """The functions that read a kind of run.
 
     Attributes:
-        may_be_at_work: Asks so little that it can be asked of thousands.
-        name: The kind, as of `Glance.kind`.
-        load: Returns what reads a record strictly, and so says what is wrong with it.
+        may_be_at_work: Test that is cheap enough for thousands of runs.
+        name: Name of the kind, as in `Glance.kind`.
+        load: Function that returns the strict reader, whose errors explain a damaged record.
     """
 
     glance: Glancer
@@ -98,7 +98,7 @@ class _Kind(NamedTuple):
     load: Callable[[], RunKind]
 
 
-# By the file that makes a directory a run.
+# By the name of the record file that makes a directory a run.
 _KINDS = {
     "run.json": _Kind(glance_training, _is_locked, "training", _training),
     "study.json": _Kind(_glance_search, _is_worked_on, "search", _search),
@@ -107,7 +107,7 @@ _KINDS = {
 
 
 class _Seen:
-    """A directory that was looked at: what it is, and how its own list of files stood then."""
+    """A directory that was read: its kind of run, and its time stamp at that time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,12 +117,12 @@ class _Seen:
 
 
 class RunsInSight:
-    """Reads glances of the runs at work.
+    """A reader of the glances of runs at work.
 
     Args:
         output: Directory that holds the runs.
         readings: Cache of the run files that were read before.
-        clock: Seconds that only grow; for tests.
+        clock: Monotonic clock in seconds, replaced in tests.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class RunsInSight:
         self._asked_at: float | None = None
 
     def look(self, others: Iterable[Path] = ()) -> tuple[Glance, ...]:
-        """Return the runs at work, by name.
+        """Return the runs at work, sorted by name.
 
         Args:
-            others: Directories of runs elsewhere, at which processes of this machine are at work.
+            others: Directories of runs elsewhere that processes of this machine work on.
         """
         now = self._clock()
         if self._listed_at is None or now - self._listed_at >= _LIST_AGAIN_S:
@@ -160,32 +160,32 @@ class RunsInSight:
         return _with_names_apart(glances)
 
     def last_of(self, path: Path) -> Glance | None:
-        """Return how a run stands that was at work before; None where it is gone."""
+        """Return the state of a run that was at work before; None if it is gone."""
         kind = _kind_of(path)
         return None if kind is None else self._read(kind, path)
 
     def _read(self, kind: _Kind, path: Path) -> Glance:
-        """Return how a run stands; unreadable where its files make a reader raise anything.
+        """Return a run's glance; unreadable if a reader raises any exception on its files.
 
-        One bad run must not take the sight of all others.
+        One damaged run must not hide all others.
         """
         glance = Glance(kind.name, path.name, path, "unknown", locks=(path / ".lock",))
         try:
             glance = kind.glance(path, self._readings)
-            # A glance refuses nothing. Every record has these two.
+            # A glance raises no error on a damaged record, but lacks its status or its time.
             is_vague = glance.status in _AT_WORK and glance.created_at is None
             if glance.status == "unknown" or is_vague:
                 kind.load().summarize(path)
         except Exception as error:
             if _kind_of(path) is None:
-                # It was removed meanwhile.
+                # The run was removed meanwhile.
                 return glance
             reason = BrokenRun.of(path, error).reason
             return dataclasses.replace(glance, status="unreadable", note=reason)
         return glance
 
     def _list(self) -> None:
-        """Note new directories, and forget those that are gone."""
+        """Add new directories, and drop those that are gone."""
         try:
             with os.scandir(self._output) as entries:
                 names = [e.name for e in entries if not e.name.startswith(".")]
@@ -212,14 +212,14 @@ class RunsInSight:
         if seen.kind is not None and seen.kind.may_be_at_work(seen.path, self._readings):
             glance = self._read(seen.kind, seen.path)
         seen.is_at_work = glance is not None and glance.status in _AT_WORK
-        # What has just changed may change again within the same tick of the file system's clock.
+        # A new change may be followed by another within one tick of the file system's clock.
         is_new = time.time() - stamp / 1e9 < _CHANGED_WITHIN_S
         seen.stamp = None if is_new else stamp
         return glance if seen.is_at_work else None
 
 
 def _with_names_apart(glances: Iterable[Glance]) -> tuple[Glance, ...]:
-    """Return glances, of which those of another directory with a name that is taken are paths."""
+    """Return glances; a later run whose name is taken is named by its path."""
     by_name: dict[str, Glance] = {}
     for glance in glances:
         if glance.name in by_name:
@@ -230,10 +230,10 @@ def _with_names_apart(glances: Iterable[Glance]) -> tuple[Glance, ...]:
 
 
 def _kind_of(path: Path) -> _Kind | None:
-    # Unlike Path.is_file this is False where a directory may not be entered.
+    # Unlike Path.is_file, this returns False for a directory that may not be entered.
     return next((kind for name, kind in _KINDS.items() if os.path.isfile(path / name)), None)  # noqa: PTH113
 
 
 def runs_among(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return those of some directories that are runs."""
+    """Return the directories that are runs."""
     return tuple(path for path in paths if _kind_of(path) is not None)

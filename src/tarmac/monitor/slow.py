@@ -1,7 +1,7 @@
-"""Why work is slow: what it waits for, and what holds its GPUs back; pure.
+"""Reasons why work is slow: waits, and limits on its GPUs; pure.
 
-Shares below 5 % are not worth a line, and from 20 % on they are what is wrong, as TensorFlow's
-profiler has it of input pipelines.
+Shares below 5 % are not reported. Shares from 20 % on are the problem, as in TensorFlow's profiler
+for input pipelines.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 WORTH_A_LINE = 0.05
 MUCH = 0.20
 
-# Of its highest clock: below this a busy GPU is held back, whatever the driver says of why.
+# Below this share of its highest clock, a busy GPU is held back, whatever the driver's reasons.
 _LOW_CLOCK = 0.8
 _BUSY_RATIO = 0.5
 
-# Of what its lanes carry in one direction.
+# Share of the capacity of its lanes in one direction.
 _BUSY_LINK = 0.8
 
 # Bytes a second that a lane of each generation carries, after encoding (PCI Express base
@@ -34,7 +34,7 @@ _BRAKE = ("hw_power_brake",)
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """Why a work is slow.
+    """A reason why work is slow.
 
     Attributes:
         share: Share of the work's time lost to this, 0 to 1, or the shortfall. The largest share
@@ -49,16 +49,16 @@ class Reason:
 
     @property
     def is_much(self) -> bool:
-        """Whether it is what is wrong, rather than worth knowing."""
+        """Whether this is the problem, rather than a detail."""
         return self.share >= MUCH
 
 
 @dataclasses.dataclass(frozen=True)
 class GpuPast:
-    """What a GPU's counters said some time ago.
+    """Earlier counters of a GPU.
 
     Attributes:
-        at_s: When, in seconds of any clock that only grows.
+        at_s: Time of the counters, in seconds of a monotonic clock.
         throttled_s: Seconds of lowered clocks by cause, the same as `LiveGpu.throttled_s`.
     """
 
@@ -68,7 +68,7 @@ class GpuPast:
 
 @dataclasses.dataclass(frozen=True)
 class Neighbour:
-    """Somebody else's process on a GPU.
+    """A process of other work on a GPU.
 
     Attributes:
         sm_ratio: Share of the GPU that it kept busy, 0 to 1.
@@ -81,12 +81,12 @@ class Neighbour:
 
 
 def throttled_shares(gpu: LiveGpu, past: GpuPast | None, at_s: float) -> dict[str, float]:
-    """Return the share of the time since then in which clocks were lowered, by why.
+    """Return the share of the time since ``past`` with lowered clocks, by reason.
 
     Args:
         gpu: GPU as of this look.
         past: Earlier counters of the same GPU. None on the first look.
-        at_s: Now, by the same clock.
+        at_s: Current time, in seconds of the same clock.
     """
     if past is None or at_s <= past.at_s:
         return {}
@@ -107,15 +107,15 @@ def reasons_of(
     slowest_rank: str = "",
     xids: Sequence[str] = (),
 ) -> tuple[Reason, ...]:
-    """Return why a work is slow, the worst first; empty while it is not.
+    """Return the reasons why work is slow, the worst first; empty while it is not slow.
 
     Args:
-        waits: Share of its time by what it waits for: ``data``, ``ranks``.
+        waits: Share of its time spent waiting, 0 to 1, by cause: ``data``, ``ranks``.
         gpus: GPUs that the work uses.
-        throttled: By UUID, `throttled_shares` of the last minute.
-        quota_ratio: Share of the periods in which its quota of CPU ran out.
+        throttled: `throttled_shares` of the last minute, by UUID.
+        quota_ratio: Share of the periods in which its CPU quota ran out, 0 to 1.
         neighbours: Processes of other work on the same GPUs.
-        slowest_rank: For which rank the others wait, in words; empty where that is not known.
+        slowest_rank: Rank that the others wait for, in words; empty if unknown.
         xids: Errors of its GPUs since it began, in words.
     """
     causes = [*_waiting(waits, slowest_rank)]
@@ -147,7 +147,7 @@ def _waiting(waits: Mapping[str, float], slowest_rank: str) -> list[Reason]:
 
 
 def _in_one_line(reasons: Sequence[Reason]) -> Reason:
-    """Return the worst of several GPUs that are held back alike, and of how many it stands."""
+    """Return the worst of several GPUs' reasons of one kind, with the number of other GPUs."""
     worst = max(reasons, key=lambda reason: reason.share)
     others = len(reasons) - 1
     if not others:
@@ -157,7 +157,7 @@ def _in_one_line(reasons: Sequence[Reason]) -> Reason:
 
 
 def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[tuple[str, Reason]]:
-    """Return what lowers a GPU's clocks."""
+    """Return the reasons for a GPU's lowered clocks, each with its kind."""
     name = f"GPU {gpu.index}"
     reasons: list[tuple[str, Reason]] = []
     heat = shares.get("thermal", 0.0)
@@ -170,7 +170,7 @@ def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[tuple[str, Rea
     if any(reason in _BRAKE for reason in gpu.throttle_reasons):
         reasons.append(("brake", Reason(MUCH, f"{name} is slowed by the machine's power brake")))
     power = shares.get("power", 0.0)
-    # At its limit a card does what it can: that is how most of them run under full load.
+    # Most cards run at their power limit under full load, so this is never the main problem.
     if power >= MUCH:
         limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f} W"
         text = f"{name} is at its power limit{limit} {power:.0%} of the time"
@@ -188,7 +188,7 @@ def _held_back(gpu: LiveGpu, shares: Mapping[str, float]) -> list[tuple[str, Rea
 
 
 def _link(gpu: LiveGpu) -> list[tuple[str, Reason]]:
-    """Return what is wrong with a busy GPU's link; an idle one's is slow on purpose."""
+    """Return the problems of a busy GPU's link; the link of an idle GPU is slow on purpose."""
     name, width, most = f"GPU {gpu.index}", gpu.pcie_width, gpu.max_pcie_width
     if (gpu.utilization_ratio or 0.0) < _BUSY_RATIO:
         return []

@@ -1,6 +1,6 @@
-"""What `tarmac top` knows at one moment, as a value: all views and outlets are drawn from it.
+"""The snapshot of `tarmac top`: all facts at one moment, used by all views and outputs.
 
-Numbers carry their unit in the name, and None is what is not known: ``-`` on a screen, null in
+Numbers carry their unit in the name. None stands for an unknown value: ``-`` on a screen, null in
 JSON, absent in metrics.
 """
 
@@ -22,10 +22,10 @@ class ProcessRow:
     """A process that holds a GPU.
 
     Attributes:
-        pid: As this machine's users see it; None where it is of another PID namespace.
+        pid: Pid on this machine; None for a process of another PID namespace.
         user: Name of the process's owner.
-        command: Its command line without secrets, shortened.
-        work: The `Work.id` that it belongs to; None of other people's.
+        command: Command line, shortened and without secrets.
+        work: The `Work.id` that it belongs to; None for a process without known work.
         started_at: Start time of the process, UTC.
     """
 
@@ -48,26 +48,26 @@ class Work:
     """A training, search, job or task at work.
 
     Attributes:
-        id: Its name; of a part, ``RUN/PART``.
+        id: Name of the work, or ``RUN/PART`` for a part.
         kind: ``training``, ``search``, ``job`` or ``task``.
-        parent: The `id` of what it is a part of.
-        gpu_uuids: GPUs that it uses or was given.
-        joined_by: How that is known: ``processes``, ``cgroup``, ``given``, ``slurm`` or ``report``.
+        parent: The `id` of the work that contains it; None without one.
+        gpu_uuids: UUIDs of the GPUs that it uses or was given.
+        joined_by: Evidence for its GPUs: ``processes``, ``cgroup``, ``given``, ``slurm`` or
+            ``report``.
         user: Name of the user who runs it.
         is_own: Whether this user may stop it.
         ranks: Facts on each rank of a training of several processes, the slowest rank first.
-        checkpoint_age_s: Since its newest checkpoint.
-        quiet_s: Since it last wrote anything.
-        energy_joules: Since it began, where it samples.
-        waits: Share of its time by what it waits for: ``data``, ``ranks``.
+        checkpoint_age_s: Seconds since its newest checkpoint.
+        quiet_s: Seconds since it last wrote anything.
+        energy_joules: Energy used since it began in joules, where sampled.
+        waits: Share of its time spent waiting, 0 to 1, by cause: ``data``, ``ranks``.
         state: ``busy``, ``warming``, ``idle`` (holds a GPU that does nothing), ``hung``,
-            ``waiting`` (in a queue), ``unreadable`` (`slow` says which file is damaged) or
-            ``ended``: it was seen at work, and its `status` says how it ended. Work that has ended
-            stays for five minutes.
-        idle_s: How long it has been idle.
-        slow: Why it is slow or unreadable, a line each, the worst first; empty while it is not.
-        advice: A command for each line of `slow`; empty where none helps.
-        note: What it waits for, or why it failed.
+            ``waiting`` (in a queue), ``unreadable`` (`slow` names the damaged file) or ``ended``.
+            Work that has ended stays for five minutes; its `status` is its outcome.
+        idle_s: Seconds for which all its GPUs have been idle.
+        slow: Reasons why it is slow or unreadable, a line each, the worst first; else empty.
+        advice: Command for each line of `slow`; empty where none helps.
+        note: Reason why it waits or failed.
     """
 
     id: str
@@ -105,15 +105,15 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What is wrong: of the last check, or seen since.
+    """A problem, found by the last check or since.
 
     Attributes:
         code: Code in docs/failures.md, or ``xid``, ``ecc``, ``row-remap``.
         level: ``failure``, ``warning`` or ``note``.
-        text: What, in a sentence.
-        command: What to type; empty where nothing helps.
+        text: Description of the problem in a sentence.
+        command: Command to type; empty where none helps.
         gpu_uuid: UUID of the affected GPU. None where no GPU is known.
-        at: When it was found, UTC.
+        at: Time when it was found, UTC.
     """
 
     code: str
@@ -129,12 +129,12 @@ class HostSnapshot:
     """One machine at one moment.
 
     Attributes:
-        at: When it was read, UTC.
-        gpu_states: By UUID: ``busy``, ``free`` (idle and nobody's), ``held`` (idle and
-            somebody's) or ``bad``.
-        gpu_idle_s: By UUID: since when a held GPU does nothing.
-        no_gpu_reason: Why there is no GPU, in the words of `tarmac check`; empty where one is.
-        problem: Why the host cannot be read; then what is here is what was last known.
+        at: Time when it was read, UTC.
+        gpu_states: State of each GPU by UUID: ``busy``, ``free`` (idle and not held), ``held``
+            (idle but held) or ``bad``.
+        gpu_idle_s: Seconds for which each held GPU has been idle, by UUID.
+        no_gpu_reason: Why there is no GPU, in the words of `tarmac check`; empty with a GPU.
+        problem: Why the host cannot be read; the other values are then the last known ones.
         age_s: Seconds since the host last answered. None while it answers.
     """
 
@@ -153,7 +153,7 @@ class HostSnapshot:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """All machines that are watched, at one moment."""
+    """All monitored machines at one moment."""
 
     at: datetime
     hosts: tuple[HostSnapshot, ...]

@@ -1,4 +1,4 @@
-"""Snapshots as CSV, a line per GPU: what a spreadsheet or a shell's loop wants.
+"""Snapshots as CSV, a line per GPU, for spreadsheets and shell loops.
 
 Example:
     >>> print(csv_header() + csv_rows(snapshot), end="")
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
-# Of `LiveGpu`, as they stand in the JSON.
+# Fields of `LiveGpu`, named as in the JSON.
 _OF_GPU = (
     *("index", "uuid", "name", "parent_uuid", "pci_address"),
     *("utilization_ratio", "memory_utilization_ratio", "tensor_ratio"),
@@ -28,7 +28,7 @@ _OF_HOST = ("cpu_ratio", "memory_used_bytes", "memory_total_bytes")
 
 
 def csv_header() -> str:
-    """Return the line of columns, with its line break."""
+    """Return the header line, with its line break."""
     return _line(
         ["at", "host", *_OF_GPU, "state", "idle_s", "throttle_reasons", "work", "users"]
         + [f"host_{name}" for name in _OF_HOST]
@@ -38,7 +38,7 @@ def csv_header() -> str:
 def csv_rows(snapshot: Snapshot) -> str:
     """Return a line for each GPU; a host without one has a line with empty cells.
 
-    Lists are separated by ``;``, and an empty cell is what is not known.
+    Items of lists are separated by ``;``. An empty cell stands for an unknown value.
     """
     return "".join(
         _line(_cells(host, gpu)) for host in snapshot.hosts for gpu in (host.gpus or (None,))

@@ -1,4 +1,4 @@
-"""What takes each snapshot on its way to a view: recordings, alerts, job maps."""
+"""Consumers of each snapshot besides the view: recordings, alerts, job maps."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 
-# The code of a finding that says that a tap could not do its work.
+# The code of the finding for a failed tap.
 OUTLET = "outlet"
 
 
 class Tap(Protocol):
-    """Takes each snapshot, and never keeps it from being shown."""
+    """A consumer of each snapshot; its failure does not keep a snapshot from the view."""
 
     def take(self, snapshot: Snapshot) -> str:
-        """Take a snapshot; return what is wrong, or nothing."""
+        """Take a snapshot; return a problem, or an empty string."""
         ...
 
     def close(self) -> None:
-        """End it; nothing happens where that was done before."""
+        """Close the tap; further calls do nothing."""
         ...
 
 
 class TappedFeed:
-    """A feed whose snapshots pass some taps; what is wrong with those is shown with them.
+    """A feed that passes its snapshots to taps, and adds their problems as findings.
 
     Args:
-        feed: What gives the snapshots.
-        taps: Each is given all of them, in order, and closed with the feed.
-        tell: Is told of each trouble of theirs, once, for whoever sees no snapshot.
+        feed: Source of the snapshots.
+        taps: Taps that get each snapshot, in order. Closed with the feed.
+        tell: Callback for each problem of a tap, called once, for callers without a view.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class TappedFeed:
         return bool(self._told)
 
     def next(self) -> Snapshot:
-        """Return the next snapshot, once it is time for it.
+        """Return the next snapshot, once it is due.
 
         Raises:
-            StopIteration: There is none any more.
+            StopIteration: The feed has ended.
         """
         snapshot = self._feed.next()
         problems = [problem for tap in self._taps if (problem := _taken(tap, snapshot))]
@@ -75,7 +75,7 @@ class TappedFeed:
         return dataclasses.replace(snapshot, hosts=(host, *others))
 
     def close(self) -> None:
-        """Close the taps and the feed, all of them whatever one says."""
+        """Close the taps and the feed, even if one of them fails."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._feed.close)
             for tap in reversed(self._taps):

@@ -1,4 +1,4 @@
-"""Which machines this user's work is on, as a cluster's own commands say it."""
+"""The hosts of this user's work, from a cluster's own commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RAY_TIMEOUT_S = 60.0
 
 
 def slurm_hosts() -> tuple[str, ...]:
-    """Return the nodes on which jobs of this user run.
+    """Return the nodes that run Slurm jobs of this user.
 
     Raises:
         TarmacError: Slurm does not answer.
@@ -29,10 +29,10 @@ def slurm_hosts() -> tuple[str, ...]:
 
 
 def ray_hosts() -> tuple[str, ...]:
-    """Return the addresses of a Ray cluster's nodes, by ``ray list nodes``.
+    """Return the addresses of a Ray cluster's nodes, from ``ray list nodes``.
 
     Raises:
-        TarmacError: The command is not there, or says nothing that is understood.
+        TarmacError: The command is missing, gives no answer, or its output is invalid.
     """
     program = shutil.which("ray")
     hint = "Name the nodes yourself: tarmac top --hosts n01,n02"

@@ -1,4 +1,4 @@
-"""What is shown of each work: its glance, joined and judged; pure."""
+"""The `Work` of each run or part: its glance, joined and judged; pure."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Finding
     from tarmac.runs import Glance
 
-# Of findings since a work began, at most so many are reasons of its own.
+# Maximum number of Xid findings that are reasons of one work.
 _MAX_XIDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a machine's works are judged by.
+    """The facts about a machine by which its work is judged.
 
     Attributes:
         gpus: GPUs of this machine, by UUID.
         processes: Known processes, by process number.
         joined: Processes and GPUs of each work, from `join`.
-        idle_s: By GPU that is held and does nothing, for how long.
-        throttled: By GPU, the share of the last minute in which its clocks were lowered, by why.
-        quota_ratio: Share of the periods in which the quota of CPU of `group` ran out.
+        idle_s: Seconds for which each held GPU has been idle, by UUID.
+        throttled: Share of the last minute with lowered clocks, 0 to 1, by UUID and reason.
+        quota_ratio: Share of the periods in which the CPU quota of `group` ran out, 0 to 1.
         group: The control group that this process is in.
         findings: All findings of this machine.
         idle_after_s: Seconds after which a work counts as idle.
@@ -56,7 +56,7 @@ class Facts:
 
 
 def is_warming(glance: Glance, now: datetime) -> bool:
-    """Whether a training has yet to do its first epoch, and may still take its time for that."""
+    """Return whether a training is before its first epoch, for less than `WARM_UP_S`."""
     if glance.kind != "training" or glance.epoch or glance.step_s is not None:
         return False
     began = glance.started_at or glance.created_at
@@ -64,7 +64,7 @@ def is_warming(glance: Glance, now: datetime) -> bool:
 
 
 def work_of(candidate: Candidate, facts: Facts) -> Work:
-    """Return what is shown of a work."""
+    """Return the `Work` of a candidate."""
     glance, joined = candidate.glance, facts.joined
     gpu_uuids = joined.gpus_of.get(candidate.id, ())
     pids = joined.pids_of.get(candidate.id, ())
@@ -126,11 +126,11 @@ def work_of(candidate: Candidate, facts: Facts) -> Work:
 def ranks_of(
     here: Sequence[Rank], recorded: Sequence[Mapping[str, object]]
 ) -> tuple[dict[str, object], ...]:
-    """Return a row of facts for each rank, the slowest first; empty of a training of one process.
+    """Return the facts on each rank, the slowest first; empty for a training of one process.
 
     Args:
-        here: Those whose processes are on this machine.
-        recorded: What the training has recorded of each.
+        here: Ranks with a process on this machine.
+        recorded: Facts on each rank that the training has recorded.
     """
     rows: dict[object, dict[str, object]] = {row.get("rank"): dict(row) for row in recorded}
     for rank in here:
@@ -148,7 +148,7 @@ def ranks_of(
 
 
 def _slowness(row: Mapping[str, object]) -> tuple[float, float]:
-    """Return what is least for the slowest rank: its rate without the time that it waits."""
+    """Return a sort key for the slowest rank first: its rate without waits, then its number."""
     rate, rank = row.get("samples_per_s"), row.get("rank")
     return (
         rate if isinstance(rate, float) else float("inf"),
@@ -186,7 +186,7 @@ def _ranks_here(candidate: Candidate, facts: Facts) -> tuple[Rank, ...]:
 def _reasons(
     candidate: Candidate, ranks: Sequence[Rank], gpu_uuids: Sequence[str], facts: Facts
 ) -> tuple[Reason, ...]:
-    """Return why a work is slow; a job is as slow as its tasks, and a waiting one not at all."""
+    """Return why work is slow; empty for a job, whose tasks have reasons, and for waiting work."""
     glance = candidate.glance
     if glance.kind == "job" or glance.status != "running" or glance.host:
         return ()
@@ -209,7 +209,7 @@ def _reasons(
 
 
 def _shares_quota(candidate: Candidate, facts: Facts) -> bool:
-    """Whether a work has the quota that this process has: it is in the same control group."""
+    """Return whether work is in the control group, and so under the CPU quota, of this process."""
     own = (facts.processes[pid] for pid in candidate.roots if pid in facts.processes)
     return any(f"{process.group}/".startswith(facts.group.rstrip("/") + "/") for process in own)
 
@@ -243,7 +243,7 @@ def _neighbours(
 
 
 def _family(work: str, parent_of: Mapping[str, str]) -> Collection[str]:
-    """Return a work, what it is a part of, and its own parts."""
+    """Return a work with its ancestors and all its parts."""
     family = {work}
     at: str | None = work
     while at is not None:

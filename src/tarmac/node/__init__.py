@@ -1,7 +1,7 @@
-"""The agent on a node: takes one attempt of a task from a file to its end, and writes down how.
+"""The agent on a node: reads one attempt of a task from a file, runs it and writes its record.
 
-Needs Python 3.9 and its standard library alone, for it travels with a run to nodes that have no
-more. It is packed into one file, `agent.pyz`, together with `tarmac.processes`.
+The agent needs only Python 3.9 and its standard library, because a run takes it to nodes that have
+nothing else. It is packed into one file, `agent.pyz`, together with `tarmac.processes`.
 """
 
 from tarmac.node.gpu_watch import GpuWatch

@@ -1,4 +1,4 @@
-"""One attempt on one node, from what it needs to what it made."""
+"""One attempt on one node: GPU check, stage in, program, stage out."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Here(NamedTuple):
-    """Where an attempt is performed.
+    """The context of an attempt on this node.
 
     Attributes:
-        engine: What started this agent.
-        environment: The variables that it started this agent with.
-        inbox: What is asked of this agent.
-        mark: By which a guardian finds what it has started.
-        gate: What is known of its GPUs.
+        engine: Engine that started this agent.
+        environment: Environment variables that this agent was started with.
+        inbox: Inbox of this agent, for signals and requests to end.
+        mark: Mark by which a guardian finds the processes of this agent.
+        gate: GPU check of this agent, with its results so far.
         rank: Rank of this node, from 0.
         meet: Function that waits for the other nodes and returns variables for the program. Called
             after stage in. None for a single node.
-        beat: Called, once and again, while the program runs, so that others see that this agent
-            lives.
+        beat: Function that starts the heartbeat if it is not running. Called repeatedly while the
+            program runs.
     """
 
     engine: Engine
@@ -52,14 +52,14 @@ class Here(NamedTuple):
 
 
 def find_gpus(element: Element, engine: Engine) -> list[str]:
-    """Return what names an attempt's GPUs on this node.
+    """Return the UUIDs of an attempt's GPUs on this node.
 
     Raises:
-        GpuError: They are not what was asked.
+        GpuError: The engine's GPUs are not the GPUs that the attempt asks for.
     """
     if not element.gpus:
         return []
-    from tarmac.node.nvml import read_gpus  # noqa: PLC0415 - costs the start of others
+    from tarmac.node.nvml import read_gpus  # noqa: PLC0415 - slows the start of others
 
     return choose_gpus(
         engine.gpus,
@@ -73,11 +73,11 @@ def find_gpus(element: Element, engine: Engine) -> list[str]:
 
 
 def without_gpus(error: GpuError, engine: Engine) -> Ending:
-    """Return how an attempt ends that has not the GPUs that it asked for.
+    """Return the ending of an attempt that lacks the GPUs that it asks for.
 
     Args:
         error: Error with the reason; a `BrokenGpu` also marks this node as bad.
-        engine: What has given others.
+        engine: Engine that started this agent, with the node's name.
     """
     if isinstance(error, BrokenGpu):
         return Ending("failed", "node", f"not started: {error}", bad_host=engine.host)
@@ -85,7 +85,7 @@ def without_gpus(error: GpuError, engine: Engine) -> Ending:
 
 
 def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
-    """Bring what an attempt needs on this node, run its program, and keep what it made.
+    """Stage in an attempt on this node, run its program and stage out its outputs.
 
     Args:
         element: Attempt to perform on this node.
@@ -93,7 +93,7 @@ def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
         here: Engine, inbox and callbacks of this agent.
 
     Returns:
-        How it ended; what goes wrong on the way is in it, never an exception.
+        The ending of the attempt. It contains every failure; none is raised.
     """
     try:
         with contextlib.ExitStack() as opened:
@@ -154,10 +154,10 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
 def _look_at_gpus(
     element: Element, gpus: Sequence[str], given: Mapping[str, str], here: Here
 ) -> list[str]:
-    """Return what is to be known of an attempt's GPUs, a line each.
+    """Check an attempt's GPUs; return a line for each note about them.
 
     Raises:
-        UnfitGpus: One is not fit.
+        UnfitGpus: The check found an unfit GPU.
     """
     unseen = here.gate.check(
         element,
@@ -169,7 +169,7 @@ def _look_at_gpus(
     )
     if not gpus or element.shares_gpus:
         return unseen
-    from tarmac.node.nvml import read_use  # noqa: PLC0415 - costs the start of others
+    from tarmac.node.nvml import read_use  # noqa: PLC0415 - slows the start of others
 
     return [*unseen, *held_by_others(read_use(gpus), here.engine.host)]
 
@@ -199,10 +199,10 @@ def _program(
 
 
 def _read_secrets(element: Element, here: Here) -> dict[str, str]:
-    """Return variables whose values are in files.
+    """Return the variables whose values are in files.
 
     Raises:
-        StageError: One cannot be read.
+        StageError: A file cannot be read.
     """
     values = {}
     for name, path in element.secrets.items():
@@ -218,7 +218,7 @@ def _read_secrets(element: Element, here: Here) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _work_directory(element: Element, here: Here) -> Iterator[Path]:
-    """Make the directory that the program starts in; one on the node's own disk is removed."""
+    """Create the working directory; remove it at the end if it is on the node's own disk."""
     if element.work == "shared":
         work = Path(element.directory) / "work"
         work.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def _work_directory(element: Element, here: Here) -> Iterator[Path]:
     if "$" in place:
         raise StageError(f"work is {element.work}, and {here.engine.host} does not set that")
     Path(place).mkdir(parents=True, exist_ok=True)
-    # Private: scratch disks are everybody's.
+    # Private, because other users share the scratch disk.
     own = Path(place, f"tarmac-{os.urandom(8).hex()}")
     own.mkdir(mode=0o700)
     try:
@@ -238,7 +238,7 @@ def _work_directory(element: Element, here: Here) -> Iterator[Path]:
             (own / element.kept).symlink_to(lasting)
         yield own
     finally:
-        import shutil  # noqa: PLC0415 - costs the start of others
+        import shutil  # noqa: PLC0415 - slows the start of others
 
         shutil.rmtree(own, ignore_errors=True)
 
@@ -246,7 +246,7 @@ def _work_directory(element: Element, here: Here) -> Iterator[Path]:
 def _keep(
     ending: Ending, work: Path, element: Element, given: Mapping[str, str], here: Here
 ) -> Ending:
-    """Have the outputs kept, and hear what the container's engine knows."""
+    """Stage out the outputs, and add the container engine's verdict on memory to the ending."""
     is_kept = ending.outcome != "interrupted" and here.rank == 0
     if element.stage is None or not is_kept:
         return ending
@@ -276,7 +276,7 @@ def _ask(element: Element, words: Sequence[str], given: Mapping[str, str], here:
 
 
 def _say_first(stderr: Path, engine: Engine, notes: Sequence[str]) -> None:
-    """Add to a program's errors, before it begins, what is to be known of them."""
+    """Write the notes of an attempt to its stderr file before the program starts."""
     lines = [f"--- {note} ---" for note in notes]
     if engine.restart:
         lines.insert(0, f"--- restart {engine.restart} on {engine.host} ---")
@@ -286,7 +286,7 @@ def _say_first(stderr: Path, engine: Engine, notes: Sequence[str]) -> None:
 
 
 def _remove_if_empty(path: Path) -> None:
-    # File systems of clusters limit how many files there are.
+    # File systems of clusters limit the number of files.
     with contextlib.suppress(OSError):
         if not path.stat().st_size:
             path.unlink()

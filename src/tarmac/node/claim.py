@@ -1,8 +1,8 @@
 """The claim on an attempt: one file is claim, heartbeat and result.
 
-Who creates the attempt's record exclusively has it. An agent that finds it taken leaves the attempt
-to the other one as long as that lives, and takes over what a dead one left. Clocks of hosts differ,
-so whether an agent of another machine lives is seen by its beat, which grows.
+The agent that creates the attempt's record exclusively holds the claim. Another agent leaves the
+attempt alone while the holder is alive, and takes it over from a dead holder. Clocks of hosts
+differ, so the heartbeat of an agent on another machine is a counter that grows.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
     from tarmac.node.inbox import Inbox
 
-# An agent whose beat has not grown for so many intervals is dead, or as good as dead.
+# An agent without a heartbeat for this many intervals counts as dead.
 _DEAD_AFTER_BEATS = 2.5
-# Within so many an agent that lives has seen that its attempt was taken over.
+# A live agent notices a takeover of its attempt within this many intervals.
 _SEEN_AFTER_BEATS = 1.5
 _LOOK_EVERY_S = 1.0
 
 _OVER = ("ended", "fenced")
 
-# So long a file system that is full or away is given to take how an attempt ended.
+# Time for a full or unreachable file system to recover before the result is lost.
 _WRITTEN_WITHIN_S = 60.0
 
-# A record fits into one block of a disk, so that it can be written over when that is full.
+# Bounds that fit a record into one disk block, so that it can be overwritten on a full disk.
 _MAX_PROBLEMS = 10
 _MAX_LENGTH = 300
 
 
-class NotOurs(Exception):  # noqa: N818 - that is no error
-    """The attempt is not this agent's to run; says why in words."""
+class NotOurs(Exception):  # noqa: N818 - no error
+    """This agent may not run the attempt; the message says why."""
 
 
 class Claim:
-    """An attempt that is this agent's.
+    """The claim of this agent on an attempt.
 
     Args:
         directory: Directory of the task, with its attempts' records.
         number: Number of the attempt, from 1.
-        record: What its file holds.
+        record: Content of the attempt's record file.
 
     Attributes:
-        is_lost: Whether another agent has it by now: nothing more is to be written or kept.
+        is_lost: Whether another agent has taken over the attempt. If so, write and keep nothing.
     """
 
     def __init__(self, directory: Path, number: int, record: AttemptRecord) -> None:
@@ -64,10 +64,10 @@ class Claim:
         self.is_lost = False
 
     def began(self, gpus: list[str]) -> None:
-        """Write that it is at work.
+        """Mark the attempt as running, with its GPUs.
 
         Raises:
-            OSError: That cannot be written.
+            OSError: The record cannot be written.
         """
         with self._lock:
             record = self._record._replace(state="began", gpus=gpus)
@@ -75,7 +75,7 @@ class Claim:
                 self._write(record, is_lasting=False)
 
     def beat(self) -> str:
-        """Show that this agent lives; return why the attempt is to end, empty while it is not.
+        """Write a heartbeat; return why the attempt must end, or an empty string.
 
         Raises:
             OSError: The record cannot be read or written now.
@@ -92,14 +92,14 @@ class Claim:
         return ""
 
     def end(self, **ending: Any) -> None:
-        """Write how it ended; nothing where another agent has it by now.
+        """Write the result, unless another agent has taken over the attempt.
 
         Args:
             **ending: Fields of `AttemptRecord`: outcome, cause, reason, exit_code, seconds,
                 problems, bad_host, notes.
 
         Raises:
-            OSError: That cannot be written.
+            OSError: The record cannot be written within 60 s.
         """
         problems, notes = (
             [*map(_shortened, ending.pop(name, ()))][:_MAX_PROBLEMS]
@@ -127,7 +127,7 @@ class Claim:
                 return
 
     def _lost_to(self) -> str:
-        """Return who has taken it over, in words; empty where nobody has."""
+        """Return a message if another agent has taken over the attempt, else an empty string."""
         holder = read_attempt(self._directory, self._number)
         if holder is not None and not _is_same(holder, self._record):
             self.is_lost = True
@@ -143,18 +143,18 @@ class Claim:
 def take_claim(
     directory: Path, number: int, record: AttemptRecord, *, beat_s: float, inbox: Inbox
 ) -> Claim:
-    """Claim an attempt, or take it over from an agent that is dead.
+    """Claim an attempt, or take it over from a dead agent.
 
     Args:
-        directory: The task's; made where it is not there.
+        directory: Directory of the task; created if it is missing.
         number: Number of the attempt, from 1.
-        record: What its file is to hold; its `process` is filled in, and it is only ``claimed``
-            as long as another agent may have to see that.
-        beat_s: Between two beats, of other agents as well, in seconds.
-        inbox: Ends the waiting for another's beat.
+        record: Record to write. Its `process` is filled in. Its `state` is ``claimed`` while an
+            older agent may still have to notice the takeover.
+        beat_s: Seconds between two heartbeats of any agent.
+        inbox: Inbox whose requests stop the wait for another agent's heartbeat.
 
     Raises:
-        NotOurs: It is not to run here.
+        NotOurs: The attempt must not run here.
         OSError: The record cannot be read or written.
     """
     record = record._replace(process=_this_process()._asdict())
@@ -173,7 +173,7 @@ def take_claim(
                 continue
             settle_s = _SEEN_AFTER_BEATS * beat_s
         with _alone(path, beat_s, inbox):
-            # Another newcomer may have been faster.
+            # Another agent may have taken over the record first.
             if read_attempt(directory, number) != holder:
                 continue
             if settle_s > 0:
@@ -187,13 +187,13 @@ def take_claim(
 
 
 def _right_to(found: AttemptRecord | None, ours: AttemptRecord, beat_s: float) -> float | None:
-    """Return for how long to wait after taking over a record; None to see first whether it beats.
+    """Return the seconds to wait after a takeover; None: check the holder's heartbeat first.
 
     Raises:
-        NotOurs: It is not to be taken over.
+        NotOurs: The record must not be taken over.
     """
     if found is None:
-        # Just created and still empty, or damaged.
+        # The record was just created and is still empty, or it is damaged.
         return None
     is_same_unit = found.nonce == ours.nonce and found.engine_id == ours.engine_id
     is_newer = is_same_unit and ours.restart > found.restart
@@ -217,7 +217,7 @@ def _right_to(found: AttemptRecord | None, ours: AttemptRecord, beat_s: float) -
 
 
 def _refuse_beating(before: AttemptRecord | None, after: AttemptRecord | None) -> None:
-    """Refuse an attempt whose record has changed, where its agent goes on."""
+    """Raise NotOurs if the same agent changed the record and still runs the attempt."""
     if before is None or after is None or not _is_same(before, after):
         return
     if after.state not in _OVER:
@@ -230,7 +230,7 @@ def _refuse_living(found: AttemptRecord) -> None:
 
 
 def _lives_here(found: AttemptRecord) -> bool | None:
-    """Return whether a record's agent lives; None where that was on another machine."""
+    """Return whether a record's agent is alive; None if it ran on another machine."""
     try:
         process = ProcessIdentity(**found.process)
     except TypeError:
@@ -247,16 +247,16 @@ def _this_process() -> ProcessIdentity:
 
 @functools.lru_cache(maxsize=1)
 def _identified(pid: int) -> ProcessIdentity:
-    # An agent asks for each of its attempts.
+    # Cached, because an agent with several attempts needs it for each.
     return identify(pid)
 
 
 @contextlib.contextmanager
 def _alone(path: Path, beat_s: float, inbox: Inbox) -> Iterator[None]:
-    """Let one newcomer at a time take a record over."""
+    """Hold a lock file, so that one agent at a time takes over a record."""
     lock = path.with_suffix(".takeover")
     while not create_file(lock, os.urandom(8)):
-        # It takes a moment; one that stays is a dead one's.
+        # A takeover takes a moment; a lock that stays belongs to a dead agent.
         if _stays(lock, _DEAD_AFTER_BEATS * beat_s, inbox):
             lock.unlink(missing_ok=True)
     try:
@@ -266,7 +266,7 @@ def _alone(path: Path, beat_s: float, inbox: Inbox) -> Iterator[None]:
 
 
 def _stays(path: Path, patience_s: float, inbox: Inbox) -> bool:
-    """Return whether a file stays as it is for some seconds."""
+    """Return whether a file stays unchanged for some seconds."""
     before = _content(path)
     end = time.monotonic() + patience_s
     while (left_s := end - time.monotonic()) > 0:
@@ -278,7 +278,7 @@ def _stays(path: Path, patience_s: float, inbox: Inbox) -> bool:
 
 
 def _settle(claim: Claim, patience_s: float, inbox: Inbox) -> None:
-    """Wait until an older agent, if it lives, has seen that its attempt was taken over."""
+    """Wait until the older agent, if it is alive, has noticed the takeover."""
     end = time.monotonic() + patience_s
     while (left_s := end - time.monotonic()) > 0:
         if inbox.is_asked_within(min(left_s, _LOOK_EVERY_S)):
@@ -295,7 +295,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _is_same(one: AttemptRecord, other: AttemptRecord) -> bool:
-    """Whether two records are one agent's."""
+    """Whether the same agent wrote two records."""
     return (one.nonce, one.engine_id, one.restart, one.process) == (
         other.nonce,
         other.engine_id,
@@ -305,7 +305,7 @@ def _is_same(one: AttemptRecord, other: AttemptRecord) -> bool:
 
 
 def _shortened(text: str) -> str:
-    """Return the first words of a text; none is cut, for nothing masks half of a secret later."""
+    """Cut a text between words: a later redaction cannot recognize part of a secret."""
     if len(text) <= _MAX_LENGTH:
         return text
     return f"{text[: _MAX_LENGTH - 3].rpartition(' ')[0]} ..."

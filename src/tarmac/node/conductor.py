@@ -1,10 +1,10 @@
-"""One attempt on several nodes: started on all of them, and ended on all where one has failed.
+"""One attempt on several nodes: started on all nodes, and ended on all nodes if one fails.
 
-The agent that the engine has started, on the first node, conducts: it lets srun start an agent on
-each node, unless the engine itself has done so; waits until all have come, has them see that the
-first one can be reached, and tells them to begin. What happens from then on passes over the
-connections between them: how each has ended, that all shall end, and, as a connection ends with its
-process, that one is gone.
+The agent that the engine starts on the first node is the conductor. It starts an agent on each node
+with srun, unless the engine has started them. It waits for the rendezvous of all agents, checks
+that they can reach the first node, and starts their programs. From then on, messages over their
+connections carry the result of each node and the request to end. A closed connection means that
+its agent is gone.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 
 _GREETING_S = 5.0
 
-# What a program's end may take on top of its own grace: its outputs, and the way here.
+# Time on top of a program's grace period for its stage out and for the message to the conductor.
 _END_SLACK_S = 5.0
 
-# The one that they have lost may take so long to say why: `tarmac train` waits 5 s for its ranks.
+# After ranks report a lost peer, time for that peer to report its own failure: `tarmac train` waits
+# 5 s for its ranks.
 _SAYS_WITHIN_S = 10.0
 
 
@@ -61,19 +62,19 @@ def conduct(
     mark: str,
     meet_within_s: float = MEET_WITHIN_S,
 ) -> Ending:
-    """Run an attempt on all nodes that the engine has given, and return how it ended.
+    """Run an attempt on all nodes of the engine's allocation, and return its ending.
 
     Args:
         element: Attempt to run, with its number of nodes.
         arguments: Arguments of the agents on the nodes: ``--part SPEC NUMBER``.
         environment: Environment variables that this agent was started with.
-        inbox: What is asked in it ends the attempt on all nodes.
-        began: Is told the GPUs of all nodes once all are to begin.
-        mark: By which a guardian finds what is started.
-        meet_within_s: How long all nodes are waited for, in seconds.
+        inbox: Inbox whose requests end the attempt on all nodes.
+        began: Function that gets the GPUs of all nodes just before all programs start.
+        mark: Mark by which a guardian finds the processes of this agent.
+        meet_within_s: Seconds to wait for the rendezvous of all nodes. Default 300.
     """
-    # The agents end by themselves with this one, and have a program's whole grace for it: this
-    # one's guardian, which is in a hurry, is not to find them.
+    # Without the mark, this agent's guardian does not kill the other agents: they end by themselves
+    # when this agent ends, and give their programs the whole grace period.
     command = [*_starter(element.nodes, environment), "env", "-u", MARK, *_agent(environment)]
     nodes = Nodes(element, hosts_of(environment.get("SLURM_JOB_NODELIST", "")))
     conductor = _Conductor(
@@ -102,13 +103,13 @@ def conduct(
 
 
 def _starter(nodes: int, environment: Mapping[str, str]) -> list[str]:
-    """Return what starts a program once on each node, and ends with the last of them.
+    """Return the command that starts a program once on each node and exits with the last of them.
 
-    What runs in an engine without such a command names one of its own. Nothing does where the
-    engine has started the others, which are invited already: this node's own agent is left.
+    TARMAC_STARTER names the command in an engine without srun. The command is empty if the engine
+    has started and invited the other agents: only this node's own agent is left to start.
 
-    Agents say by themselves how they have ended and are told when to end, so that a node may be
-    done minutes before another (``--wait=0``); srun ends all where an agent itself is gone.
+    Agents report their results and get requests to end over their connections. So a node may finish
+    minutes before another (``--wait=0``), and srun ends all nodes if an agent itself fails.
     """
     if Invitation.find(environment) is not None:
         return []
@@ -124,28 +125,28 @@ def _starter(nodes: int, environment: Mapping[str, str]) -> list[str]:
         "--mpi=none",
         "--export=ALL",
     ]
-    # Since 22.05 a step does not take this over from its job, and would have one core.
+    # Since Slurm 22.05 a step does not inherit this from its job, and would get one core.
     cpus = environment.get("SLURM_CPUS_PER_TASK")
     return [*command, f"--cpus-per-task={cpus}"] if cpus else command
 
 
 def _agent(environment: Mapping[str, str]) -> list[str]:
     file = str(Path(sys.argv[0]).resolve())
-    # On another node another Python may do; on this one it is known.
+    # On this node this interpreter works; on other nodes the file's sh part finds a Python.
     is_here = Invitation.find(environment) is not None
     return [sys.executable, "-I", "-S", file] if is_here else ["sh", file]
 
 
 class _Conductor:
-    """Conducts one attempt.
+    """The conductor of one attempt.
 
     Args:
         element: Attempt to run, with its number of nodes.
-        nodes: Those that have come; none yet.
-        inbox: What is asked in it ends all.
-        began: Is told the GPUs of all nodes.
-        meet_within_s: How long all nodes are waited for, in seconds.
-        invitation: What the others were told before this one began; None where they are not.
+        nodes: Nodes of the attempt, still without any agent.
+        inbox: Inbox whose requests end the attempt on all nodes.
+        began: Function that gets the GPUs of all nodes just before all programs start.
+        meet_within_s: Seconds to wait for the rendezvous of all nodes.
+        invitation: Invitation that the other agents already have from the engine. None: create one.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class _Conductor:
 
     @contextlib.contextmanager
     def invited(self, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """Listen meanwhile; give the variables by which agents find the way here."""
+        """Listen for agents; yield the variables with the invitation for them."""
         with listen(self._port) as server, self._selector:
             accept = functools.partial(self._accept, server)
             self._selector.register(server, selectors.EVENT_READ, accept)
@@ -182,10 +183,10 @@ class _Conductor:
                 node.line.close()
 
     def conduct(self, starter: Child) -> None:
-        """Attend to all nodes until the last has ended, or will not.
+        """Serve all nodes until the last has ended or the time to end is over.
 
         Args:
-            starter: What starts the agents, and ends when they have.
+            starter: Process that starts the agents and exits after them.
         """
         if self._gather(starter) and self._connect(starter) and self._wait_for_stages(starter):
             self._wait_while(lambda: bool(self._nodes.at_work))
@@ -194,7 +195,7 @@ class _Conductor:
             starter.wait(_END_SLACK_S)
 
     def _gather(self, starter: Child) -> bool:
-        """Wait until all nodes have come; where some have not, name them."""
+        """Wait for the rendezvous of all nodes; otherwise fail and name the missing nodes."""
         if self._wait_while(lambda: bool(self._nodes.missing), self._meet_within_s, starter):
             return True
         if self._is_ending:
@@ -208,7 +209,7 @@ class _Conductor:
         return False
 
     def _connect(self, starter: Child) -> bool:
-        """See that all can reach the first, and tell them to begin, with the address for it."""
+        """Check that all nodes can reach the first node; return whether they can."""
         first, *others = self._nodes
         for node in others:
             node.line.send(do="probe", addresses=first.addresses, port=first.port)
@@ -228,7 +229,7 @@ class _Conductor:
         return not self._nodes.has_failed
 
     def _wait_for_stages(self, starter: Child) -> bool:
-        """Wait until all have what they need, and tell them to begin, with where they meet."""
+        """Wait for the stage in of all nodes and start the programs; return whether they start."""
         nodes = [*self._nodes]
         if not self._wait_while(
             lambda: any(node.is_at_work and not node.is_ready for node in nodes), starter=starter
@@ -237,14 +238,14 @@ class _Conductor:
         if self._is_ending or not all(node.is_at_work for node in nodes):
             return False
         first, others = nodes[0], nodes[1:]
-        # No program is to find the first node's agent at its program's port.
+        # The first node's agent must leave the port before any program connects to it.
         first.line.send(do="free")
         if not self._wait_while(lambda: first.is_at_work and not first.has_freed, starter=starter):
             return False
         self._began([gpu for node in nodes for gpu in node.gpus])
         common = [a for a in first.addresses if all(a in (node.reached or ()) for node in others)]
         for node in nodes:
-            # Where no address is right for all, each has one of its own.
+            # If no address works for all nodes, each node gets an address that works for it.
             address = (common or node.reached or first.addresses)[0]
             node.line.send(do="go", address=address, port=first.port)
         return True
@@ -255,16 +256,16 @@ class _Conductor:
         limit_s: float = math.inf,
         starter: Child | None = None,
     ) -> bool:
-        """Attend to all that comes while something is so.
+        """Handle messages and requests while a condition holds.
 
         Args:
-            is_so: What is waited for to end.
-            limit_s: How long, in seconds.
+            is_so: Condition; the wait succeeds when it becomes false.
+            limit_s: Seconds to wait at most. Default: no limit.
             starter: Process that starts the agents. Waiting stops when it exits or the whole
                 attempt is ending. None: not watched.
 
         Returns:
-            Whether it is no more so.
+            Whether the condition became false.
         """
         now = next_beat = time.monotonic()
         end = now + limit_s
@@ -279,7 +280,7 @@ class _Conductor:
             if self._ended_at is not None:
                 end = min(end, self._ended_at + self._element.grace_s + _END_SLACK_S)
             is_vain = starter is not None and (self._is_ending or starter.has_ended())
-            # What has come already may still make it so.
+            # Messages that have already arrived may still end the condition.
             patience_s = 0.0 if is_vain else max(0.0, min(next_beat, end, self._end_at) - now)
             self._inbox.wait(patience_s, self._selector.fileno())
             if self._inbox.asked is not None:
@@ -297,7 +298,7 @@ class _Conductor:
 
     @property
     def _is_told(self) -> bool:
-        """Whether the engine's signal has gone to the programs of all nodes."""
+        """Whether the engine has already signalled the programs of all nodes."""
         return self._inbox.asked is not None and self._inbox.asked.is_told
 
     def _look_for_silent(self, now: float) -> None:
@@ -328,7 +329,7 @@ class _Conductor:
         connection.close()
 
     def _meet(self, line: Line, said: Mapping[str, Any], *more: dict[str, Any]) -> None:
-        """Attend to a node from its first message on; others may have come with that."""
+        """Register a node by its first message; handle messages that arrived with it."""
         node = Node(line=line, heard_at=time.monotonic(), **said)
         self._nodes.add(node)
         hear = functools.partial(self._hear, node)

@@ -1,4 +1,4 @@
-"""Files that are there once and whole, also on network file systems and on a full disk."""
+"""Exclusive creation and atomic replacement of files, on network file systems and full disks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def create_file(path: Path, content: bytes) -> bool:
-    """Create a file, of several that try the first alone; return whether this one was it.
+    """Create a file exclusively; return False if it already exists.
 
-    It need not outlive a loss of power: who created it does not either.
+    The file need not survive a power loss, because its creator does not survive either.
 
     Raises:
-        OSError: It cannot be written; it is not there then.
+        OSError: The file cannot be written; it is removed then.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -36,20 +36,20 @@ def create_file(path: Path, content: bytes) -> bool:
 
 
 def replace_file(path: Path, content: bytes, *, is_lasting: bool = True) -> None:
-    """Write a file whole: whoever reads it finds the old content or the new one.
+    """Replace a file atomically: a reader finds the old content or the new content.
 
-    On a full disk it is written over where it is, which needs no more room for the little that it
-    holds; a reader may find a part of it then.
+    On a full disk the file is overwritten in place, which needs no more room for a small file. A
+    reader may then find partial content.
 
     Args:
         path: File to write; it may not exist yet.
         content: Complete new content of the file.
-        is_lasting: Whether to return only once it outlives a loss of power.
+        is_lasting: Whether to return only when the content survives a power loss. Default True.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
-    # Threads, hosts and containers write here: the number of a process tells none of them apart.
+    # A random name, because threads, hosts and containers that write here may share a pid.
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with part.open("wb") as file:
@@ -77,7 +77,7 @@ def _overwrite(path: Path, content: bytes) -> None:
 
 
 def _keep_name(path: Path) -> None:
-    # Some file systems cannot do this for a directory, and then need it not.
+    # File systems that cannot sync a directory do not need it.
     with contextlib.suppress(OSError):
         descriptor = os.open(path.parent, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""The screen of ``tarmac top``, by Textual: views, plots, logs, and stopping one's own work."""
+"""The screen of ``tarmac top``, with Textual: views, plots, logs, and keys that stop work."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["ScreenOptions", "can_show_screen", "run_screen", "serve_in_browser"]
 
-# By this variable textual-serve has a program draw for a page.
+# textual-serve sets this variable for a program that draws for a browser.
 _BROWSER = "TEXTUAL_DRIVER"
 
 
 @dataclasses.dataclass(frozen=True)
 class ScreenOptions:
-    """How the screen looks and what it allows.
+    """The appearance and the permissions of the screen.
 
     Attributes:
-        interval_s: Between two readings; what the feed was given, to be shown.
-        idle_after_s: A GPU that is held and does nothing is news after so many seconds.
-        elsewhere: Why files and processes of what is shown are not to be looked for on this
-            machine, such as ``it is on another machine``; empty where it is here and now.
-        readonly: Nothing can be stopped from it. A replay is to be shown so.
+        interval_s: Seconds between two snapshots of the feed. Default 1.
+        idle_after_s: Seconds after which a held, idle GPU is reported. Default 600.
+        elsewhere: Why files and processes of the shown work are not read on this machine, such as
+            ``it is on another machine``; empty if they are.
+        readonly: Whether all actions that stop work are off, as for a replay.
         light: Use dark text on a light background. Default: light text on dark.
-        ascii_only: Draws with ASCII alone; so it does anyway where the terminal has no UTF-8.
+        ascii_only: Whether to draw with ASCII alone. Always on where the terminal has no UTF-8.
     """
 
     interval_s: float = 1.0
@@ -44,7 +44,7 @@ class ScreenOptions:
 
 
 def can_show_screen(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a screen can be shown here: on a terminal that can, or to a page of a browser.
+    """Return whether a screen can be shown here, on a capable terminal or in a browser.
 
     Args:
         environment: Environment with ``TERM`` and ``TEXTUAL_DRIVER``. Default: ``os.environ``.
@@ -56,10 +56,9 @@ def can_show_screen(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def run_screen(feed: Feed, options: ScreenOptions) -> None:
-    """Show a feed's snapshots until the user leaves.
+    """Show a feed's snapshots until the user quits.
 
-    The feed is read in a thread of its own and closed at the end; where it ends by itself, its last
-    snapshot stays.
+    A thread reads the feed. If the feed ends by itself, its last snapshot stays.
 
     Args:
         feed: Source of the snapshots. Closed at the end.
@@ -83,12 +82,12 @@ def run_screen(feed: Feed, options: ScreenOptions) -> None:
 def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:
     """Serve the screen to this machine's browsers, until SIGINT or SIGTERM.
 
-    Each page that is opened starts ``tarmac top ARGUMENTS`` anew. The address, printed first, holds
-    a token that is drawn anew each time; who does not know it is refused.
+    Each opened page starts a new ``tarmac top ARGUMENTS``. The address, printed first, has a token
+    that is random for each call. The server refuses requests without the token.
 
     Args:
-        arguments: What ``tarmac top`` is given, without ``--web``.
-        port: On 127.0.0.1; 0 for any that is free.
+        arguments: Arguments of ``tarmac top``, without ``--web``.
+        port: Port on 127.0.0.1; 0 for any free port. Default 0.
 
     Raises:
         MissingExtraError: textual-serve is not installed.
@@ -100,7 +99,7 @@ def serve_in_browser(arguments: Sequence[str], *, port: int = 0) -> None:
 
 
 def _encoding() -> str:
-    """Return the encoding of what Textual writes to: standard error, or a page's socket."""
+    """Return the encoding of Textual's output: standard error, or a page's socket."""
     if _BROWSER in os.environ:
         return "utf-8"
     return codecs.lookup(sys.stderr.encoding or "ascii").name

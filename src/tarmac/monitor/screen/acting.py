@@ -1,4 +1,4 @@
-"""Stopping work from the screen: whom it would reach, whether that is allowed, and the signals."""
+"""Stopping work from the screen: the affected processes, permissions and signals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
     from tarmac.processes import ProcessIdentity
 
-# What ends well when it is asked once, and what it does then.
+# The kinds of work that end cleanly on one signal, with the effect.
 _STOPS = {
     "training": "saves a checkpoint after the step it is at, and ends",
     "search": "ends its trainings and can be resumed",
@@ -30,13 +30,13 @@ _STOPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """What a key does to processes.
+    """The action of a key on processes.
 
     Attributes:
-        verb: As a question begins.
+        verb: Beginning of the question to the user.
         number: Signal to send, such as SIGTERM.
-        asks_lead: Whether it goes to the one process that leads, which ends the others; else to
-            each.
+        asks_lead: Whether the signal goes only to the lead process, which ends the others; else to
+            each process.
     """
 
     verb: str
@@ -53,11 +53,11 @@ ACTIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Signals to be sent, once they are agreed to.
+    """Signals to send once the user agrees.
 
     Attributes:
-        question: What is to be agreed to.
-        targets: The processes, told from all that may have their numbers later.
+        question: Question to ask the user.
+        targets: Processes to signal, with identities that a reused pid does not match.
     """
 
     question: str
@@ -65,7 +65,7 @@ class Plan:
     targets: tuple[ProcessIdentity, ...]
 
     def carry_out(self) -> str:
-        """Send the signals; return what came of it, in a sentence."""
+        """Send the signals; return the outcome in a sentence."""
         reached = 0
         for target in self.targets:
             try:
@@ -77,7 +77,7 @@ class Plan:
 
 
 def plan_action(action: Action, keys: Sequence[tuple[str, ...]], snapshot: Snapshot) -> Plan:
-    """Return what an action on some rows would do.
+    """Return the plan of an action on some rows.
 
     Args:
         action: Action to plan, a value of `ACTIONS`.
@@ -85,7 +85,7 @@ def plan_action(action: Action, keys: Sequence[tuple[str, ...]], snapshot: Snaps
         snapshot: Newest snapshot, with the processes of each work.
 
     Raises:
-        RequestError: One of them is not this user's, not of this machine, or cannot be ended so.
+        RequestError: A row is not this user's, not on this machine, or not fit for the action.
     """
     names, targets = [], []
     for key in keys:
@@ -128,7 +128,7 @@ def _of_work(action: Action, name: str, host: HostSnapshot) -> tuple[str, Sequen
 
 
 def _lead(work: Work) -> int:
-    """Return the process that a training's record names, where it is one of those seen at work."""
+    """Return the pid in a training's record if that process is at work, else the first pid."""
     if work.kind == "training":
         from tarmac.runs import Run  # noqa: PLC0415 - a screen that stops nothing needs no records
 
@@ -147,7 +147,7 @@ def _own(pid: int, name: str) -> ProcessIdentity:
         owner = psutil.Process(pid).uids().real
     except (ProcessLookupError, psutil.Error) as error:
         raise RequestError(f"process {pid} of {name} has ended") from error
-    # Root may end anybody's, and is not let to by a slip of the finger.
+    # Root may signal any process, but a slip of the finger must not end another user's process.
     if owner != os.getuid():
         raise RequestError(f"process {pid} of {name} is not yours")
     if pid == os.getpid():

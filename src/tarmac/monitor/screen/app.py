@@ -1,4 +1,4 @@
-"""The screen itself: views, keys, and what they lead to."""
+"""The application of the screen: views, keys and their actions."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     from tarmac.monitor.screen import ScreenOptions
     from tarmac.monitor.snapshot import Snapshot, Work
 
-# How long what came of a key is said in place of the keys.
+# Time for which a message replaces the line of keys.
 _SAID_S = 5.0
 
 
 class TopApp(App[None]):
-    """Shows what a feed gives.
+    """The screen that shows a feed's snapshots.
 
     Args:
-        feed: Closed at the end.
-        options: How to look, and what is allowed.
+        feed: Source of the snapshots. Closed at the end.
+        options: Appearance and permissions of the screen.
         encoding: Encoding of the terminal. Default: UTF-8.
 
     Attributes:
-        error: What has ended it that nobody foresaw; None else.
+        error: Unexpected error that ended the screen; None without one.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -102,7 +102,7 @@ class TopApp(App[None]):
         self._footer = LineBox(self._styles, "footer")
 
     def compose(self) -> ComposeResult:
-        """Put the parts below one another."""
+        """Yield the widgets, from top to bottom."""
         yield self._head
         yield self._tabs
         yield self._heading
@@ -111,7 +111,7 @@ class TopApp(App[None]):
         yield self._footer
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Set the theme and start to read the feed."""
         theme = THEMES[self._options.light]
         self.register_theme(theme)
         self.theme = theme.name
@@ -121,11 +121,11 @@ class TopApp(App[None]):
         self._reader.start()
 
     def on_unmount(self) -> None:
-        """Read no more."""
+        """Stop reading the feed."""
         self._reader.stop()
 
     def on_came(self, event: Came) -> None:
-        """Remember a snapshot, and show it where the screen is not paused."""
+        """Store a snapshot, and show it unless the screen is paused."""
         self._history.add(event.snapshot)
         self._newest = event.snapshot
         if self._is_paused and self._snapshot is not None:
@@ -134,26 +134,26 @@ class TopApp(App[None]):
         self._draw()
 
     def on_failed(self, event: Failed) -> None:
-        """Say that nothing new comes."""
+        """Show why no new snapshot comes."""
         self._problem = event.problem
         self._draw()
 
     def on_broke(self, event: Broke) -> None:
-        """Leave, so that it is told as any other error is."""
+        """Exit, so that the error is raised like any other."""
         self.error = event.error
         self.exit()
 
     def on_ended(self) -> None:
-        """Say that this is the last of it."""
+        """Show that the feed has ended."""
         self._has_ended = True
         self._draw()
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
+        """Redraw for the new size."""
         self.call_after_refresh(self._draw)
 
     def on_rows_view_opened(self, event: RowsView.Opened) -> None:
-        """Show all that is known of a row."""
+        """Open the details of a row."""
         key = event.row.key
         self._open(
             "details",
@@ -167,39 +167,39 @@ class TopApp(App[None]):
         )
 
     def on_line_box_clicked(self, event: LineBox.Clicked) -> None:
-        """Go to the view whose name is clicked."""
+        """Switch to the view whose name is clicked."""
         number = view_at(self._tabs.lines[0], event.x) if event.box is self._tabs else None
         if number is not None:
             self.action_view(number)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show only what has the text."""
+        """Show only rows with the text."""
         self._filter = event.value
         self._draw()
 
     def on_input_submitted(self) -> None:
-        """Go back to the rows; the filter stays."""
+        """Return to the rows, and keep the filter."""
         self._rows.focus()
         self._field.set_class(bool(self._filter), "shown")
 
     def action_view(self, number: int) -> None:
-        """Go to a view, away from the pages above."""
+        """Close all pages and switch to a view."""
         if self._leave_pages():
             self._view = number
             self._draw()
 
     def action_view_next(self) -> None:
-        """Go to the next view."""
+        """Switch to the next view."""
         self.action_view((self._view + 1) % len(VIEWS))
 
     def action_filter(self) -> None:
-        """Let one type what to look for, in a view."""
+        """Open the filter field of a view."""
         if self._leave_pages():
             self._field.set_class(True, "shown")
             self.call_after_refresh(self._field.focus)
 
     def action_unfilter(self) -> None:
-        """Show all rows again, none of them marked."""
+        """Clear the filter and all marks."""
         self._field.value = ""
         self._field.set_class(False, "shown")
         self._rows.unmark()
@@ -207,7 +207,7 @@ class TopApp(App[None]):
         self._draw()
 
     def action_columns(self) -> None:
-        """Let one choose the columns of this view."""
+        """Open the menu of this view's columns."""
         if not self._leave_pages():
             return
         number = self._view
@@ -221,25 +221,25 @@ class TopApp(App[None]):
         self.push_screen(ColumnMenu(columns, hidden, self._styles), chosen)
 
     def action_pause(self) -> None:
-        """Hold still, or go on."""
+        """Pause or resume the display."""
         self._is_paused = not self._is_paused
         if not self._is_paused:
             self._snapshot = self._newest
         self._draw()
 
     def action_help(self) -> None:
-        """Say what keys do."""
+        """Open the help on keys."""
         self._open("help", lambda _: help_rows())
 
     def action_check(self) -> None:
-        """Show all findings."""
+        """Open the page of all findings."""
         self._open(
             "findings of the last check and of the driver",
             lambda width: findings_rows(self._shown, self._look(width)),
         )
 
     def action_log(self) -> None:
-        """Show the end of the log of what is chosen."""
+        """Open the end of the log of the chosen work."""
         work = self._chosen_work()
         if work is None:
             return self._say("choose a run or a task first")
@@ -253,12 +253,12 @@ class TopApp(App[None]):
         )
 
     def action_tree(self) -> None:
-        """Show the processes of what is chosen."""
+        """Open the process tree of the chosen row."""
         if pids := self._pids():
             self._open("processes", lambda width: tree_rows(pids, self._look(width)))
 
     def action_environment(self) -> None:
-        """Show the environment of what is chosen."""
+        """Open the environment of the chosen row's process."""
         if pids := self._pids():
             self._open(
                 f"environment of process {pids[0]}",
@@ -266,11 +266,11 @@ class TopApp(App[None]):
             )
 
     def action_act(self, name: str) -> None:
-        """Stop what is marked, or else what is chosen, once that is agreed to."""
+        """Stop the marked rows, or else the chosen row, once the user agrees."""
         if self._options.readonly:
             return self._say("this screen is read-only")
         chosen = self._rows.chosen
-        # A page is of one row, whatever is marked below it.
+        # A page shows one row, whatever is marked in the view below it.
         marked = () if self._page is not None else sorted(self._rows.marked)
         keys = marked or ([chosen.key] if chosen is not None else ())
         if not keys:
@@ -307,7 +307,7 @@ class TopApp(App[None]):
 
     @property
     def _page(self) -> Page | None:
-        """The page in front, below a question where one is asked; None where a view is."""
+        """The topmost page, also below a question; None if there is only a view."""
         return next((page for page in reversed(self.screen_stack) if isinstance(page, Page)), None)
 
     def _open(
@@ -318,14 +318,14 @@ class TopApp(App[None]):
             return
 
         def left(_: None) -> None:
-            # What is below it has not been drawn meanwhile.
+            # The screen below has not been redrawn meanwhile.
             self.call_later(self._draw)
 
         page = Page(title, rows_for, self._styles, self._frame, ends_last=ends_last)
         self.push_screen(page, left)
 
     def _leave_pages(self) -> bool:
-        """Go back to the view below all pages; return False where a question is to be answered."""
+        """Close all pages above the view; return False if a dialog is open."""
         if isinstance(self.screen, ModalScreen):
             return False
         while isinstance(self.screen, Page):
@@ -333,7 +333,7 @@ class TopApp(App[None]):
         return True
 
     def _frame(self, width: int) -> tuple[Line, Line]:
-        """Return what follows a page's title, and what stands below its lines."""
+        """Return the text after a page's title, and the line below its rows."""
         look = self._look(width)
         line = (Span(look.clean(self._said), "warn"),) if self._said else None
         return (state_span(self._states()),), line or keys_line(look, of_page=True)
@@ -350,7 +350,7 @@ class TopApp(App[None]):
         self.set_timer(_SAID_S, over)
 
     def _draw(self) -> None:
-        """Draw what is in front anew: a view, or a page above it."""
+        """Redraw the page or the view in front."""
         if not self._footer.is_mounted:
             return
         page = self._page
@@ -385,7 +385,7 @@ class TopApp(App[None]):
         return None if row is None else work_of(row.key, self._shown)
 
     def _pids(self) -> Sequence[int]:
-        """Return the processes of what is chosen; say why there are none."""
+        """Return the pids of the chosen row; show a message if there are none."""
         row = self._rows.chosen
         try:
             return pids_of(() if row is None else row.key, self._shown, self._options.elsewhere)

@@ -1,4 +1,4 @@
-"""Which colours tones have, on dark and on light."""
+"""The colours of tones, on dark and on light backgrounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THEMES = {
     ),
 }
 
-# Each has a contrast of 4.5 to 1 and more on its background, as WCAG 2.2 asks of text.
+# Each colour has a contrast of at least 4.5 to 1 on its background, as WCAG 2.2 asks of text.
 _DARK = {
     "busy": Style(color="#5fd787"),
     "free": Style(color="#9e9e9e"),
@@ -62,7 +62,7 @@ def styles(*, light: bool) -> Mapping[str, Style]:
     return _LIGHT if light else _DARK
 
 
-# Where the parts are, in Textual's own style sheets.
+# The layout of the widgets, as a style sheet of Textual.
 LAYOUT = """
 Screen { background: $background; color: $foreground; }
 LineBox { height: 1; }

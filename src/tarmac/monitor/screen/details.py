@@ -1,4 +1,4 @@
-"""All that is known of one GPU, of one work, or of one host, with plots."""
+"""All facts on one GPU, one work or one host, with plots."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def details_rows(
     *,
     elsewhere: str = "",
 ) -> list[Row]:
-    """Return what is known of what a row is of.
+    """Return all facts on the subject of a row.
 
     Args:
         key: Key of the row; see `Row.key`.
         snapshot: Newest snapshot, to look the key up in.
         history: Earlier values of GPUs, for the plots.
         look: Width, encoding and other settings of the drawing.
-        elsewhere: Why its files are not to be looked for on this machine; empty where they are.
+        elsewhere: Why its files are not read on this machine; empty if they are.
     """
     lines: Iterable[Line] = (_GONE,)
     host = next((host for host in snapshot.hosts if host.host.name == key[1]), None)
@@ -189,7 +189,7 @@ def _ago(seconds: float | None) -> str:
 
 
 def _facts(facts: Iterable[tuple[str, str]], look: Look) -> list[Line]:
-    """Return what is known, in as many columns as fit; what is not known at all is left out."""
+    """Return the known facts in as many columns as fit; unknown facts are left out."""
     known = [(name, value) for name, value in facts if value.strip("-/ GiBsx")]
     cells = [(Span(f"{name} ", "dim"), Span(value)) for name, value in known]
     widest = max(map(width_of, cells), default=1) + 2
@@ -227,7 +227,7 @@ def _gpu_series(gpus: Sequence[LiveGpu], host: HostSnapshot, history: History) -
 
 
 def _work_series(work: Work, host: HostSnapshot, history: History) -> Iterable[Series]:
-    """Return a training's values as the screen has seen them, where its files are not here."""
+    """Yield a training's values as seen by the screen, for work whose files are not here."""
     for name, title, form in (("loss", "loss", decimal), ("speed", "samples/s", count)):
         yield Series(title, history.values(host.host.name, work.id, name), form)
 

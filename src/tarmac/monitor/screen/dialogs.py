@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 
 class Page(Screen[None]):
-    """Lines that fill the screen, drawn anew with each snapshot.
+    """A page of lines that fills the screen, redrawn with each snapshot.
 
     Args:
         title: Title text above the lines.
-        rows_for: Draws them for so many cells.
+        rows_for: Function that draws the rows for a width in cells.
         styles_of: The style of each tone.
-        frame_for: Draws what follows the title and what stands below the lines, likewise.
+        frame_for: Function that draws the text after the title and the line below the rows, for a
+            width in cells.
         ends_last: Whether it begins at its end and stays there, as logs do.
     """
 
@@ -59,28 +60,28 @@ class Page(Screen[None]):
 
     @property
     def title_text(self) -> str:
-        """What it is of."""
+        """The title of the page."""
         return self._title_text
 
     def compose(self) -> ComposeResult:
-        """Put the title above the lines, and the keys below."""
+        """Yield the title, the rows and the line of keys."""
         yield self._box
         yield self._view
         yield self._footer
 
     def on_mount(self) -> None:
-        """Draw, and let keys scroll."""
+        """Draw, and focus the rows, so that keys scroll."""
         self._view.focus()
         self.redraw()
         if self._ends_last:
             self.call_after_refresh(self._view.scroll_end, animate=False)
 
     def on_resize(self) -> None:
-        """Draw for the new width."""
+        """Redraw for the new width."""
         self.call_after_refresh(self.redraw)
 
     def redraw(self) -> None:
-        """Draw anew."""
+        """Redraw all lines."""
         width = max(1, self.size.width - GUTTER - 1)
         states, keys = self._frame_for(width)
         self._box.show([(Span(f" {self._title_text}  ", "title"), *states)])
@@ -94,19 +95,19 @@ class Page(Screen[None]):
         )
 
     def on_rows_view_opened(self) -> None:
-        """Enter leaves, as it came."""
+        """Close the page on Enter, the key that opened it."""
         self.action_leave()
 
     def action_leave(self) -> None:
-        """Go back."""
+        """Close the page."""
         self.dismiss()
 
 
 class Question(ModalScreen[bool]):
-    """Asks whether to do something; only y agrees.
+    """A question whether to act; only y agrees.
 
     Args:
-        text: Question to show, fit for a terminal.
+        text: Question to show, safe for a terminal.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -119,18 +120,18 @@ class Question(ModalScreen[bool]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """Put the question in the middle."""
+        """Yield the question and its keys."""
         with Vertical(id="question"):
             yield Static(self._text, markup=False)
             yield Static("y: yes   n: no", markup=False)
 
     def action_answer(self, answer: bool) -> None:
-        """Answer, and go back."""
+        """Close the question with an answer."""
         self.dismiss(answer)
 
 
 class ColumnMenu(ModalScreen[frozenset[str]]):
-    """Lets one choose the columns of a view.
+    """The menu of a view's columns.
 
     Args:
         columns: All columns of the view. Columns of rank 0 are not in the menu.
@@ -149,29 +150,29 @@ class ColumnMenu(ModalScreen[frozenset[str]]):
         self._view = RowsView(styles_of)
 
     def compose(self) -> ComposeResult:
-        """List the columns that may be left out."""
+        """Yield the list of columns that can be hidden."""
         with Vertical(id="columns"):
             yield Static("Space: show or hide   Esc: done", markup=False)
             yield self._view
 
     def on_mount(self) -> None:
-        """Begin with the first."""
+        """Focus and draw the list."""
         self._view.focus()
         self._draw()
 
     def on_rows_view_marked(self, event: RowsView.Marked) -> None:
-        """Show or hide the column."""
+        """Show or hide the marked column."""
         self._hidden ^= {event.row.key[1]}
         self._view.unmark()
         self._draw()
 
     def on_rows_view_opened(self, event: RowsView.Opened) -> None:
-        """Enter does as Space."""
+        """Show or hide the column on Enter, as on Space."""
         self._hidden ^= {event.row.key[1]}
         self._draw()
 
     def action_leave(self) -> None:
-        """Go back with what was chosen."""
+        """Close the menu with the hidden columns."""
         self.dismiss(self._hidden)
 
     def _draw(self) -> None:

@@ -1,4 +1,4 @@
-"""What is around and above the rows of the main screen: views by name, banner, keys, filter."""
+"""The frame of the main screen's rows: named views, banner, keys and filter."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class NamedView:
-    """A view that a key leads to.
+    """A view of the main screen, with its name and columns.
 
     Attributes:
-        nothing: What is said where it has no row.
+        nothing: Text of a view without rows.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NamedView:
     nothing: str
 
     def shown(self, snapshot: Snapshot, look: Look, text: str) -> View:
-        """Return its rows that have a text in them, or a row that says that there is none."""
+        """Return the view with only rows that match a text, or a row that says there are none."""
         view = self.draw(snapshot, look)
         rows = tuple(with_text(view.rows, text))
         none = look.clean(f"nothing has {text!r} in it" if text else self.nothing)
@@ -81,18 +81,18 @@ _PAGE_KEYS = (
     ("p", "pause"),
 )
 
-# How many lines of a banner a terminal of more than so many lines has room for.
+# For terminals with more lines than the first number, the maximum number of banner lines.
 _BANNER_LINES = ((24, 6), (16, 3), (0, 1))
 
 
 def banner_lines(snapshot: Snapshot, look: Look, height: int, problem: str) -> list[Line]:
-    """Return what is wrong, in as few lines as the terminal has room for.
+    """Return the problems, in as many lines as the terminal has room for.
 
     Args:
         snapshot: Snapshot on the screen, with its findings and slow work.
         look: Width, encoding and other settings of the drawing.
         height: Height of the terminal, in lines.
-        problem: Why nothing newer comes; empty while it does.
+        problem: Why no newer snapshot comes; empty while one does.
     """
     lines = [*trouble_lines(snapshot, look), *finding_lines(snapshot, look)]
     most = next(number for above, number in _BANNER_LINES if height > above or above == 0)
@@ -105,17 +105,17 @@ def banner_lines(snapshot: Snapshot, look: Look, height: int, problem: str) -> l
 
 
 def findings_rows(snapshot: Snapshot, look: Look) -> list[Row]:
-    """Return all that is wrong, for a page of its own."""
+    """Return all problems, as the rows of a page."""
     lines = [*trouble_lines(snapshot, look), *finding_lines(snapshot, look)]
     none = (Span("nothing was found; a full check: tarmac check", "dim"),)
     return [Row((), line) for line in lines or [none]]
 
 
 def tab_line(chosen: int, states: Sequence[str], width: int) -> Line:
-    """Return the names of the views, and what is special about the screen now.
+    """Return the names of the views, and the special states of the screen.
 
-    Two spans belong to each view: its name, and a space. Where there is no room for all of it, only
-    the chosen view has its name, or none has.
+    Each view has two spans: its name, and a space. If the line is too long, only the chosen view
+    has its name, or none has.
     """
     names = [view.name for view in VIEWS]
     only_chosen = [name if number == chosen else "" for number, name in enumerate(names)]
@@ -124,7 +124,7 @@ def tab_line(chosen: int, states: Sequence[str], width: int) -> Line:
 
 
 def view_at(line: Line, x: int) -> int | None:
-    """Return the view whose name in such a line is at a cell; None beyond them."""
+    """Return the view whose name in the tab line is at a cell; None beyond the names."""
     end = 0
     for number, span in enumerate(line[: 2 * len(VIEWS)]):
         end += len(span.text)
@@ -142,19 +142,19 @@ def _tabs(chosen: int, states: Sequence[str], names: Sequence[str]) -> Line:
 
 
 def state_span(states: Sequence[str]) -> Span:
-    """Return what is special about the screen now, such as that it is paused."""
+    """Return the special states of the screen, such as paused."""
     return Span(f" {', '.join(states)}" if states else "", "held")
 
 
 def keys_line(look: Look, *, of_page: bool = False) -> Line:
-    """Return the keys of the views, or of a page above them, as many as fit."""
+    """Return as many keys of the views, or of a page above them, as fit."""
     keys = _PAGE_KEYS if of_page else _KEYS
     parts: list[Line] = [(Span(key, "strong"), Span(f" {word}", "dim")) for key, word in keys]
     return joined(parts, look.width)
 
 
 def with_text(rows: Sequence[Row], text: str) -> Sequence[Row]:
-    """Return the rows with a text in them, each with what it is below and what is below it."""
+    """Return the rows that match a text, each with its ancestors and descendants."""
     if not text:
         return rows
     wanted = text.casefold()
@@ -176,7 +176,7 @@ def with_text(rows: Sequence[Row], text: str) -> Sequence[Row]:
 
 
 def _entries(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows, each together with those that go on with what it says."""
+    """Return groups of rows: each row with the rows that continue it."""
     entries: list[list[Row]] = []
     for row in rows:
         if row.key or not entries or row.depth <= entries[-1][0].depth:
@@ -187,6 +187,6 @@ def _entries(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _text_of(row: Row) -> str:
-    """Return what a row says, with the whole name of a work, for which there may be no room."""
+    """Return a row's text, with the whole name of its work, which may be cut on the screen."""
     name = f" {row.key[2]}" if row.key[:1] == ("work",) else ""
     return "".join(span.text for span in row.line) + name

@@ -1,4 +1,4 @@
-"""What the keys do and the letters mean."""
+"""The help on keys and letters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = (
 
 
 def help_rows() -> list[Row]:
-    """Return the page of help."""
+    """Return the rows of the help page."""
     rows = [Row((), (Span(f"{keys:<9}", "strong"), Span(text))) for keys, text in _KEYS]
     rows.append(Row((), ()))
     rows.append(Row((), (Span("Letters beside GPUs and work:", "dim"),)))

@@ -1,4 +1,4 @@
-"""What GPUs and trainings did in the last hour, kept in memory for sparklines and plots."""
+"""Values of GPUs and trainings in the last hour, in memory, for sparklines and plots."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
-# Readings of each value: an hour of one a second.
+# Number of readings of each value: an hour at one per second.
 KEPT = 3600
 
 
 class History:
-    """The newest values of each GPU and each training, 4 bytes each.
+    """The newest values of each GPU and each training, at 4 bytes per value.
 
     Args:
-        kept: How many of each.
+        kept: Number of readings to keep of each value.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -28,38 +28,38 @@ class History:
         self._rings: dict[tuple[str, str, str], array.array[float]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
-        """Remember a snapshot; what is no longer there is forgotten."""
+        """Add a snapshot, and drop GPUs and trainings that are gone."""
         seen = set()
         for host in snapshot.hosts:
             for key, value in _values_of(host):
                 seen.add(key)
                 ring = self._rings.setdefault(key, array.array("f"))
                 ring.append(math.nan if value is None or host.problem else value)
-                # Seldom, as all of it is moved.
+                # Only now and then, because a deletion moves the whole array.
                 if len(ring) > self._kept * 5 // 4:
                     del ring[: -self._kept]
         for key in self._rings.keys() - seen:
             del self._rings[key]
 
     def values(self, host: str, of: str, name: str) -> list[float | None]:
-        """Return the values of a GPU or a training, the newest last; None where one was unknown.
+        """Return the values of a GPU or a training, the newest last; None for unknown values.
 
         Args:
             host: Name of the host that it is on.
-            of: A GPU's UUID, or a `Work.id`.
-            name: ``util``, ``memory``, ``watts`` or ``temperature``; of a training ``loss`` or
+            of: UUID of the GPU, or `Work.id` of the training.
+            name: ``util``, ``memory``, ``watts`` or ``temperature``; for a training ``loss`` or
                 ``speed``.
         """
         ring = self._rings.get((host, of, name), array.array("f"))
         return [None if math.isnan(value) else value for value in ring[-self._kept :]]
 
     def newest(self, host: str, uuid: str, number: int) -> list[float | None]:
-        """Return the newest utilizations of a GPU, at most so many."""
+        """Return at most ``number`` of the newest utilizations of a GPU."""
         ring = self._rings.get((host, uuid, "util"), array.array("f"))
         return [None if math.isnan(value) else value for value in ring[-number:]]
 
     def mean(self, host: str, uuids: Iterable[str], name: str) -> list[float | None]:
-        """Return the mean of some GPUs' values, the newest last."""
+        """Return the mean of several GPUs' values, the newest last."""
         series = [self.values(host, uuid, name) for uuid in uuids]
         length = max(map(len, series), default=0)
         filled = [_filled(values, length) for values in series]

@@ -1,4 +1,4 @@
-"""What this machine tells of a work's or a process's processes: their tree, their environment."""
+"""Facts of this machine on the processes of a row: their tree and their environment."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _GONE: Line = (Span("it has ended", "dim"),)
 
 
 def is_here(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Return whether a host is this machine."""
     return host == os.uname().nodename
 
 
 def work_of(key: tuple[str, ...], snapshot: Snapshot) -> Work | None:
-    """Return the work that a row is of; None where it is of something else, or has gone."""
+    """Return the work of a row; None if the row shows no work or the work is gone."""
     if key[:1] != ("work",):
         return None
     works = (work for host in snapshot.hosts if host.host.name == key[1] for work in host.work)
@@ -34,15 +34,15 @@ def work_of(key: tuple[str, ...], snapshot: Snapshot) -> Work | None:
 
 
 def pids_of(key: tuple[str, ...], snapshot: Snapshot, elsewhere: str) -> Sequence[int]:
-    """Return the processes of a row, where they are this machine's.
+    """Return the pids of a row on this machine.
 
     Args:
-        key: The row's; empty where none is chosen.
+        key: Key of the row; empty if none is chosen.
         snapshot: Snapshot on the screen, to look the row up in.
         elsewhere: Reason to refuse, the same as `ScreenOptions.elsewhere`. Empty on this machine.
 
     Raises:
-        RequestError: None is known here, and why.
+        RequestError: No process is known here; the message says why.
     """
     if key and elsewhere:
         raise RequestError(f"{elsewhere}: its processes are not looked at from here")
@@ -58,7 +58,7 @@ def pids_of(key: tuple[str, ...], snapshot: Snapshot, elsewhere: str) -> Sequenc
 
 
 def tree_rows(pids: Sequence[int], look: Look) -> list[Row]:
-    """Return processes and all that they have started, each below the one that started it."""
+    """Return processes with all their descendants, each below its parent."""
     heading = (Span(f"{'PID':>8} {'USER':<10} {'CPU':>6} {'GiB':>6}  COMMAND", "title"),)
     rows = [Row((), heading)]
     seen: set[int] = set()
@@ -79,7 +79,7 @@ def tree_rows(pids: Sequence[int], look: Look) -> list[Row]:
 
 
 def environment_rows(pid: int, look: Look) -> list[Row]:
-    """Return a process's variables as it was started with, values of secrets hidden."""
+    """Return the environment with which a process started, with secrets redacted."""
     try:
         variables = psutil.Process(pid).environ()
     except psutil.AccessDenied:

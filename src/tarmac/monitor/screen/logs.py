@@ -1,4 +1,4 @@
-"""The end of what a work's processes have printed."""
+"""The end of the logs of a work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Look
     from tarmac.monitor.snapshot import Work
 
-# Of each file, and of the files with the newest lines.
+# Lines and bytes to read of each file, and number of files, the newest.
 _LINES = 200
 _FILES = 8
 _BYTES = 64 * 1024
@@ -28,7 +28,7 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
         look: Settings of the drawing; only its encoding matters here.
         num_lines: Largest number of lines from each file.
     """
-    from tarmac.jobs import learn_marks  # noqa: PLC0415 - a screen without its log needs it not
+    from tarmac.jobs import learn_marks  # noqa: PLC0415 - only logs need it
 
     learn_marks(Path(work.path))
     rows = []
@@ -44,13 +44,13 @@ def log_rows(work: Work, look: Look, num_lines: int = _LINES) -> list[Row]:
 
 
 def log_page_rows(work: Work, look: Look) -> list[Row]:
-    """Return the same for a page of its own, which says where there is no log."""
+    """Return `log_rows` for a page, or a row that says that there is no log."""
     none = (Span("it has no log: it prints where it was started", "dim"),)
     return log_rows(work, look) or [Row((), none)]
 
 
 def _files_of(work: Work) -> Sequence[Path]:
-    from tarmac.jobs import JOB  # noqa: PLC0415 - a screen without its log needs none of them
+    from tarmac.jobs import JOB  # noqa: PLC0415 - only logs need these three
     from tarmac.runs import TRAINING  # noqa: PLC0415
     from tarmac.studies import SEARCH  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
-"""Plots of what a training has written down of itself: its metrics, its GPUs, its host.
+"""Plots of a training's own records: its metrics, its GPUs, its host.
 
-They reach back to its start, over all its sessions, where the screen knows what it has seen itself.
+They reach back to the start of the training, over all its sessions. The screen's own history has
+only the time since the screen started.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
     from tarmac.monitor.snapshot import Work
     from tarmac.runs import Samples
 
-# Values of a plot by time: more than any terminal has room for.
+# Values of a plot over time: more than fit on any terminal.
 _STEPS = 400
-# A point that is so many times as late as is usual comes after a time without any.
+# A moment has no value if its sample is this many usual intervals away.
 _LATE = 8
 
 Column = list[float | None]
 
 
 class Sampled(NamedTuple):
-    """What a training has sampled.
+    """The plots of a training's samples.
 
     Attributes:
-        gpus: Plots of its GPUs; empty where it could not read any.
+        gpus: Plots of its GPUs; empty if it could not read any.
         host: Plots of the CPU and memory of the leading host.
     """
 
@@ -45,7 +46,7 @@ class Sampled(NamedTuple):
 
 
 def metric_series(work: Work) -> Iterable[Series]:
-    """Return a training's values by epoch, from its directory where that can be read."""
+    """Yield a training's values by epoch, if its directory can be read."""
     try:
         rows = [row for row in read_lines(Path(work.path) / "metrics.jsonl").values if row]
     except TarmacError:
@@ -59,7 +60,7 @@ def metric_series(work: Work) -> Iterable[Series]:
 
 
 def sampled_series(work: Work) -> Sampled:
-    """Return what a training has sampled, by time since it began; nothing where it has not.
+    """Return a training's samples over the time since it began; empty if it has none.
 
     Args:
         work: Work on this machine, or on a machine that shares its files.
@@ -76,10 +77,10 @@ def sampled_series(work: Work) -> Sampled:
     return _sampled(work.path, tuple(files)) if files else Sampled()
 
 
-# Drawn every second, and written every few: the files are read when they have changed.
+# The screen draws every second, and files change every few seconds: read only changed files.
 @functools.lru_cache(maxsize=4)
 def _sampled(path: str, _files: tuple[tuple[str, int, int], ...]) -> Sampled:
-    from tarmac.runs import read_all_samples  # noqa: PLC0415 - a screen without details needs none
+    from tarmac.runs import read_all_samples  # noqa: PLC0415 - only details need it
 
     hosts = [samples for samples in read_all_samples(Path(path)) if len(samples.at_s) > 1]
     if not hosts:
@@ -127,7 +128,7 @@ def _sampled(path: str, _files: tuple[tuple[str, int, int], ...]) -> Sampled:
 
 
 class _Plots:
-    """Makes plots of one time axis.
+    """The plots of one time axis.
 
     Args:
         begin_s: Start of the axis, in seconds since the run was created.
@@ -146,7 +147,7 @@ class _Plots:
         high: float | None = None,
         low: float | None = 0.0,
     ) -> Series:
-        """Return the mean of some columns, each with the samples whose times it has."""
+        """Return the mean of some columns, each with the samples that have its times."""
         spread = [self._spread(samples.at_s, column) for samples, column in columns]
         means: Column = []
         for together in zip(*spread, strict=True):
@@ -155,12 +156,12 @@ class _Plots:
         return Series(title, means, form, low, high, fills=True)
 
     def _spread(self, at_s: Sequence[float], column: Sequence[float | None]) -> Column:
-        """Return a column in equal steps; each point stands for the time since the one before."""
+        """Return a column in equal steps; a sample is the value since the previous sample."""
         usual_s = statistics.median(b - a for a, b in itertools.pairwise(at_s))
         values: Column = []
         for moment in self._at_s:
             number = bisect.bisect_left(at_s, moment)
-            # The sum of so many steps may come out a little beyond the last point.
+            # Rounding may put the last step a little beyond the last sample.
             number = min(number, len(at_s) - 1)
             is_near = abs(at_s[number] - moment) <= _LATE * usual_s
             values.append(column[number] if is_near else None)

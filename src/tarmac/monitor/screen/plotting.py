@@ -1,4 +1,4 @@
-"""Plots of details, side by side where there is room, each with its bounds and its newest value."""
+"""Plots of details, side by side where they fit, each with its bounds and its newest value."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from tarmac.monitor.drawing import Line, Look
 
 _HEIGHT = 5
-# Wide enough for -1.23e-05: a number that is cut is another number.
+# Wide enough for -1.23e-05, because a cut number is a wrong number.
 _LABEL_WIDTH = 10
-# Narrower than this, plots are below one another.
+# On narrower screens, plots are below one another.
 _BESIDE = 76
 _GAP = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """What to plot.
+    """A series to plot.
 
     Attributes:
         title: Title text above the plot.
-        values: In equal steps; None leaves a gap.
-        form: Writes a value for people.
+        values: Values in equal steps; None leaves a gap.
+        form: Function that formats a value.
         low: Value at the bottom edge. Default: the lowest value.
         high: Value at the top edge. Default: the highest value.
-        fills: Whether the whole of it takes all the room, as a training's epochs do; else the
-            newest value is at the right and room is left for what is still to come.
+        fills: Whether the series takes the whole width, as a training's epochs do. Else the newest
+            value is on the right, and missing values leave the left side empty.
     """
 
     title: str
@@ -70,7 +70,7 @@ def _batched(series: Sequence[Series], number: int) -> list[Sequence[Series]]:
 
 
 def _block(series: Series, width: int, look: Look) -> list[Line]:
-    # A diverged training's losses have no place between bounds.
+    # Losses of a diverged training are not finite and have no place between bounds.
     known = [value for value in series.values if value is not None and math.isfinite(value)]
     low = min(known) if series.low is None else series.low
     high = max(known) if series.high is None else series.high
@@ -99,7 +99,7 @@ def _block(series: Series, width: int, look: Look) -> list[Line]:
 
 
 def _spread(values: Sequence[float | None], number: int) -> Sequence[float | None]:
-    """Return a series of so many values or more, each several times where there are few."""
+    """Return a series of at least ``number`` values; a shorter series repeats its values."""
     if len(values) >= number:
         return values
     return [values[place * len(values) // number] for place in range(number)]

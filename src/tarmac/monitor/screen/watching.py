@@ -1,4 +1,4 @@
-"""The thread that reads a feed, so that the screen answers while a reading takes its time."""
+"""The thread that reads a feed, so that the screen responds during a slow reading."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 
-# How long its end is waited for: one reading is under way.
+# Longest wait for the end of the thread, which may be in the middle of a reading.
 _ENDS_WITHIN_S = 2.0
 
 
 class Came(Message):
-    """A snapshot has come."""
+    """A message with a new snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -28,7 +28,7 @@ class Came(Message):
 
 
 class Failed(Message):
-    """No snapshot comes, and why; empty once one comes again."""
+    """A message with the reason why no snapshot comes; empty once one comes again."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -36,11 +36,11 @@ class Failed(Message):
 
 
 class Ended(Message):
-    """The feed has nothing more: a recording's end."""
+    """A message at the end of a feed, as at that of a recording."""
 
 
 class Broke(Message):
-    """An error that nobody foresaw has ended the readings."""
+    """A message with an unexpected error that has ended the reading."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -48,12 +48,12 @@ class Broke(Message):
 
 
 class FeedReader:
-    """Reads a feed until it ends or is told to.
+    """A thread that reads a feed until the feed ends or `stop` is called.
 
     Args:
-        feed: What to read; closed at the end.
-        interval_s: After a failure it is asked again so much later.
-        post: Called in the thread with each of the messages above.
+        feed: Feed to read. Closed by `stop`.
+        interval_s: Seconds between a failure and the next attempt.
+        post: Callback for each of the messages above, called in the thread.
     """
 
     def __init__(self, feed: Feed, interval_s: float, post: Callable[[Message], object]) -> None:
@@ -64,11 +64,11 @@ class FeedReader:
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and close the feed."""
+        """Stop the thread, and close the feed."""
         self._ends.set()
         if self._thread.ident is not None:
             self._thread.join(_ENDS_WITHIN_S)

@@ -1,7 +1,7 @@
 """The screen in a browser of this machine, by Textual's own server, behind a token.
 
-The token is part of every address below it, and is drawn anew each time. Names of other sites that
-are made to lead to this machine are refused by the ``Host`` header, and their pages by ``Origin``.
+The token is part of every address, and is random for each server. The ``Host`` header protects
+against DNS rebinding, and ``Origin`` against the pages of other sites.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 _HOST = "127.0.0.1"
-# Textual's page asks a server of fonts for one; its own files are at http.
+# Textual's page loads a font from a remote server by https; its own files use http.
 _ELSEWHERE = re.compile(r'<link\b[^>]*\bhref="https://[^>]*>')
-# No icon is asked for, which there is not; and keys go to the screen before it is clicked.
+# Prevents a request for a missing icon, and sends keys to the screen before a click.
 _HEAD = """<link rel="icon" href="data:,">
 <script>
 new MutationObserver((_, watch) => {
@@ -44,7 +44,7 @@ new MutationObserver((_, watch) => {
 
 
 class _GuardedServer(Server):
-    """Textual's server, whose pages are found only by who knows the token."""
+    """Textual's server, with its pages below an address that contains the token."""
 
     def __init__(self, command: str, port: int, token: str) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class _GuardedServer(Server):
 
     @property
     def address(self) -> str:
-        """Where it is found."""
+        """The address of the screen, with the token."""
         return f"{self.public_url}/{self._token}/"
 
     async def _make_app(self) -> web.Application:
@@ -64,7 +64,7 @@ class _GuardedServer(Server):
         return outer
 
     async def on_startup(self, _: web.Application) -> None:
-        """Say where it is found, for who has no use of the server's own banner."""
+        """Print the address, in place of the server's own banner."""
         click.echo(f"tarmac top is at {self.address}\nCtrl-C ends it.")
 
     @web.middleware

@@ -1,6 +1,6 @@
-"""Widgets that draw lines with tones: some that stand still, and rows that one chooses from.
+"""Widgets that draw lines with tones: fixed lines, and rows to choose from.
 
-They draw by Textual's line interface, and only lines that have changed: a table of widgets would
+They use Textual's line interface and draw only lines that have changed: a table of widgets would
 cost several times as much a second.
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from tarmac.monitor.drawing import Line, Row
 
-# Cells at the left that show which row is chosen, and which are marked.
+# Cells on the left that mark the chosen row and the marked rows.
 GUTTER = 1
 
 
 class LineBox(Widget):
-    """Lines that stand where they are; as high as there are lines.
+    """A box of fixed lines, as high as its number of lines.
 
     Args:
         styles_of: The style of each tone.
@@ -38,11 +38,11 @@ class LineBox(Widget):
     """
 
     class Clicked(Message):
-        """Somebody has clicked into it.
+        """A message about a click into the box.
 
         Attributes:
             box: Box that received the click.
-            x: The cell, from its left.
+            x: Cell of the click, from the left.
         """
 
         def __init__(self, box: LineBox, x: int) -> None:
@@ -57,11 +57,11 @@ class LineBox(Widget):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What it shows."""
+        """The lines of the box."""
         return self._lines
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Show other lines."""
+        """Replace the lines."""
         if self._lines == tuple(lines):
             return
         if len(lines) != len(self._lines):
@@ -75,12 +75,12 @@ class LineBox(Widget):
         return _strip(line, self._styles, self.rich_style, self.size.width)
 
     def on_click(self, event: events.Click) -> None:
-        """Tell whoever is above."""
+        """Post a `Clicked` message."""
         self.post_message(self.Clicked(self, event.x))
 
 
 class RowsView(ScrollView, can_focus=True):
-    """Rows one below another, of which one is chosen and some may be marked.
+    """A list of rows, of which one is chosen and some may be marked.
 
     Args:
         styles_of: The style of each tone.
@@ -99,14 +99,14 @@ class RowsView(ScrollView, can_focus=True):
     ]
 
     class Opened(Message):
-        """Somebody wants to know more of the chosen row."""
+        """A message that the user wants details of the chosen row."""
 
         def __init__(self, row: Row) -> None:
             self.row = row
             super().__init__()
 
     class Marked(Message):
-        """Somebody has marked or unmarked a row."""
+        """A message that the user has marked or unmarked a row."""
 
         def __init__(self, row: Row) -> None:
             self.row = row
@@ -122,12 +122,12 @@ class RowsView(ScrollView, can_focus=True):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """What it shows."""
+        """The rows of the list."""
         return self._rows
 
     @property
     def chosen(self) -> Row | None:
-        """The row that is chosen; None where none can be."""
+        """The chosen row; None if no row can be chosen."""
         row = self._rows[self._cursor] if self._cursor < len(self._rows) else None
         return row if row is not None and row.key else None
 
@@ -137,7 +137,7 @@ class RowsView(ScrollView, can_focus=True):
         return frozenset(self._marked)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show other rows; what was chosen stays so while it is there."""
+        """Replace the rows; the chosen row stays chosen while it exists."""
         before, chosen = self._rows, self.chosen
         self._rows = tuple(rows)
         keys = {row.key for row in rows}
@@ -182,11 +182,11 @@ class RowsView(ScrollView, can_focus=True):
         return Strip([Segment(gutter, base + self._styles["strong"]), *strip])
 
     def on_focus(self) -> None:
-        """Show what is chosen."""
+        """Redraw, to highlight the chosen row."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """Show that keys go elsewhere."""
+        """Redraw, without the highlight of the chosen row."""
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
@@ -198,14 +198,14 @@ class RowsView(ScrollView, can_focus=True):
                 self.action_open()
 
     def action_move(self, step: int) -> None:
-        """Choose the next row up or down, or scroll where none can be chosen."""
+        """Choose the next row up or down, or scroll if no row can be chosen."""
         if not any(row.key for row in self._rows):
             self.scroll_relative(y=step, animate=False)
             return
         self._choose(self._nearest(self._cursor + step, step))
 
     def action_page(self, step: int) -> None:
-        """Go a screen up or down."""
+        """Move one screen up or down."""
         height = max(1, self.size.height - 1)
         if not any(row.key for row in self._rows):
             self.scroll_relative(y=step * height, animate=False)
@@ -213,7 +213,7 @@ class RowsView(ScrollView, can_focus=True):
         self._choose(self._nearest(self._cursor + step * height, step))
 
     def action_to(self, number: int) -> None:
-        """Go to the first or the last row."""
+        """Move to the first or the last row."""
         if not any(row.key for row in self._rows):
             (self.scroll_home if number == 0 else self.scroll_end)(animate=False)
             return
@@ -228,7 +228,7 @@ class RowsView(ScrollView, can_focus=True):
             self.action_move(1)
 
     def action_open(self) -> None:
-        """Tell that more is wanted of the chosen row."""
+        """Post an `Opened` message for the chosen row."""
         if (row := self.chosen) is not None:
             self.post_message(self.Opened(row))
 
@@ -240,7 +240,7 @@ class RowsView(ScrollView, can_focus=True):
         self.scroll_to_region(region, animate=False, x_axis=False)
 
     def _nearest(self, number: int, step: int) -> int:
-        """Return the row that can be chosen nearest to one, first on the side that one goes to."""
+        """Return the nearest row that can be chosen, first in the direction of ``step``."""
         number = min(max(number, 0), max(0, len(self._rows) - 1))
         onward = range(number, len(self._rows)) if step > 0 else range(number, -1, -1)
         back = range(number, -1, -1) if step > 0 else range(number, len(self._rows))
