@@ -1,4 +1,4 @@
-"""What the engine that started this agent says of it, in environment variables."""
+"""The engine that started this agent, read from environment variables."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What names the GPUs that a job was given; the first that is there holds. Under control groups
-# Slurm numbers them anew in CUDA_VISIBLE_DEVICES alone (slurm.conf(5), ConstrainDevices).
+# Variables that name a job's GPUs; the first one that is set wins. Under control groups Slurm
+# renumbers GPUs in CUDA_VISIBLE_DEVICES only (slurm.conf(5), ConstrainDevices).
 _GPUS = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES")
 
 
 class Engine(NamedTuple):
-    """Who started this agent, as what, where.
+    """The engine that started this agent, with its unit and node.
 
     Attributes:
-        name: For people: ``Slurm``; empty where there is none.
-        unit: Its name for what runs here: ``80_3``.
-        restart: How often it has begun that again.
-        host: Its name for the node.
-        gpus: The GPUs that it gave, by number or UUID.
-        signals_all: Whether its SIGTERM goes to each process of the unit, not to this one alone.
-        has_lifeline: Whether this agent's standard input ends with the process that started it, and
-            this agent is to end with that.
+        name: Name of the engine for messages, such as ``Slurm``. Empty: no engine.
+        unit: Engine's name for the unit of this agent, such as ``80_3``.
+        restart: Number of times that the engine has restarted the unit.
+        host: Engine's name for the node.
+        gpus: GPUs that the engine assigned, by number or UUID.
+        signals_all: Whether the engine sends SIGTERM to each process of the unit, not only to the
+            agent.
+        has_lifeline: Whether this agent must end when its standard input ends, because then the
+            process that started it is gone.
     """
 
     name: str = ""
@@ -38,18 +39,18 @@ class Engine(NamedTuple):
 
 
 def read_engine(variables: Mapping[str, str]) -> Engine:
-    """Read what an engine says.
+    """Read the engine from an agent's environment.
 
     Args:
-        variables: The environment that it started this agent with.
+        variables: Environment variables that the engine started this agent with.
     """
     named = next((variables[name] for name in _GPUS if name in variables), "")
-    # NVIDIA's containers say `all` and `void`, which name no GPU.
+    # NVIDIA's containers set `all` and `void`, which name no GPU.
     gpus = tuple(part.strip() for part in named.split(",") if part.strip())
     if gpus in {("all",), ("void",), ("none",), ("NoDevFiles",)}:
         gpus = ()
     if "TARMAC_ENGINE" in variables:
-        # What runs in the engine has started this agent, and says what the engine does not.
+        # A process inside the engine started this agent, and describes the engine.
         return Engine(
             name=variables["TARMAC_ENGINE"],
             unit=variables.get("TARMAC_ENGINE_UNIT", ""),
@@ -58,7 +59,7 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
             has_lifeline=True,
         )
     if "TARMAC_KUBERNETES_JOB" in variables:
-        # A pod's devices are its own, however often its index is begun again.
+        # No restart count: each restart of an index is a new pod with its own devices.
         index = variables.get("JOB_COMPLETION_INDEX", "0")
         return Engine(
             name="Kubernetes",
@@ -83,10 +84,10 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
 
 
 def rank_of(variables: Mapping[str, str]) -> int:
-    """Return which of an attempt's nodes this agent is on, from 0.
+    """Return the rank of this agent's node, from 0.
 
     Args:
-        variables: The environment that the engine started this agent with.
+        variables: Environment variables that the engine started this agent with.
     """
     for name in ("TARMAC_ENGINE_RANK", "JOB_COMPLETION_INDEX"):
         if variables.get(name):
@@ -95,7 +96,7 @@ def rank_of(variables: Mapping[str, str]) -> int:
 
 
 def given_environment() -> dict[str, str]:
-    """Return the variables that this process was started with: Python may have added a locale."""
+    """Return the variables at this process's start: Python may have added a locale since."""
     content = Path("/proc/self/environ").read_bytes()
     entries = (os.fsdecode(entry).partition("=") for entry in content.split(b"\0") if entry)
     return {name: value for name, _, value in entries}

@@ -1,6 +1,6 @@
-"""Whether a node's GPUs are fit for a task, before its program begins: ``check: quick``.
+"""The check of a node's GPUs before a task's program starts: ``check: quick``.
 
-Tarmac's own interpreter looks at the GPUs that were given and computes on them, as ``tarmac check
+Tarmac's own interpreter inspects the assigned GPUs and computes on them, as ``tarmac check
 --quick`` does: ``python -m tarmac.checks.given_gpus``.
 """
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 _MODULE = "tarmac.checks.given_gpus"
 
-# A driver that does not answer within this does not answer; a probe has two minutes of its own.
+# Bound on a driver that hangs; a probe has its own limit of two minutes.
 _ANSWERS_WITHIN_S = 300.0
 
 
-class UnfitGpus(Exception):  # noqa: N818 - says what is so
-    """GPUs of this node are not fit to compute on; says why in words."""
+class UnfitGpus(Exception):  # noqa: N818 - named after the condition
+    """A GPU of this node is unfit for computing; the message says why."""
 
 
 class Gate:
-    """What an agent has found out of its GPUs; asked once for all attempts of its unit."""
+    """The GPU check of an agent, run once for all attempts of its unit."""
 
     def __init__(self) -> None:
         self._checked: list[str] = []
@@ -44,18 +44,18 @@ class Gate:
         host: str,
         inbox: Inbox,
     ) -> list[str]:
-        """Check GPUs where an attempt asks for it; return what could not be looked at, a line each.
+        """Check GPUs if an attempt asks for it; return a line for each part that was not checked.
 
         Args:
-            element: Attempt whose `check` setting decides whether to look.
-            gpus: UUIDs; names of another kind are pretended ones.
-            environment: All variables of who checks, which hide all other GPUs.
-            mark: By which a guardian finds what was started.
+            element: Attempt whose `check` setting decides whether to check.
+            gpus: UUIDs of the GPUs; other names are of pretended GPUs.
+            environment: All variables of the checking process, which hide all other GPUs.
+            mark: Mark by which a guardian finds the processes of this agent.
             host: Name of this node, for messages.
-            inbox: What is asked in it ends the check.
+            inbox: Inbox whose requests end the check.
 
         Raises:
-            UnfitGpus: One is not fit.
+            UnfitGpus: A GPU is unfit, or the check gives no answer.
             StageError: Tarmac's interpreter is not on this node.
         """
         if element.check == "off" or not gpus:
@@ -91,6 +91,6 @@ def _understand(answer: bytes, code: int, said: str) -> tuple[list[str], list[st
         values: dict[str, Any] = json.loads(answer)
         return [*values["failures"]], [*values["unseen"]]
     except (ValueError, TypeError, KeyError, RecursionError):
-        # No answer is no good news.
+        # A check without an answer counts as a failure.
         words = f"its check ended with exit code {code}" + (f": {said}" if said else "")
         return [words], []

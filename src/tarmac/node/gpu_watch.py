@@ -1,4 +1,4 @@
-"""Whether anything computes on the GPUs that a program has, while it runs."""
+"""A watch for unused GPUs while a program runs."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ if TYPE_CHECKING:
 
     from tarmac.node.gpus import GpuUse
 
-# A context of CUDA, without which nothing computes, takes some tenths of a second to be made.
+# Any computation needs a CUDA context, whose creation takes some tenths of a second.
 _EVERY_S = 0.2
 
-# A program that ends sooner may have used a GPU between two looks.
+# A shorter program may have used a GPU between two polls.
 _FEWEST_LOOKS = 5
 
-# A context takes some hundred MiB.
+# Well below a CUDA context, which takes some hundred MiB.
 _CONTEXT_BYTES = 16 * 2**20
 
-# A driver that takes longer to answer, as for a GPU that hangs, keeps no program waiting.
+# A slow driver, as with a GPU that hangs, must not delay the program longer than this.
 _PATIENCE_S = 2.0
 
 
 class UnusedGpus:
-    """Keeps which GPUs have not been used since a first look at them.
+    """The GPUs that nothing has used since the first poll.
 
-    A program has a context on a GPU from its first use of it to its end: its process is listed
-    there, which the driver may hide from containers, and memory is in use, which it never hides;
-    how much it computes is told of whole GPUs.
+    A program has a context on a GPU from its first use to its end. The driver may hide the process
+    from containers, but never the used memory. It reports utilization for whole GPUs only.
 
     Args:
-        uses: What was in use at first.
+        uses: Use of each GPU at the first poll.
 
     Attributes:
-        looks: How often it was looked since.
+        looks: Number of polls since the first.
     """
 
     def __init__(self, uses: Iterable[GpuUse]) -> None:
@@ -43,11 +42,11 @@ class UnusedGpus:
         self.looks = 0
 
     def __bool__(self) -> bool:
-        """Whether any is left."""
+        """Whether any GPU is still unused."""
         return bool(self._before)
 
     def look(self, uses: Iterable[GpuUse]) -> None:
-        """Leave out what is used now, and what does not answer: that may have been used."""
+        """Drop the GPUs that are in use, and those without an answer: they may be in use."""
         self.looks += 1
         now = {use.uuid: use for use in uses}
         self._before = {
@@ -57,15 +56,15 @@ class UnusedGpus:
         }
 
     def names(self) -> list[str]:
-        """Return those on which nothing computed; none where it was not looked often enough."""
+        """Return the names of the unused GPUs; none after fewer than 5 polls."""
         return [*self._before] if self.looks >= _FEWEST_LOOKS else []
 
 
 class GpuWatch:
-    """Watches GPUs that an attempt has alone, in a thread, until each is used.
+    """A thread that polls an attempt's exclusive GPUs until each has been used.
 
     Args:
-        names: What names them; pretended ones, whose names are no UUIDs, are not watched.
+        names: UUIDs of the GPUs. Other names are of pretended GPUs, which are not watched.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -77,14 +76,14 @@ class GpuWatch:
         if self._names:
             self._thread.start()
             if not self._has_begun.wait(_PATIENCE_S):
-                # What is in use from here on may be the program's.
+                # A later first poll may already see the program's own use.
                 self._is_over.set()
 
     def close(self, host: str) -> list[str]:
-        """End; return a line for each GPU on which nothing was seen to compute.
+        """End the watch; return a line for each GPU without any use.
 
         Args:
-            host: The machine's name; empty for this one.
+            host: Name of the machine for the lines. Empty: leave it out.
         """
         if not self._names:
             return []
@@ -100,7 +99,7 @@ class GpuWatch:
         ]
 
     def _watch(self) -> None:
-        from tarmac.node.nvml import reading_use  # noqa: PLC0415 - costs the start of others
+        from tarmac.node.nvml import reading_use  # noqa: PLC0415 - slows the start of others
 
         with reading_use(self._names) as read:
             self._unused = UnusedGpus(read())
@@ -108,7 +107,7 @@ class GpuWatch:
             while self._unused and not self._is_over.wait(_EVERY_S):
                 start = time.monotonic()
                 uses = read()
-                # Whatever was used while the driver gave no answer was not seen.
+                # A late answer may have missed uses of any GPU, so no GPU stays listed.
                 is_late = time.monotonic() - start > _PATIENCE_S
                 self._unused.look(() if is_late else uses)
 

@@ -1,6 +1,6 @@
-"""The GPUs of an attempt: what the engine gave, compared with what was asked and what is there.
+"""The GPUs of an attempt: the engine's assignment checked against the request and the driver.
 
-Numbers mean different GPUs to different libraries, so programs get UUIDs.
+A number means different GPUs to different libraries, so programs get UUIDs.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A desktop or a daemon has less; what a job leaves behind has more.
+# A desktop or a daemon uses less memory; leftovers of a job use more.
 _HELD_BYTES = 2**30
 
 
 class GpuError(Exception):
-    """An attempt has not the GPUs that it asked for; says so in words."""
+    """An attempt lacks the GPUs that it asks for; the message says why."""
 
 
-class BrokenGpu(GpuError):  # noqa: N818 - says what is so
-    """A GPU that an attempt was given does not answer; says so in words."""
+class BrokenGpu(GpuError):  # noqa: N818 - named after the condition
+    """An assigned GPU does not answer; the message says why."""
 
 
 class Gpu(NamedTuple):
@@ -27,8 +27,8 @@ class Gpu(NamedTuple):
 
     Attributes:
         uuid: UUID of the GPU, such as ``GPU-...``.
-        memory_bytes: All that it has.
-        problem: What its driver says where it does not answer; the rest is not known then.
+        memory_bytes: Total memory of the GPU in bytes.
+        problem: Driver's error if the GPU does not answer; the other fields are unknown then.
     """
 
     uuid: str
@@ -37,14 +37,14 @@ class Gpu(NamedTuple):
 
 
 class GpuUse(NamedTuple):
-    """What is in use of a GPU, or of a part of one.
+    """The current use of a GPU or of a MIG instance.
 
     Attributes:
-        uuid: UUID of the GPU, ``GPU-...``, or of a part of it, ``MIG-...``.
-        memory_bytes: All that it has.
+        uuid: UUID of the GPU, ``GPU-...``, or of a MIG instance, ``MIG-...``.
+        memory_bytes: Total memory in bytes.
         used_bytes: Bytes in use, without those that the driver keeps for itself.
-        pids: Processes that compute on it, by the numbers that the driver knows them by.
-        utilization: Percent of the last moment in which it computed; 0 where that is not told.
+        pids: Process ids, as the driver knows them, of the processes that compute on it.
+        utilization: Percent of the last sampling interval with computation. 0 if not reported.
     """
 
     uuid: str
@@ -64,21 +64,21 @@ def choose_gpus(
     host: str,
     is_pretending: bool,
 ) -> list[str]:
-    """Return what names the GPUs of an attempt, as many as were asked.
+    """Return the UUIDs of an attempt's GPUs, as many as the attempt asks for.
 
     Args:
-        given: By the engine: numbers, or UUIDs, which may be of parts of a GPU (MIG).
+        given: GPUs that the engine assigned: numbers, or UUIDs of GPUs or MIG instances.
         present: GPUs that the driver shows, from `tarmac.node.nvml.read_gpus`; None without a
             driver.
         asked: Number of GPUs that the attempt needs on this node.
-        memory_bytes: That each must have.
+        memory_bytes: Least memory of each GPU in bytes. None: no bound.
         giver: Name of the engine, for errors; may be empty.
         host: Name of this node, for errors.
-        is_pretending: Whether those that the driver does not show are taken for given.
+        is_pretending: Whether to accept the assigned GPUs if the driver shows none.
 
     Raises:
-        BrokenGpu: One does not answer.
-        GpuError: There are fewer, or others, than were asked.
+        BrokenGpu: An assigned GPU does not answer.
+        GpuError: The assigned GPUs are too few or do not match the request.
     """
     if not asked:
         return []
@@ -86,7 +86,7 @@ def choose_gpus(
     if len(given) < asked:
         words = f"{giver} gave {len(given)} of {asked} GPUs on {host}"
         raise GpuError(f"{words}; is its gres.conf right?" if giver == "Slurm" else words)
-    # A node that is given whole may have more than were asked.
+    # An exclusive node may have more GPUs than the attempt asks for.
     wanted = given[:asked]
     if is_pretending and not present:
         return [*wanted]
@@ -98,7 +98,7 @@ def choose_gpus(
 
 
 def held_by_others(uses: Sequence[GpuUse], host: str) -> list[str]:
-    """Return a line for each GPU of whose memory others have much, before a program begins.
+    """Return a line for each GPU with 1 GiB or more in use before the program starts.
 
     Args:
         uses: Memory use of the attempt's own GPUs.
@@ -124,7 +124,7 @@ def _named(name: str, present: Sequence[Gpu], memory_bytes: int | None, words: s
     if name.isdigit():
         match = present[int(name)] if int(name) < len(present) else None
     else:
-        # CUDA takes the beginning of a UUID for all of it.
+        # CUDA accepts a prefix of a UUID.
         match = next((gpu for gpu in present if gpu.uuid.startswith(name)), None)
     lost = [gpu.problem for gpu in present if gpu.problem]
     if match is not None and match.problem:

@@ -1,4 +1,4 @@
-"""What an agent is asked from outside: by its engine's signals, by its runner, by a successor."""
+"""The requests to an agent to end: from its engine's signals, its runner or a successor."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from types import FrameType
 
-# An engine signals one process of a unit after the other.
+# Wait for the engine's signal after a program fails: an engine signals the processes of a unit one
+# after another.
 _HEARS_WITHIN_S = 0.5
-# After each program that ends well, as a shell does whose child was signalled first.
+# The same wait after a program succeeds, as a shell does whose child was signalled first.
 _HEARS_WITHIN_WELL_S = 0.02
 
 
 class Asked(NamedTuple):
-    """That an attempt is to end.
+    """A request to end an attempt.
 
     Attributes:
         reason: Reason in words, for the attempt's record.
-        is_told: Whether its program got a SIGTERM by the same.
-        ends_unit: Whether nothing else of the engine's unit is to begin either.
-        cause: ``stop``; ``timeout`` where the engine says that its unit's time is nearly over.
+        is_told: Whether the engine has sent SIGTERM to the program too.
+        ends_unit: Whether the request ends the whole unit, so that none of its attempts starts.
+        cause: ``stop``, or ``timeout`` if the engine says that the unit's time is nearly over.
     """
 
     reason: str
@@ -35,17 +36,17 @@ class Asked(NamedTuple):
 
 
 class Inbox:
-    """Takes signals and requests, and wakes whoever waits for them.
+    """The inbox for signals and requests, which wakes a waiting agent.
 
-    Made in the main thread; there is one in a process.
+    A process has one inbox, created in the main thread.
 
     Args:
-        signals_all: Whether SIGTERM goes to each process of the unit.
-        lifeline: A descriptor that ends with the process that started this agent, which is asked to
-            end then; None where there is none.
+        signals_all: Whether the engine sends SIGTERM to each process of the unit.
+        lifeline: File descriptor that reaches its end when the process that started this agent is
+            gone; the agent must end then. None: no lifeline.
 
     Attributes:
-        asked: The first that was asked; None while nothing was.
+        asked: First request to end. None: no request yet.
     """
 
     def __init__(self, *, signals_all: bool, lifeline: int | None = None) -> None:
@@ -55,7 +56,7 @@ class Inbox:
         self._woken, self._wakes = os.pipe()
         for descriptor in (self._woken, self._wakes):
             os.set_blocking(descriptor, False)
-        # A signal that comes just before a wait ends that wait at once.
+        # With a wakeup descriptor, a signal just before a wait ends the wait at once.
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, self._hear)
@@ -63,25 +64,25 @@ class Inbox:
     def ask(
         self, reason: str, *, is_told: bool = False, ends_unit: bool = False, cause: str = "stop"
     ) -> None:
-        """Ask for the end of what is at work; from any thread. What was asked before stays."""
+        """Request the end of the current attempt, from any thread; an earlier request stays."""
         self.asked = self.asked or Asked(reason, is_told, ends_unit, cause)
         with contextlib.suppress(BlockingIOError):
             os.write(self._wakes, b"\0")
 
     def forget(self) -> None:
-        """Forget what was asked of one attempt, before the unit's next one."""
+        """Drop a request to end one attempt before the unit's next attempt."""
         if self.asked is not None and not self.asked.ends_unit:
             self.asked = None
 
     def wait(self, patience_s: float, *descriptors: int) -> None:
-        """Wait for a signal, a request, or one of some descriptors to become readable."""
+        """Wait for a signal, a request or a readable descriptor."""
         poll = select.poll()
         held = () if self._lifeline is None else (self._lifeline,)
         for descriptor in (self._woken, *held, *descriptors):
             poll.register(descriptor, select.POLLIN)
         for descriptor, _ in poll.poll(max(0.0, patience_s) * 1000):
             if descriptor == self._lifeline:
-                # Nothing is ever written to it.
+                # Readable means closed, because nothing is ever written to the lifeline.
                 self._lifeline = None
                 self.ask("the process that started its agent is gone", ends_unit=True)
             elif descriptor == self._woken:
@@ -90,14 +91,14 @@ class Inbox:
                         pass
 
     def is_asked_within(self, patience_s: float) -> bool:
-        """Wait until something is asked, for some seconds at most; return whether it was."""
+        """Wait for a request for some seconds; return whether there is one."""
         end = time.monotonic() + patience_s
         while self.asked is None and (left_s := end - time.monotonic()) > 0:
             self.wait(left_s)
         return self.asked is not None
 
     def hear_late(self, *, has_failed: bool) -> None:
-        """Hear what has ended another process of the unit: this one may be signalled last."""
+        """Wait for a signal that may have ended the program: the agent may be signalled last."""
         if self._signals_all:
             self.is_asked_within(_HEARS_WITHIN_S if has_failed else _HEARS_WITHIN_WELL_S)
 

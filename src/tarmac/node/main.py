@@ -1,8 +1,8 @@
 """The agent: ``python3 RUN/agent.pyz SPEC UNIT [PER_JOB]``.
 
-SPEC is a chunk's file of elements; the engine's unit UNIT, from 0, runs the elements UNIT * PER_JOB
-and the following, PER_JOB of them, one after another; 1 by default. It ends with the program's exit
-code, 128 + n for a signal; of several, with the first that is not 0.
+SPEC is a chunk's file of elements. The engine's unit UNIT, from 0, runs PER_JOB elements (default
+1) one after another, from element UNIT * PER_JOB on. The agent exits with the program's exit code,
+128 + n for signal n. With several elements, it exits with the first code that is not 0.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from tarmac.node.claim import Claim
     from tarmac.node.records import Element
 
-# A file that was written before this agent was started is seen on all hosts within this.
+# Time until every host sees a file that was written before this agent started.
 _SEEN_WITHIN_S = 30
 _NOT_STARTED = 1
 _WRONG_USE = 2
 
-# What an agent is called with whose files the runner does not see.
+# The flag of an agent whose files the runner cannot see.
 _FRAMED = "--framed"
 
 
 def run() -> NoReturn:
-    """Run the elements that this process's command line names, and end it with the exit code.
+    """Run the elements that this process's command line names, and exit with the exit code.
 
-    Python's own tidying up would take as long as all that an attempt needs beside its program.
+    Python's normal shutdown would take as long as the whole overhead of an attempt.
     """
     os._exit(main())
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if argv[:1] == [PART]:
         return _run_part(Path(argv[1]), int(argv[2]))
     if argv[:1] == [_FRAMED]:
-        from tarmac.node.pod import run_framed  # noqa: PLC0415 - costs the start of others
+        from tarmac.node.pod import run_framed  # noqa: PLC0415 - slows the start of others
 
         return run_framed(argv[1:])
     try:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _say(f"{error}; do {here.engine.host} and the runner share the run's file system?")
                 return _NOT_STARTED
             if number > first and here.inbox.asked is not None:
-                # This one is left to another unit: the engine is not to take all for done.
+                # Elements are left, so the engine must not take the unit for done.
                 return exit_code or _NOT_STARTED
             ended_with = _run(element, [PART, spec, str(number)], here)
             exit_code = exit_code or ended_with
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _here() -> Iterator[Here]:
-    """Say where this agent is; what it leaves is ended, however it ends itself."""
+    """Yield the context of this agent; a guardian ends its processes however the agent ends."""
     environment = given_environment()
     engine = read_engine(environment)
     mark = os.urandom(8).hex()
@@ -108,11 +108,11 @@ def _read_element(spec: Path, number: int, here: Here) -> Element:
 
 
 def _run_part(spec: Path, number: int) -> int:
-    """Do one node's part of an attempt that another agent has claimed; return the exit code.
+    """Run one node's part of an attempt that the conductor has claimed; return the exit code.
 
-    That is 0 where the other agent knows how it ended, so that the engine ends no other node.
+    The exit code is 0 if the conductor has the result: otherwise the engine would end all nodes.
     """
-    from tarmac.node.member import NotMet, perform_part  # noqa: PLC0415 - costs the start of others
+    from tarmac.node.member import NotMet, perform_part  # noqa: PLC0415 - slows the start of others
 
     with _here() as here:
         try:
@@ -124,17 +124,17 @@ def _run_part(spec: Path, number: int) -> int:
 
 
 def _run(element: Element, part: Sequence[str], here: Here) -> int:
-    """Claim an attempt, run it and write how it ended; return the exit code.
+    """Claim an attempt, run it and write its result; return the exit code.
 
     Args:
         element: Attempt to claim and run.
-        part: The arguments of agents that do one node's part of it.
+        part: Arguments of the agents that run one node's part of it.
         here: Engine, inbox and callbacks of this agent.
     """
     engine = here.engine
     record = AttemptRecord(
         element.nonce,
-        # Where nothing can keep it from beginning, one write says both.
+        # On one node without GPUs nothing can prevent the start, so one write is claim and start.
         "claimed" if element.gpus or element.nodes > 1 else "began",
         restart=engine.restart,
         host=engine.host,
@@ -189,28 +189,28 @@ def _begin(element: Element, claim: Claim, here: Here) -> Ending:
 
 def _begin_on_all(part: Sequence[str], element: Element, claim: Claim, here: Here) -> Ending:
     def began(gpus: list[str]) -> None:
-        # It is at work all the same; how it ended is written in any case.
+        # The attempt runs all the same, and its result is written in any case.
         with contextlib.suppress(OSError):
             claim.began(gpus)
 
-    from tarmac.node.conductor import conduct  # noqa: PLC0415 - costs the start of others
+    from tarmac.node.conductor import conduct  # noqa: PLC0415 - slows the start of others
 
     return conduct(element, part, here.environment, here.inbox, began, mark=here.mark)
 
 
 @contextlib.contextmanager
 def _beating(claim: Claim, element: Element, inbox: Inbox) -> Iterator[Callable[[], None]]:
-    """Show that this agent lives, and end its program once it is fenced or taken over.
+    """Send heartbeats, and end the program once its attempt is fenced or taken over.
 
     Yields:
-        What begins that, where it has not begun: before anything that may take long. A program is
-        started faster by a process of one thread.
+        A function that starts the heartbeat thread if it is not running. The thread starts early
+        only before slow steps, because a process with one thread starts a program faster.
     """
     is_over = threading.Event()
 
     def beat() -> None:
         while not is_over.wait(element.beat_s):
-            # A file system that fails for a while ends nothing.
+            # A temporary failure of the file system must not end the attempt.
             with contextlib.suppress(OSError):
                 if words := claim.beat():
                     inbox.ask(words)
@@ -231,10 +231,10 @@ def _exit_code(ending: Ending) -> int:
         return _NOT_STARTED
     if ending.exit_code < 0:
         return 128 - ending.exit_code
-    # One that ended well when it was told to, or was over its memory, has not succeeded.
+    # An interrupted program, or one over its memory limit, may exit with 0 without success.
     return ending.exit_code or int(ending.outcome != "succeeded")
 
 
 def _say(words: str) -> None:
-    """Tell whoever reads what the engine keeps of this agent's output."""
-    print(f"tarmac: {words}", file=sys.stderr, flush=True)  # noqa: T201 - its only way to speak
+    """Print a line to stderr, which the engine keeps."""
+    print(f"tarmac: {words}", file=sys.stderr, flush=True)  # noqa: T201 - its only output

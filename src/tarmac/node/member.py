@@ -1,7 +1,7 @@
-"""An agent on one of several nodes: comes when called, runs the program, says how it ended.
+"""The agent on one of several nodes: joins the rendezvous, runs the program, reports the result.
 
-Its connection to the agent that conducts ends with either side. Where that one is gone, it ends its
-program: nobody else would, and another attempt may be on its way.
+Its connection to the conductor ends with either side. If the conductor is gone, the agent ends its
+program: nothing else would end it, and another attempt may start.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _TAIL_LINES = 20
 _TAIL_BYTES = 16384
 
 
-class NotMet(Exception):  # noqa: N818 - says what is so
-    """The agent that conducts cannot be reached, or is gone; says how in words."""
+class NotMet(Exception):  # noqa: N818 - named after the condition
+    """The conductor is unreachable or gone; the message says how."""
 
 
 def perform_part(element: Element, here: Here) -> None:
-    """Do one node's part of an attempt, and tell the agent that conducts how it ended.
+    """Run one node's part of an attempt, and report the result to the conductor.
 
     Args:
-        element: Attempt that this node does a part of.
-        here: Where; what its environment says of the way to the others is kept from the program.
+        element: Attempt that this node runs a part of.
+        here: Context of this agent. The program does not get the invitation in its environment.
 
     Raises:
-        NotMet: There is nobody to be told.
+        NotMet: The conductor is unreachable or gone.
     """
     environment = dict(here.environment)
     rank = rank_of(environment)
@@ -83,17 +83,17 @@ def perform_part(element: Element, here: Here) -> None:
 
 
 class Member:
-    """This side of the connection to the agent that conducts.
+    """The agent's side of the connection to the conductor.
 
     Args:
-        element: Attempt that this node does a part of.
+        element: Attempt that this node runs a part of.
         rank: Rank of this node, from 0.
-        line: To the agent that conducts.
+        line: Connection to the conductor.
         token: Token of the attempt, by which agents recognise each other.
-        inbox: Is asked to end the program where all shall end.
+        inbox: Inbox that gets the request to end the program.
 
     Attributes:
-        port: Where it answers, until the program has that port.
+        port: TCP port that the agent listens on until the program takes it over.
     """
 
     def __init__(self, element: Element, rank: int, line: Line, token: str, inbox: Inbox) -> None:
@@ -113,7 +113,7 @@ class Member:
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """Answer nodes that look for this one, until the program has that port."""
+        """Answer probes of other nodes until the program takes over the port."""
         self._answerer.start()
         try:
             yield
@@ -121,7 +121,7 @@ class Member:
             self._stop_answering()
 
     def come(self, here: Here, gpus: Sequence[str]) -> None:
-        """Say who this is, and attend from now on to what the conductor says."""
+        """Introduce this node to the conductor, and handle its messages from now on."""
         self._send(
             rank=self._rank,
             host=here.engine.host,
@@ -134,9 +134,9 @@ class Member:
             threading.Thread(target=work, daemon=True).start()
 
     def meet(self) -> Mapping[str, str]:
-        """Wait until all nodes have what they need; return what tells the program of the others.
+        """Wait for the stage in of all nodes; return the variables to find the other nodes.
 
-        Nothing is returned where all are asked to end before that.
+        The result is empty if a request to end the attempt comes first.
         """
         self._send(do="ready")
         while self._place is None and self._inbox.asked is None:
@@ -150,10 +150,10 @@ class Member:
         )
 
     def tell_ended(self, ending: Ending, tail: str) -> None:
-        """Say how the program ended.
+        """Report the program's ending to the conductor.
 
         Raises:
-            NotMet: There is nobody to be told.
+            NotMet: The conductor is gone.
         """
         self._over.set()
         if self._lost:
@@ -210,14 +210,14 @@ class Member:
                 connection, _ = self._server.accept()
             except OSError:
                 return
-            # Whoever knocks and goes, or stays and is silent, keeps no other from being answered.
+            # A client that disconnects or stays silent must not block other clients.
             with connection, contextlib.suppress(OSError):
                 knock(connection, self._token)
-                # The other side ends first: what lingers of a connection does so there.
+                # The other side closes first, so that TIME_WAIT stays there.
                 connection.recv(1)
 
     def _stop_answering(self) -> None:
-        # The port is taken for as long as the thread waits there.
+        # The port stays taken while the thread waits in accept.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._answerer.join()
@@ -225,13 +225,12 @@ class Member:
 
 
 def _last_lines(path: Path, since: int) -> str:
-    """Return the last lines that were written to a file since it had so many bytes."""
+    """Return the last lines that were written to a file after an offset in bytes."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         start = max(since, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
         file.seek(start)
         lines = file.read().decode(errors="replace").splitlines()
-        # Where nothing knows the secrets a line is shown whole or not at all: half of one is not
-        # masked later.
+        # Drop a cut line: a later redaction cannot recognize part of a secret.
         if start > since:
             del lines[:1]
         return "\n".join(lines[-_TAIL_LINES:])

@@ -1,4 +1,4 @@
-"""The GPUs that NVIDIA's driver shows, by NVML: https://docs.nvidia.com/deploy/nvml-api/."""
+"""The GPUs of NVIDIA's driver, read with NVML: https://docs.nvidia.com/deploy/nvml-api/."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Memory(ctypes.Structure):
 
 
 class _MemoryV2(ctypes.Structure):
-    # Unlike the first version it keeps apart what the driver has for itself.
+    # Unlike version 1, version 2 does not count the driver's own memory as used.
     _fields_ = (
         ("version", ctypes.c_uint),
         ("total", ctypes.c_ulonglong),
@@ -50,13 +50,13 @@ class _Process(ctypes.Structure):
 
 
 def read_gpus(library: str = _LIBRARY) -> list[Gpu] | None:
-    """Return the GPUs that the driver shows, by number; None where there is no driver.
+    """Return the GPUs that the driver shows, in the order of their numbers; None without a driver.
 
     Args:
         library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
 
     Raises:
-        GpuError: The driver fails, in its own words.
+        GpuError: The driver fails; the message has its own words.
     """
     with _opened(library) as nvml:
         if nvml is None:
@@ -67,10 +67,10 @@ def read_gpus(library: str = _LIBRARY) -> list[Gpu] | None:
 
 
 def read_use(names: Sequence[str], library: str = _LIBRARY) -> list[GpuUse]:
-    """Return what is in use of GPUs; of those alone that the driver tells it of.
+    """Return the use of GPUs; GPUs that the driver does not report are left out.
 
     Args:
-        names: UUIDs of GPUs, or of parts of them (MIG).
+        names: UUIDs of GPUs or of MIG instances.
         library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
     """
     with reading_use(names, library) as read:
@@ -81,10 +81,10 @@ def read_use(names: Sequence[str], library: str = _LIBRARY) -> list[GpuUse]:
 def reading_use(
     names: Sequence[str], library: str = _LIBRARY
 ) -> Iterator[Callable[[], list[GpuUse]]]:
-    """Hold the driver open; yield a function that returns what `read_use` does, at each call anew.
+    """Keep the driver open; yield a function that polls as `read_use` does.
 
     Args:
-        names: UUIDs of GPUs, or of parts of them (MIG).
+        names: UUIDs of GPUs or of MIG instances.
         library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
     """
     with contextlib.ExitStack() as opened:
@@ -95,7 +95,7 @@ def reading_use(
         def read() -> list[GpuUse]:
             uses = []
             for name in names if nvml is not None else ():
-                # Old drivers and vGPUs do not tell all of it.
+                # Old drivers and vGPUs do not report all values.
                 with contextlib.suppress(GpuError, AttributeError):
                     uses.append(_read_use(nvml, name))
             return uses
@@ -132,7 +132,7 @@ def _read_use(nvml: Any, name: str) -> GpuUse:
         count.value = 0
     pids = tuple(process.pid for process in processes[: count.value])
     busy = _Utilization()
-    # Parts of GPUs do not tell it.
+    # MIG instances do not report utilization.
     with contextlib.suppress(GpuError, AttributeError):
         _call(nvml, "nvmlDeviceGetUtilizationRates", device, ctypes.byref(busy))
     return GpuUse(name, memory.total, memory.used, pids, busy.gpu)
@@ -142,7 +142,7 @@ def _read_gpu(nvml: Any, number: int) -> Gpu:
     try:
         return _describe_gpu(nvml, number)
     except GpuError as error:
-        # One that is lost is no fault of the others.
+        # A lost GPU must not hide the others.
         return Gpu("", 0, problem=str(error))
 
 

@@ -1,9 +1,9 @@
-"""An attempt in an image that has no Python: a program for POSIX sh does the framed agent's work.
+"""An attempt in an image without Python: a POSIX sh script does the framed agent's work.
 
-``gzip -dc UNITS | sh``, with the unit's number in ``JOB_COMPLETION_INDEX``: what the program prints
-and its record go to one stream in the form of `tarmac.node.pod`. It needs ``sh`` and the commands
-env, mkdir, sleep, date, kill and gzip, as busybox has them; with ``setsid`` all that the program
-has started is ended with it.
+``gzip -dc UNITS | sh`` runs the unit whose number is in ``JOB_COMPLETION_INDEX``. The program's
+output and the record go to one stream in the format of `tarmac.node.pod`. The script needs ``sh``
+and the commands env, mkdir, sleep, date, kill and gzip, as busybox has them. With ``setsid`` it
+also ends all child processes of the program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tarmac.node.records import Element
 
-# Of the program, sleep takes whole seconds alone in some images.
+# The script sleeps whole seconds, because `sleep` of some images takes no fractions.
 _AGENT = r"""
 frame() {
   while IFS= read -r line; do printf '%s %s\n' "$1" "$line"; done
@@ -102,12 +102,12 @@ exit "$code"
 
 _NEEDS_PYTHON = "its image has no Python, and its inputs or outputs need one with Tarmac"
 
-# What a record's text may hold as it is, between its quotation marks.
+# Texts that need no escape in a JSON string.
 _TEXT = re.compile(r"[ -!#-\[\]-~]*")
 
 
 def plain_units(elements: Iterable[Element]) -> bytes:
-    """Return the program for units, packed; the same bytes each time.
+    """Return the compressed script for units, with reproducible bytes.
 
     Args:
         elements: Attempts of the units, by the index of their pod, from 0.
@@ -118,7 +118,7 @@ def plain_units(elements: Iterable[Element]) -> bytes:
 
 
 def _settings(element: Element) -> str:
-    """Return what of the program is of one attempt: variables of the shell, and a function."""
+    """Return the part of the script for one attempt: shell variables and a function."""
     limit = element.timeout_s
     memory = element.memory_bytes
     words = "its container's limit" if memory is None else f"{memory / 2**20:.0f} MiB of memory"
@@ -139,7 +139,7 @@ def _settings(element: Element) -> str:
         **own_variables(element, restart=0, rank=0),
     }
     assignments = [f"{name}={value}" for name, value in variables.items()]
-    # The number of its process is what its end is asked of by.
+    # The script ends the program by this pid.
     inner = 'echo $$ > "$0/.pid"; exec env "$@"'
     command = shlex.join([*assignments, *element.command])
     lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]

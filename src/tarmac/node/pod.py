@@ -1,19 +1,18 @@
-"""An attempt where nodes and the runner share no files: all that it writes goes to one stream.
+"""An attempt on nodes that share no files with the runner: all output goes to one stream.
 
-``python3 agent.pyz --framed CHUNK UNIT ROOT``: CHUNK is a file of elements as JSON lines in gzip's
-form. The agent itself writes below ROOT, a directory of this pod's own. What its program
-prints there is passed on as it comes, each line behind the number of its stream, and the attempt's
-record follows it::
+``python3 agent.pyz --framed CHUNK UNIT ROOT``: CHUNK is a gzip file of elements as JSON lines. The
+agent writes below ROOT, a private directory of this pod. The program's output is passed on at once,
+each line behind the number of its stream. The attempt's record follows the output::
 
     1 a line of stdout
     2 a line of stderr
     1+a part of a line that was not ended, or is long
     = {"state": "ended", ...}
 
-Whatever is not of this form the agent has said itself.
+Lines of any other form are the agent's own messages.
 
-Of an attempt on several nodes each has such a pod, and UNIT is 0. The first one has the record; the
-others do their parts (``TARMAC_MEETING`` says where the first is).
+An attempt on several nodes has such a pod on each node, and UNIT is 0. The first pod has the
+record; the others run their parts (``TARMAC_MEETING`` has the address of the first).
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ if TYPE_CHECKING:
 STREAMS = {"stdout": b"1", "stderr": b"2"}
 RECORD = b"="
 
-# Runtimes cut lines at 16 KiB, and mark that where the API does not show it.
+# Container runtimes cut lines at 16 KiB, with a mark that the API does not show.
 _LONGEST_LINE = 8192
 _LOOK_EVERY_S = 0.1
 _AT_ONCE_BYTES = 2**20
 
 
 def packed_elements(elements: Iterable[Element]) -> bytes:
-    """Return elements as CHUNK holds them; the same bytes each time."""
+    """Return elements in the format of CHUNK, with reproducible bytes."""
     lines = b"".join(json.dumps(element._asdict()).encode() + b"\n" for element in elements)
     return gzip.compress(lines, mtime=0)
 
 
 def run_framed(arguments: Sequence[str]) -> int:
-    """Run an attempt, pass on what it writes, and return the agent's exit code.
+    """Run an attempt, pass on its output, and return the agent's exit code.
 
     Args:
-        arguments: CHUNK, UNIT and ROOT.
+        arguments: Command line arguments CHUNK, UNIT and ROOT.
     """
     agent: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -64,7 +63,7 @@ def run_framed(arguments: Sequence[str]) -> int:
         else:
             agent.send_signal(number)
 
-    # First: the kernel drops what the first process of a container does not handle.
+    # Handle signals first: the kernel drops signals that a container's pid 1 does not handle.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, pass_on)
     chunk, unit, root = Path(arguments[0]), int(arguments[1]), Path(arguments[2])
@@ -100,10 +99,10 @@ def run_framed(arguments: Sequence[str]) -> int:
 
 
 class _Stream:
-    """A file that grows, passed on in lines.
+    """A growing file whose lines are passed on.
 
     Args:
-        path: The file; nothing is passed on as long as it is not there.
+        path: Path of the file, which may not exist yet.
         mark: Prefix of each line that is passed on, from `STREAMS`: ``1`` for the standard output.
     """
 
@@ -114,7 +113,7 @@ class _Stream:
         self._rest = b""
 
     def pass_on(self, out: IO[bytes]) -> bool:
-        """Pass on what has come since; return whether anything had."""
+        """Pass on new content; return whether there was any."""
         if self._file is None:
             try:
                 self._file = self._path.open("rb")
@@ -124,7 +123,7 @@ class _Stream:
         if not content:
             if os.fstat(self._file.fileno()).st_nlink:
                 return False
-            # An empty one is removed with its program; what the agent says then is in a new one.
+            # The agent removes an empty file after its program; its own lines go to a new file.
             self._file.close()
             self._file = None
             return self.pass_on(out)
@@ -138,7 +137,7 @@ class _Stream:
         return True
 
     def close(self, out: IO[bytes]) -> None:
-        """Pass on what was left without an end of its line."""
+        """Pass on a last line without a newline, and close the file."""
         if self._rest:
             self._write(self._rest, out, is_ended=False)
         if self._file is not None:

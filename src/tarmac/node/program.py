@@ -1,4 +1,4 @@
-"""One program on this node: started within its limits, watched, and ended when it is to end."""
+"""One program on this node: start with limits, supervision and end."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ if TYPE_CHECKING:
     from tarmac.node.inbox import Inbox
     from tarmac.processes import Process
 
-# How often it is seen whether all of this was suspended meanwhile, and memory is looked at.
+# Intervals of the checks for a suspension and for the memory limit.
 _TICK_S = 1.0
 _LOOK_EVERY_S = 0.5
-# A tick that takes so much longer was no busy machine: the engine had stopped all processes.
+# A tick that is longer by this means that the engine suspended all processes: a busy machine delays
+# it less.
 _SUSPENDED_S = 5.0
 
-# A disk with less than this cannot take what a program says at its end.
+# A disk with less free space cannot take a program's final messages.
 _FULL_BYTES = 2**16
 
 
 class Ending(NamedTuple):
-    """How an attempt ended, as its record holds it.
+    """The ending of an attempt, as in its record.
 
     Attributes:
-        outcome: ``succeeded``, ``failed`` or ``interrupted``.
-        cause: Why it did not succeed; see `tarmac.node.records`.
-        reason: The same in words.
-        exit_code: The program's; None where it was not started, negative for a signal.
-        seconds: Seconds that the program ran; 0 where it was not started.
-        problems: What went wrong with its outputs, a line each.
-        bad_host: The node whose GPUs were found unfit; empty where none was.
-        notes: What was found beside its work, a line each.
+        outcome: Outcome of the attempt: ``succeeded``, ``failed`` or ``interrupted``.
+        cause: Cause of a failure or interruption; see `tarmac.node.records`.
+        reason: Explanation of the cause in words.
+        exit_code: Exit code of the program, negative for a signal. None: not started.
+        seconds: Seconds that the program ran. 0: not started.
+        problems: Problems with the outputs, a line each.
+        bad_host: Name of the node whose GPUs are unfit. Empty: none.
+        notes: Further findings about the attempt, a line each.
     """
 
     outcome: str
@@ -57,14 +58,14 @@ class Program(NamedTuple):
         name: Name of the program, for messages.
         command: The program and its arguments.
         directory: Working directory of the program.
-        environment: All of its variables.
+        environment: Complete environment of the program.
         stdout: File that the program's standard output is appended to.
         stderr: File that the program's standard error is appended to.
-        group: The name of a control group for it, unique on this machine.
-        kill_command: What ends its container.
-        timeout_s: Its time limit; time while all is suspended does not count.
-        memory_bytes: Its memory limit; None where there is none, or a container has its own.
-        grace_s: Between SIGTERM and SIGKILL.
+        group: Name of a control group for the program, unique on this machine.
+        kill_command: Command that ends the program's container.
+        timeout_s: Time limit in seconds, without suspended time. None: no limit.
+        memory_bytes: Memory limit in bytes. None: no limit, or the container has one.
+        grace_s: Seconds between SIGTERM and SIGKILL. Default 10.
     """
 
     name: str
@@ -85,8 +86,8 @@ def run_program(program: Program, inbox: Inbox, lasts: Callable[[], None]) -> En
 
     Args:
         program: Program to run, with its environment and limits.
-        inbox: What is asked in it ends the program.
-        lasts: Called, once and again, while it does not end at once.
+        inbox: Inbox whose requests end the program.
+        lasts: Function that is called repeatedly while the program runs, after the first wait.
     """
     group = None
     if program.memory_bytes is not None:
@@ -126,17 +127,17 @@ def supervise(
     memory_bytes: int | None = None,
     grace_s: float = 10.0,
 ) -> tuple[int, float]:
-    """Watch a process to its end within its limits; return its exit code and how long it ran.
+    """Supervise a process within its limits; return its exit code and its run time in seconds.
 
     Args:
-        process: Process to watch; its `stopped_for` holds the reason where it was ended.
-        inbox: What is asked in it ends the process.
-        lasts: Called, once and again, while it does not end at once.
-        timeout_s: Time limit in seconds, without time while all is suspended. Default: none.
+        process: Process to supervise. Its `stopped_for` has the reason if it was ended.
+        inbox: Inbox whose requests end the process.
+        lasts: Function that is called repeatedly while the process runs, after the first wait.
+        timeout_s: Time limit in seconds, without suspended time. Default: none.
         memory_bytes: Memory limit of the process in bytes. Default: none.
-        grace_s: Between SIGTERM and SIGKILL.
+        grace_s: Seconds between SIGTERM and SIGKILL. Default 10.
     """
-    # Also from its start to here it may have been suspended.
+    # The engine may have suspended the process between its start and this point.
     before = process.started
     look_at = 0.0
     is_first = True
@@ -166,27 +167,27 @@ def supervise(
 
 
 def _shift(process: Process, seconds: float) -> None:
-    """Let a process have the time back in which it was suspended, with all others of its unit."""
+    """Extend a process's deadlines by the seconds of a suspension."""
     process.started += seconds
     if process.kill_at is not None:
         process.kill_at += seconds
 
 
 def _judge(program: Program, process: Process, code: int, seconds: float, inbox: Inbox) -> Ending:
-    """Return what the end of a program says of its attempt."""
+    """Return the ending of an attempt after its program has ended."""
     if process.start_error:
         return Ending("failed", "start", f"{program.name}: {process.start_error}")
     if process.is_over_memory:
         return Ending("failed", "memory", process.stopped_for, code, seconds)
     if process.stopped_for and (inbox.asked is None or process.stopped_for != inbox.asked.reason):
         return Ending("failed", "timeout", process.stopped_for, code, seconds)
-    # What ended well before it was asked has succeeded, unless the engine signalled all of it.
+    # A program that exits with 0 before the request has succeeded, unless the engine signalled it.
     if inbox.asked is not None and (process.stopped_for or code or inbox.asked.is_told):
         return Ending("interrupted", inbox.asked.cause, inbox.asked.reason, code, seconds)
     if code == 0:
         return Ending("succeeded", exit_code=0, seconds=seconds)
     reason = f"exit code {code}" if code > 0 else f"signal {-code}"
-    # Its own words on this may not have found room either.
+    # The full disk may have lost the program's own error message too.
     if _is_full(program.stdout.parent):
         reason += ", and no space is left on its disk"
     return Ending("failed", "exit" if code > 0 else "signal", reason, code, seconds)

@@ -1,8 +1,8 @@
-"""What passes between a runner and the agents of its run, through files that both see.
+"""The files that a runner and the agents of its run exchange.
 
-The runner writes a chunk, a file of elements, each one attempt of a task; the engine starts an
-agent for each. The agent of an attempt, and it alone, writes the attempt's record: who could create
-the file exclusively has claimed the attempt.
+The runner writes a chunk: a file of elements, each an attempt of a task. The engine starts an agent
+for each element. Only the agent that claimed an attempt writes the attempt's record: it claims the
+attempt by creating the file exclusively.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from tarmac.node.durable import replace_file
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What the agents of several nodes are called with, beside the one that conducts.
+# The flag of the agents that run one node's part of an attempt for the conductor.
 PART = "--part"
 
-# Why an attempt ended. The first five are its own and spend a retry; `cancelled` is somebody's will
-# and ends the task; the rest are disturbances, which have a budget of their own:
-# exit, signal, timeout, memory, start (it never began); cancelled (from outside), stop (by Tarmac);
-# preempted, node, evicted, lost.
+# The cause of an attempt's end:
+# - exit, signal, timeout, memory, start (the program never started): own failures; use up a retry.
+# - cancelled (from outside): ends the task.
+# - stop (by Tarmac), preempted, node, evicted, lost: disturbances, which have their own budget.
 Cause = str
 
 _SCHEMA = 1
 
-# A record has some thousands; a hole in a file has no end.
+# A record has some thousand bytes; the bound stops the read of a huge sparse file.
 _MAX_BYTES = 2**24
 
-# Immutable to whoever has it, and JSON takes it.
+# Typed as read-only, and JSON can serialize it.
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -44,26 +44,27 @@ class Element(NamedTuple):
         number: Number of the attempt, from 1.
         nonce: Identifier of this submission. A record with another nonce belongs to another
             submission.
-        directory: The task's: gets ``stdout``, ``stderr``, ``work/`` and the attempt's record.
+        directory: Directory of the task, for ``stdout``, ``stderr``, ``work/`` and the record.
         command: The program and its arguments; ``{python}`` in ``python`` mode is resolved here.
-        variables: What the program gets beside the engine's own environment.
-        secrets: Variables whose values are in files: name to path, read on the node.
+        variables: Environment variables of the program, in addition to the engine's.
+        secrets: Paths of files with the values of variables, by variable name; read on the node.
         timeout_s: Time limit of the program in seconds. Default: none.
         memory_bytes: Memory limit of the program in bytes. Default: none.
-        gpus: GPUs that each node must have given it.
-        gpu_memory_bytes: That each of those must have.
-        nodes: How many nodes it runs on, together.
-        grace_s: Between SIGTERM and SIGKILL.
-        work: ``shared``, below `directory`, or a directory on the node's own disk, whose
-            variables, as in ``$TMPDIR``, are the node's.
-        kept: What in that is to outlive the attempt, and is kept below `directory`.
-        stage: A request to Tarmac itself, as text, to bring inputs and the environment and to keep
-            outputs; None where there is nothing to bring or keep.
-        python: Tarmac's own interpreter where the run was submitted, for `stage`.
-        is_pretending: Whether GPUs are taken for given that no driver shows, to try things out.
-        shares_gpus: Whether others may be at work on its GPU.
-        check: ``quick`` where its GPUs are to be checked before it begins, else ``off``.
-        beat_s: Between two beats of its agent's record, in seconds.
+        gpus: Number of GPUs on each node. Default 0.
+        gpu_memory_bytes: Least memory of each GPU in bytes. Default: no bound.
+        nodes: Number of nodes that run the attempt together. Default 1.
+        grace_s: Seconds between SIGTERM and SIGKILL. Default 10.
+        work: ``shared`` for a working directory below `directory`, or a directory on the node's own
+            disk. Variables in it, such as ``$TMPDIR``, are expanded on the node.
+        kept: Subdirectory of a working directory on the node's disk that outlives the attempt; it
+            is a link to a directory below `directory`. Empty: none.
+        stage: Request to Tarmac, as text, to stage in inputs and the environment and to stage out
+            outputs. None: nothing to stage.
+        python: Tarmac's own interpreter on the submitting machine, for `stage`.
+        is_pretending: Whether to accept GPUs that no driver shows, for trials without GPUs.
+        shares_gpus: Whether other programs may use the same GPU.
+        check: ``quick`` to check the GPUs before the program starts, else ``off``.
+        beat_s: Seconds between two heartbeats of the agent. Default 30.
     """
 
     task: int
@@ -91,11 +92,11 @@ class Element(NamedTuple):
 
 
 def own_variables(element: Element, *, restart: int, rank: int) -> dict[str, str]:
-    """Return what an agent tells an attempt's program of it, as variables.
+    """Return the environment variables that describe an attempt to its program.
 
     Args:
         element: Attempt whose task, number and sizes the variables hold.
-        restart: How often the engine has begun it again.
+        restart: Number of times that the engine has restarted the unit.
         rank: Rank of the node, from 0.
     """
     return {
@@ -110,19 +111,19 @@ def own_variables(element: Element, *, restart: int, rank: int) -> dict[str, str
 
 
 class Chunk(NamedTuple):
-    """A file of elements: JSON lines, with an index of where each begins.
+    """A file of elements: JSON lines, with an index of their offsets.
 
-    ``NNNN.spec`` holds the lines and ``NNNN.index`` 8 bytes for each, little-endian, so that the
-    last of a million is found as fast as the first.
+    ``NNNN.spec`` has the lines. ``NNNN.index`` has each line's offset in 8 bytes, little-endian, so
+    that the last of a million elements is found as fast as the first.
 
     Attributes:
-        spec: The file of lines.
+        spec: Path of the file of lines.
     """
 
     spec: Path
 
     def write(self, elements: list[Element]) -> None:
-        """Write it whole; it is there only once it is complete."""
+        """Write all elements; the file appears only when it is complete."""
         lines = [json.dumps(element._asdict()).encode() + b"\n" for element in elements]
         offsets, at = [], 0
         for line in lines:
@@ -132,11 +133,11 @@ class Chunk(NamedTuple):
         replace_file(self.spec, b"".join(lines))
 
     def element(self, number: int) -> Element:
-        """Return one of its elements.
+        """Return an element by its number, from 0.
 
         Raises:
-            IndexError: It has no such element.
-            OSError: It cannot be read.
+            IndexError: The chunk has no such element.
+            OSError: The chunk cannot be read.
         """
         with self._index.open("rb") as index:
             index.seek(8 * number)
@@ -153,27 +154,29 @@ class Chunk(NamedTuple):
 
 
 class AttemptRecord(NamedTuple):
-    """What the agent of an attempt has written of it: claim, heartbeat and result in one file.
+    """The record of an attempt, written by its agent: claim, heartbeat and result in one file.
 
     Attributes:
         nonce: Identifier of the submission, from `Element.nonce`.
-        state: ``claimed``, ``began``, ``ended``; or ``fenced`` by a runner that gave it up before
-            anybody had claimed it.
-        restart: How often the engine has begun it again; a newer one takes the file over.
-        host: Where, by the engine's name for the node.
-        engine_id: The engine's name for it: ``80_3``.
-        beat: Grows while the agent lives; clocks of hosts differ, so it is no time.
-        process: The agent's, as `tarmac.processes.ProcessIdentity` has it: one on the same machine
-            is known to be dead or alive at once.
-        gpus: UUIDs, or what the engine named, of the GPUs that it has.
-        outcome: ``succeeded``, ``failed`` or ``interrupted``, once it has ended.
-        cause: Why it did not succeed.
-        reason: The same in words.
-        exit_code: The program's; None where it was not started, negative for a signal.
-        seconds: It ran, without its inputs and outputs.
-        problems: What went wrong with its outputs, a line each.
-        bad_host: The node whose GPUs were found unfit; empty where none was.
-        notes: What was found beside its work, a line each.
+        state: ``claimed``, ``began`` or ``ended``; ``fenced`` if the runner gave up the attempt
+            before any agent claimed it.
+        restart: Number of times that the engine has restarted the unit. A later restart takes over
+            the file.
+        host: Engine's name for the agent's node.
+        engine_id: Engine's name for the unit, such as ``80_3``.
+        beat: Heartbeat counter, which grows while the agent is alive. It is no timestamp because
+            clocks of hosts differ.
+        process: Fields of the agent's `tarmac.processes.ProcessIdentity`, which show at once
+            whether an agent on the same machine is alive.
+        gpus: UUIDs of the attempt's GPUs, or the engine's names for them.
+        outcome: ``succeeded``, ``failed`` or ``interrupted``. None: not ended yet.
+        cause: Cause of a failure or interruption.
+        reason: Explanation of the cause in words.
+        exit_code: Exit code of the program, negative for a signal. None: not started.
+        seconds: Seconds that the program ran, without stage in and stage out.
+        problems: Problems with the outputs, a line each.
+        bad_host: Name of the node whose GPUs are unfit. Empty: none.
+        notes: Further findings about the attempt, a line each.
     """
 
     nonce: str
@@ -195,7 +198,7 @@ class AttemptRecord(NamedTuple):
     schema: int = _SCHEMA
 
     def to_bytes(self) -> bytes:
-        """Return it as the file holds it."""
+        """Return the content of the record file."""
         return json.dumps(self._asdict()).encode() + b"\n"
 
 
@@ -205,17 +208,17 @@ _LISTS = ("gpus", "problems", "notes")
 
 
 def attempt_file(directory: Path, number: int) -> Path:
-    """Return the file of an attempt's record, in its task's directory."""
+    """Return the path of an attempt's record in its task's directory."""
     return directory / f"attempt-{number}.json"
 
 
 def fence_file(directory: Path, number: int) -> Path:
-    """Return the file that tells an agent, at its next beat, to end its attempt."""
+    """Return the path of the file that makes an agent end its attempt at the next heartbeat."""
     return directory / f"attempt-{number}.fence"
 
 
 def log_file(directory: str | Path, stream: str, rank: int) -> Path:
-    """Return the file that an attempt's program prints to on a node.
+    """Return the path of an attempt's log file on a node.
 
     Args:
         directory: Directory of the task, which holds its logs.
@@ -226,15 +229,15 @@ def log_file(directory: str | Path, stream: str, rank: int) -> Path:
 
 
 def read_attempt(directory: Path, number: int) -> AttemptRecord | None:
-    """Return an attempt's record; None where nobody has claimed it, or a newer agent wrote it.
+    """Return an attempt's record; None if it is missing, damaged or of a newer schema.
 
     Raises:
-        OSError: It is there and cannot be read.
+        OSError: The record exists and cannot be read.
     """
     try:
-        # The directory is opened anew, upon which network file systems ask their server.
+        # Opening the directory makes network file systems ask their server.
         os.close(os.open(directory, os.O_RDONLY))
-        # A pipe in its place would keep a reader waiting.
+        # A named pipe in its place would block a reader.
         flags = os.O_RDONLY | os.O_NONBLOCK
         with os.fdopen(os.open(attempt_file(directory, number), flags), "rb") as file:
             text = file.read(_MAX_BYTES) or b""
@@ -244,7 +247,7 @@ def read_attempt(directory: Path, number: int) -> AttemptRecord | None:
 
 
 def parse_attempt(text: bytes) -> AttemptRecord | None:
-    """Return an attempt's record; None where it is damaged, or a newer agent wrote it."""
+    """Return an attempt's record from its file's content; None if damaged or of a newer schema."""
     try:
         values: dict[str, Any] = json.loads(text)
         record = AttemptRecord(**values)

@@ -1,8 +1,8 @@
-"""How the agents of one attempt on several nodes meet, and speak with each other.
+"""The rendezvous of the agents of one attempt on several nodes, and their connections.
 
-The conductor, on the first node, listens, and tells every agent by its environment where. Each of
-them tries all the names and addresses that the first node may have, until one answers with the
-attempt's token: which of them is routed between two nodes is known to nobody beforehand.
+The conductor listens on the first node and puts its addresses into every agent's environment. An
+agent tries all possible names and addresses of the first node until a host answers with the
+attempt's token, because no agent knows beforehand which address is routed between two nodes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 _INVITATION = "TARMAC_MEETING"
 
-# Nodes that are waking up, or whose prolog takes long, come late.
+# Nodes that power up or have a long prolog join late.
 MEET_WITHIN_S = 300.0
 
-# A host that has lost its power or its network sends no end of a connection.
+# Heartbeats, because a host without power or network does not close its connections.
 BEAT_EVERY_S = 5.0
 SILENT_AFTER_S = 45.0
 
@@ -39,18 +39,18 @@ _GREETING_BYTES = 4096
 _SIOCGIFADDR = 0x8915
 
 
-class Unreachable(Exception):  # noqa: N818 - says what is so
-    """A host answers at none of its addresses; the words say what each did."""
+class Unreachable(Exception):  # noqa: N818 - named after the condition
+    """A host answers at none of its addresses; the message has a reason for each."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Invitation:
-    """Where agents meet, as they find it in their environment.
+    """The address of the rendezvous, passed to agents in their environment.
 
     Attributes:
         addresses: Names and addresses that the host may have.
         port: TCP port that the host listens on.
-        token: Both sides show it; of one attempt.
+        token: Token of the attempt, which both sides show.
     """
 
     addresses: Sequence[str]
@@ -58,20 +58,20 @@ class Invitation:
     token: str
 
     def to_variables(self) -> Mapping[str, str]:
-        """Return it as what an agent's environment holds; no argument shows the token."""
+        """Return the environment variable of the invitation; arguments would show the token."""
         return {_INVITATION: " ".join([str(self.port), self.token, *self.addresses])}
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> Invitation | None:
-        """Return the one that is in an environment; None where none is."""
+        """Return the invitation in an environment, or None."""
         return cls.take(dict(environment)) if _INVITATION in environment else None
 
     @classmethod
     def take(cls, environment: dict[str, str]) -> Invitation:
-        """Take it out of an environment, which no program is to see.
+        """Remove the invitation from an environment, to hide it from the program, and return it.
 
         Raises:
-            ValueError: It is not there.
+            ValueError: The environment has no invitation.
         """
         text = environment.pop(_INVITATION, "")
         port, token, *addresses = text.split(" ") if text else ("", "", "")
@@ -81,7 +81,7 @@ class Invitation:
 
 
 class Line:
-    """A connection between two agents: a line of JSON for each message.
+    """A connection between two agents that carries a line of JSON for each message.
 
     Attributes:
         socket: Connected socket, for a selector to wait on.
@@ -93,15 +93,15 @@ class Line:
         self._rest = b""
 
     def send(self, **message: Any) -> None:
-        """Send a message; one to a host that is gone is lost."""
+        """Send a message; a message to a lost host is dropped silently."""
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return the messages that have come, after waiting for some; None at the end of all.
+        """Wait for messages and return them; None at the end of the connection.
 
         Raises:
-            TimeoutError: None have come in the time that the socket allows.
+            TimeoutError: No message arrived within the socket's timeout.
         """
         try:
             received = self.socket.recv(65536)
@@ -118,12 +118,12 @@ class Line:
             return None
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self.socket.close()
 
 
 def listen(port: int = 0) -> socket.socket:
-    """Return a socket that listens at a port, by default a free one, at all addresses of this host.
+    """Return a socket that listens on all addresses of this host, by default on a free port.
 
     Raises:
         OSError: The port is not free.
@@ -137,10 +137,10 @@ def reach(invitation: Invitation, limit_s: float) -> tuple[str, socket.socket]:
     """Connect to a host at the first of its addresses that answers with the token.
 
     Returns:
-        The address, and the connection, on which both have shown the token.
+        The address and the connection. Both sides have shown the token.
 
     Raises:
-        Unreachable: None has answered in time.
+        Unreachable: No address answered in time.
     """
     end = time.monotonic() + limit_s
     problems: dict[str, str] = {}
@@ -162,7 +162,7 @@ def reach(invitation: Invitation, limit_s: float) -> tuple[str, socket.socket]:
 
 
 def _greet(connection: socket.socket, token: str) -> bool:
-    """Whether who answers is who was meant; each waits for the other no longer than to connect."""
+    """Show the token to a server; return whether it answers with the token within 3 s."""
     try:
         connection.settimeout(_CONNECT_S)
         connection.sendall(token.encode() + b"\n")
@@ -172,7 +172,7 @@ def _greet(connection: socket.socket, token: str) -> bool:
 
 
 def knock(connection: socket.socket, token: str) -> bool:
-    """Whether who has connected shows the token; it is answered with the same."""
+    """Check the token of a client and answer with it; return whether it is right."""
     try:
         connection.settimeout(_CONNECT_S)
         if not _is_shown(connection, token):
@@ -184,7 +184,7 @@ def knock(connection: socket.socket, token: str) -> bool:
 
 
 def _is_shown(connection: socket.socket, token: str) -> bool:
-    # Byte by byte up to the line's end: what follows it is for others to read.
+    # Byte by byte up to the newline: a later reader needs the bytes after it.
     shown = b""
     while not shown.endswith(b"\n") and len(shown) < _GREETING_BYTES:
         byte = connection.recv(1)
@@ -197,10 +197,9 @@ def _is_shown(connection: socket.socket, token: str) -> bool:
 def host_addresses(environment: Mapping[str, str]) -> list[str]:
     """Return the names and addresses by which other nodes may reach this one, the likeliest first.
 
-    The engine's name for it comes first, which sites resolve to the network that is meant for it; a
-    pod has that of its service.
-    Loopback ones come last: for nodes that are on one machine. A token tells whether the host that
-    answers at one is the right one.
+    The engine's name for the node comes first, because sites resolve it to the right network. A pod
+    has the name from its service. Loopback addresses come last, for nodes on the same machine. The
+    token shows whether the right host answers.
     """
     pod = ""
     if "TARMAC_KUBERNETES_JOB" in environment:
@@ -222,7 +221,7 @@ def _interface_addresses() -> list[str]:
     addresses = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
-            # An interface that has none refuses to say.
+            # The call fails for an interface without an IPv4 address.
             with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(
                     sock.fileno(), _SIOCGIFADDR, struct.pack("256s", os.fsencode(name)[:15])
@@ -232,7 +231,7 @@ def _interface_addresses() -> list[str]:
 
 
 def hosts_of(nodes: str) -> list[str]:
-    """Return the hosts of a list in Slurm's form.
+    """Return the hosts of a list in Slurm's notation.
 
     Example:
         >>> hosts_of("n[1-2,08-10],gpu1")
@@ -263,17 +262,17 @@ def _expanded(part: str) -> list[str]:
 def program_variables(
     *, nodes: int, rank: int, gpus: int, address: str, port: int
 ) -> Mapping[str, str]:
-    """Return what a program on one of several nodes needs to find the others.
+    """Return the variables by which a program on several nodes finds its peers.
 
-    ``PET_*`` are what torchrun takes its options from, so that a bare ``torchrun train.py`` does
-    right: torch/distributed/argparse_util.py.
+    torchrun reads its options from ``PET_*`` (torch/distributed/argparse_util.py), so a bare
+    ``torchrun train.py`` works.
 
     Args:
-        nodes: How many there are.
+        nodes: Number of nodes of the attempt.
         rank: Rank of this node, from 0.
-        gpus: That each has; 0 leaves the number of processes to the program.
+        gpus: Number of GPUs of each node. 0: the program chooses its number of processes.
         address: Host name or address of the first node.
-        port: A free one there.
+        port: Free TCP port on the first node.
     """
     variables = {
         "MASTER_ADDR": address,

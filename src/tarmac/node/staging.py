@@ -1,8 +1,8 @@
-"""What Tarmac itself does for an attempt: bring inputs, make the environment, keep outputs.
+"""Stage in and stage out of an attempt: inputs, the environment and outputs.
 
-Tarmac's own interpreter, where the run was submitted, does it: ``python -m
-tarmac.jobs.executors.stage``. A request goes to its standard input, the answer is one object of
-JSON on its standard output.
+Tarmac's own interpreter from the submitting machine does the work: ``python -m
+tarmac.jobs.executors.stage``. It reads a request from its standard input, and writes a JSON object
+to its standard output.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 _MODULE = "tarmac.jobs.executors.stage"
 
-# As Python has it.
+# Part of Python's own error message.
 _LACKS_TARMAC = "No module named 'tarmac"
 
 _NOTHING: Mapping[str, str] = {}
 
 
 class StageError(Exception):
-    """Something was not brought or kept; says so in words."""
+    """Stage in or stage out failed; the message says why."""
 
 
 class Staged(NamedTuple):
-    """An answer.
+    """The answer of a stage request.
 
     Attributes:
         variables: Environment variables that activate the environment that was built.
-        command: What to run instead of the element's command; None for that.
-        kill_command: What ends the container.
-        problems: What went wrong with outputs, a line each.
+        command: Command to run instead of the element's command. None: the element's command.
+        kill_command: Command that ends the container. Empty: no container.
+        problems: Problems with the outputs, a line each.
         is_over_memory: Whether the container was ended for its memory.
-        done_before: What shows that an earlier attempt did all of it; empty where nothing does.
-        stopped_for: Why it was ended before it had an answer; empty where it was not.
+        done_before: Evidence that an earlier attempt has succeeded. Empty: none.
+        stopped_for: Why the staging ended before it had an answer. Empty: it has one.
     """
 
     variables: Mapping[str, str] = _NOTHING
@@ -64,18 +64,19 @@ def ask_tarmac(
     host: str,
     inbox: Inbox,
 ) -> Staged:
-    """Have something staged.
+    """Carry out the stage request of an attempt.
 
     Args:
         element: Attempt whose `stage` request is carried out.
-        words: What to do, as the module's arguments: ``in WORK``, ``out WORK OUTCOME EXIT_CODE``.
-        environment: All variables of who does it.
-        mark: By which a guardian finds what was started.
+        words: Arguments of the module: ``in WORK``, ``environment WORK`` or ``out WORK OUTCOME
+            EXIT_CODE``.
+        environment: Complete environment of the staging process.
+        mark: Mark by which a guardian finds the processes of this agent.
         host: Name of this node, for errors.
-        inbox: What is asked in it ends the staging.
+        inbox: Inbox whose requests end the staging.
 
     Raises:
-        StageError: It was not done.
+        StageError: The request failed.
     """
     assert element.stage is not None
     answer, code, error_line = ask_module(
@@ -105,18 +106,18 @@ def ask_module(
     inbox: Inbox,
     timeout_s: float | None = None,
 ) -> tuple[bytes, int, str]:
-    """Have a module of Tarmac's do something; return its answer, exit code and last words.
+    """Run a module of Tarmac; return its output, exit code and last error line.
 
     Args:
         element: Attempt that the module works for, with Tarmac's interpreter.
         words: The module and its arguments.
-        given: For its standard input.
-        what: Why the task needs Tarmac itself on its node, in words: ``has inputs``.
-        environment: All variables of who does it.
-        mark: By which a guardian finds what was started.
+        given: Text for the module's standard input.
+        what: Why the task needs Tarmac on its node, in words, such as ``has inputs``.
+        environment: Complete environment of the module's process.
+        mark: Mark by which a guardian finds the processes of this agent.
         host: Name of this node, for errors.
-        inbox: What is asked in it ends the module.
-        timeout_s: How long it may take.
+        inbox: Inbox whose requests end the module.
+        timeout_s: Time limit in seconds. Default: none.
 
     Raises:
         StageError: Tarmac's interpreter is not on this node.
@@ -152,10 +153,10 @@ def ask_module(
 
 
 def _interpreter(named: str) -> str | None:
-    """Return the interpreter's path, where a path or a name in PATH leads to one."""
+    """Return the path of an interpreter from its path or its name in PATH; None if missing."""
     if "/" in named:
         return named if Path(named).exists() else None
-    import shutil  # noqa: PLC0415 - costs the start of others
+    import shutil  # noqa: PLC0415 - slows the start of others
 
     return shutil.which(named)
 
@@ -194,7 +195,7 @@ def _understand(answer: bytes, code: int, said: str) -> Staged:
 
 
 def _memory(name: str) -> IO[bytes]:
-    """Open a file that is nowhere but in memory: a node's disk may be full."""
+    """Open a file in memory, because the node's disk may be full."""
     return os.fdopen(os.memfd_create(f"tarmac-{name}"), "w+b")
 
 

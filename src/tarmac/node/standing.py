@@ -1,4 +1,4 @@
-"""What is known of the nodes of one attempt, and what their ends make of it."""
+"""The states of an attempt's nodes, and the attempt's ending from their endings."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from tarmac.node.records import Cause, Element
     from tarmac.node.rendezvous import Line
 
-# What a process exits with that has nothing to say but that others are gone: EX_TEMPFAIL, as
-# `tarmac train` does.
+# Exit code of a process that failed only because its peers are gone: EX_TEMPFAIL, as in `tarmac
+# train`.
 LOST_PEERS = os.EX_TEMPFAIL
 
-# With these it says something of others, the second that one of them hangs: its own words are more
-# than the code.
+# Exit codes that report on peers; the second means that a peer hangs. The program's own error line
+# says more than the code.
 _OF_OTHERS = (LOST_PEERS, os.EX_UNAVAILABLE)
 _ERROR = "error: "
 
 
 @dataclasses.dataclass
 class Node:
-    """An agent that has come; what it says of itself first, and what is known since."""
+    """An agent that has joined: its first message and its state since."""
 
     rank: int
     host: str
@@ -47,13 +47,13 @@ class Node:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether its end is still to come."""
+        """Whether the agent has neither ended nor been lost."""
         return self.ending is None and not self.is_lost
 
 
 @dataclasses.dataclass(frozen=True)
 class _Failure:
-    """A node's; `was_asked` is that all were told to end before it was known."""
+    """The failure of a node; `was_asked`: it came after the request to end all nodes."""
 
     rank: int
     cause: Cause
@@ -68,7 +68,7 @@ class Nodes:
 
     Args:
         element: Attempt that runs on these nodes.
-        hosts: The names of its nodes, by rank, for words.
+        hosts: Host names of the nodes by rank, for messages.
     """
 
     def __init__(self, element: Element, hosts: Sequence[str]) -> None:
@@ -78,29 +78,29 @@ class Nodes:
         self._failures: list[_Failure] = []
 
     def __iter__(self) -> Iterator[Node]:
-        """Yield those that have come, by rank."""
+        """Yield the nodes that have joined, by rank."""
         return iter([node for _, node in sorted(self._come.items())])
 
     def __len__(self) -> int:
-        """Return how many have come."""
+        """Return the number of nodes that have joined."""
         return len(self._come)
 
     def add(self, node: Node) -> None:
-        """Count one that has come."""
+        """Add a node that has joined."""
         self._come[node.rank] = node
 
     @property
     def missing(self) -> Sequence[int]:
-        """The ranks of those that have not come."""
+        """The ranks of the nodes that have not joined."""
         return [rank for rank in range(self._element.nodes) if rank not in self._come]
 
     @property
     def at_work(self) -> Sequence[Node]:
-        """Those that have come, and whose end is still to come."""
+        """The nodes that have joined and have neither ended nor been lost."""
         return [node for node in self if node.is_at_work]
 
     def name(self, rank: int) -> str:
-        """Return what a node is called in messages."""
+        """Return the name of a node for messages."""
         host = self._hosts[rank] if rank < len(self._hosts) else ""
         if rank in self._come:
             host = self._come[rank].host
@@ -108,7 +108,7 @@ class Nodes:
 
     @property
     def has_failed(self) -> bool:
-        """Whether any has."""
+        """Whether any node has failed."""
         return bool(self._failures)
 
     def note_failure(
@@ -126,11 +126,11 @@ class Nodes:
         Args:
             rank: Rank of the node, from 0.
             cause: Cause of the failure, such as ``node``; see `tarmac.node.records`.
-            words: The same in words.
+            words: Explanation of the failure for messages.
             exit_code: Exit code of the node's program; None where the node was lost or started no
                 program.
-            tail: The last lines that its program has printed.
-            was_asked: Whether all had been told to end before.
+            tail: Last lines of the program's stderr.
+            was_asked: Whether all nodes had been asked to end before.
         """
         reason = _said_last(tail) if exit_code in _OF_OTHERS else ""
         if reason:
@@ -138,17 +138,17 @@ class Nodes:
         self._failures.append(_Failure(rank, cause, words, exit_code, tail, was_asked))
 
     def judge(self, asked: Asked | None) -> Ending:
-        """Return how the attempt ended, and add the words of the node that failed to its stderr.
+        """Return the attempt's ending, and add the first failure to the attempt's stderr.
 
         Args:
-            asked: What the agent that conducts was asked to end it for; None for nothing.
+            asked: Request to the conductor to end the attempt. None: no request.
         """
         endings = [node.ending for node in self if node.ending is not None]
         seconds = max((ending.seconds for ending in endings), default=0.0)
         problems = tuple(problem for ending in endings for problem in ending.problems)
         notes = tuple(note for ending in endings for note in ending.notes)
         if self._failures:
-            # The sort is stable: among equals it is the first that became known.
+            # Among equals, min returns the failure that was noted first.
             first = min(self._failures, key=lambda f: (f.exit_code == LOST_PEERS, f.was_asked))
             self._say(first)
             bad_host = next((ending.bad_host for ending in endings if ending.bad_host), "")
@@ -164,7 +164,7 @@ class Nodes:
         return Ending("succeeded", exit_code=0, seconds=seconds, problems=problems, notes=notes)
 
     def _say(self, first: _Failure) -> None:
-        """Add the words of the node that failed first to those of the first node."""
+        """Append the first failure and its node's last lines to the first node's stderr."""
         lines = [f"--- {first.words}; the attempt was ended on all of its nodes"]
         if first.tail and first.rank:
             lines[:0] = [f"--- the last lines of {self.name(first.rank)}:", first.tail]
@@ -174,6 +174,6 @@ class Nodes:
 
 
 def _said_last(tail: str) -> str:
-    """Return what a program has said last of an error; empty where it has not."""
+    """Return a program's last error line; empty if there is none."""
     lines = [line for line in tail.splitlines() if line.startswith(_ERROR)]
     return lines[-1].removeprefix(_ERROR) if lines else ""

@@ -1,7 +1,7 @@
-"""Report pages: one file each, of a training, a search, a job, a check, or several.
+"""Report pages: one HTML file for a training, a search, a job, a check, or several runs.
 
-`Page` and `render_page` are the house style; `tarmac.pages.plots`, ``lanes``, ``bars`` and
-``matrix`` draw, ``pieces`` has tables and figures.
+`Page` and `render_page` define the layout of all pages. `tarmac.pages.plots`, ``lanes``, ``bars``
+and ``matrix`` draw plots, ``pieces`` has tables and tiles.
 """
 
 from __future__ import annotations

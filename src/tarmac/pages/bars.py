@@ -1,4 +1,4 @@
-"""Bars: stacked along an axis, or one below the other with their names."""
+"""Bars: stacked along an axis, or below each other with their names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tarmac.pages.scales import Axis, Tick, scale_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Narrower than at this number bars are no longer told apart; neighbours are joined.
+# More bars cannot be told apart, so neighbours are joined.
 _MAX_BARS = 120
 _MAX_NAMES = 6
 
@@ -35,8 +35,8 @@ class Bar:
     Attributes:
         name: Name of the bar, shown beside or below it.
         values: Values of the parts, from the bottom up. None where unknown.
-        text: Behind it, in `bars`; its value if not given.
-        state: ``ok``, ``warn``, ``bad`` to stand out, in `bars`.
+        text: Text after the bar, for `bars` only. Default: the bar's value.
+        state: Style for `bars` only: ``plain``, or ``ok``, ``warn``, ``bad`` to stand out.
     """
 
     name: str
@@ -55,15 +55,15 @@ def stacked_bars(
     y: Axis,
     height: int = 200,
 ) -> Markup:
-    """Draw upright bars of several parts each; many are joined to means of neighbours.
+    """Draw vertical bars of several parts; many bars are joined to means of neighbours.
 
     Args:
         key: ID of the figure, unique in the page.
         title: Caption of the figure. Empty for none.
-        rows: The bars, from left to right.
-        parts: The names of the parts, from the bottom.
-        x: What the bars are.
-        y: What their height is.
+        rows: Bars to draw, from left to right.
+        parts: Names of the parts, from the bottom up.
+        x: Axis of the bars. Only its label is used.
+        y: Axis of the bars' height. It starts at 0 by default.
         height: Height of the drawing area in CSS pixels. Default 200.
     """
     shown = _joined(rows, len(parts))
@@ -116,14 +116,14 @@ def stacked_bars(
 
 
 def bars(key: str, title: str, rows: Sequence[Bar], *, unit: str = "", label: str = "") -> Markup:
-    """Draw bars that lie, one below the other: a table whose second column is drawn.
+    """Draw horizontal bars below each other, as a table whose second column is drawn.
 
     Args:
         key: ID of the figure, unique in the page.
         title: Caption of the figure. Empty for none.
-        rows: The bars; the first value of each is drawn, from 0.
+        rows: Bars to draw, from top to bottom. Only the first value of each bar is drawn, from 0.
         unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
-        label: What the names are, for the table's head.
+        label: Heading of the names in the table. Default: ``name``.
     """
     scale = scale_of(Axis(low=0.0), [row.values[0] for row in rows if row.values])
     drawn = Markup("")

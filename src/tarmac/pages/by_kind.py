@@ -1,4 +1,4 @@
-"""Finds the page of what a path is: a run of any kind, or several to compare."""
+"""The page for a path: a run of any kind, or several runs to compare."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tarmac.pages.page import Live, Page
     from tarmac.runs import RunKind
 
-# By the file that makes a directory a run: the room and name of its kind, the module and name of
-# its page. Imported when such a run is shown: Optuna is no matter of a training's page.
+# By a run's record file: the package and name of its kind, the module and function of its page.
+# They are imported on demand: a training's page needs no Optuna.
 _PAGES = {
     "run.json": ("tarmac.runs", "TRAINING", "tarmac.pages.training", "training_page"),
     "job-run.json": ("tarmac.jobs", "JOB", "tarmac.pages.job", "job_page"),
@@ -25,16 +25,15 @@ _PAGES = {
 
 
 def report(paths: Sequence[Path], *, live: Live | None = None) -> str:
-    """Return the page of a run, or of several side by side, as HTML that stands alone.
+    """Return the page of a run, or of several runs side by side, as standalone HTML.
 
     Args:
         paths: Directory of a run, or directories of several runs to compare.
-        live: Where the page is served; None for a file.
+        live: Server settings of the page. None for a file.
 
     Raises:
-        RequestError: A path is no run, or one of a newer Tarmac; or runs of different kinds are to
-            be compared.
-        TarmacError: A run is damaged.
+        RequestError: A path is no run, or of a newer Tarmac; or the runs are of different kinds.
+        TarmacError: The record of a run is damaged.
     """
     return render_page(page_of(paths), live=live)
 
@@ -46,8 +45,8 @@ def page_of(paths: Sequence[Path]) -> Page:
         paths: Directories of runs; or one path that `is_apart`.
 
     Raises:
-        RequestError: As `report`.
-        TarmacError: As `report`.
+        RequestError: See `report` for the reasons.
+        TarmacError: See `report` for the reasons.
     """
     if not paths:
         raise RequestError("no run is named, expected at least one")
@@ -77,7 +76,7 @@ def _page_of_one(path: Path) -> Page:
 
 
 def is_apart(path: Path) -> bool:
-    """Whether a path has a page and is no run: a job's task, or a file with a check's report."""
+    """Return whether a path has a page but is no run: a job's task, or a check's report file."""
     is_task: bool = _imported("tarmac.pages.task", "is_task")(path)
     return _is_report(path) or is_task
 

@@ -1,4 +1,4 @@
-"""The page of a check: what works, what does not, and what to type; to attach to a ticket."""
+"""The page of a check: verdicts, findings and commands that fix them, to attach to a ticket."""
 
 from __future__ import annotations
 

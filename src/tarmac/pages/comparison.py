@@ -1,4 +1,4 @@
-"""The page of several runs of one kind: what differed between them, and how each went."""
+"""The page of several runs of one kind: their differences, results and curves."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
         paths: Directories of the runs, in the order to show.
 
     Raises:
-        RequestError: One is of a newer Tarmac.
-        TarmacError: One is damaged.
+        RequestError: A run is of a newer Tarmac.
+        TarmacError: The record of a run is damaged.
     """
     names = _names(paths)
     facts = [kind.facts(path) for path in paths]
@@ -59,7 +59,7 @@ def comparison_page(kind: RunKind, paths: Sequence[Path]) -> Page:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return names that tell the runs apart: their directories', or else their paths."""
+    """Return distinct names of the runs: their directories' names, or else their paths."""
     short = [path.resolve().name for path in paths]
     if len(set(short)) == len(short):
         return short
@@ -67,10 +67,10 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _took(kind: RunKind, summary: RunSummary) -> str:
-    """Return how long a run took; of a job, whose record does not say, by its journal."""
+    """Return a run's duration. A job's comes from its journal, as its record has none."""
     if kind.name != _JOB:
         return worded(summary.elapsed_s, "s")
-    from tarmac.jobs import read_timeline  # noqa: PLC0415 - other kinds do not need that room
+    from tarmac.jobs import read_timeline  # noqa: PLC0415 - other kinds do not need this package
 
     timeline = read_timeline(summary.path)
     return worded(timeline.until - timeline.began_at if timeline.has_times else None, "s")
@@ -145,7 +145,7 @@ def _overlaid(
     titles |= {name: heading(f"train_{name}") for name in scores}
     titles[_SPEED] = "Samples a second"
     for name, title in titles.items():
-        # Against time the training's own curves add nothing to those of held-out data.
+        # Over time, training curves add nothing to the curves of held-out data.
         if over_time and name in ("loss", _SPEED):
             continue
         series = [

@@ -1,4 +1,4 @@
-"""A training over time: its curves, its GPUs and its host under them on one axis, its waits."""
+"""A training over time: its curves, with its GPUs and hosts on the same axis, and its waits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from tarmac.pages.epochs import Epochs
     from tarmac.runs import GpuSamples, RunRecord, Samples
 
-# All plots of a page with the same axis of time show one pointer.
+# All plots of a page with the same axis of time share one pointer.
 _GROUP = "time"
 
-# A loss that shrinks by more than this is read better where steps multiply.
+# A loss that shrinks by more than this factor is easier to read on a logarithmic axis.
 _LOG_FROM = 60.0
 
-# With more GPUs than these, only their use has a lane each.
+# With more GPUs, only the utilization of a GPU has its own lane.
 _MAX_DETAILED = 2
 _MAX_LANES = 16
 
@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def time_axis(record: RunRecord, epochs: Epochs, hosts: Sequence[Samples]) -> Axis:
-    """Return the axis of time of a training's page: from its creation to the last that is known."""
+    """Return the axis of time of a training's page, from the run's creation to its last event."""
     ends = [record.elapsed_s, *(row.at_s for row in epochs.rows)]
     ends += [samples.at_s[-1] for samples in hosts if samples.at_s]
     if record.ended_at is not None:
@@ -49,7 +49,7 @@ def time_axis(record: RunRecord, epochs: Epochs, hosts: Sequence[Samples]) -> Ax
 
 
 def marks_of(hosts: Sequence[Samples]) -> list[Mark]:
-    """Return restarts and losses as marks on the axis of time."""
+    """Return restarts and losses of workers as marks on the axis of time."""
     return [
         Mark(event.at_s, _KINDS[event.kind][0], _KINDS[event.kind][1])
         for event in (hosts[0].events if hosts else ())
@@ -58,7 +58,7 @@ def marks_of(hosts: Sequence[Samples]) -> list[Mark]:
 
 
 def curves(epochs: Epochs, record: RunRecord, x: Axis, marks: Sequence[Mark]) -> Markup:
-    """Return what was learnt over time."""
+    """Return plots of the training's metrics over time."""
     drawn: list[Markup] = []
     judged = record.judged_by
     for name in judged.scores:
@@ -69,12 +69,12 @@ def curves(epochs: Epochs, record: RunRecord, x: Axis, marks: Sequence[Mark]) ->
         is_less_better = judged.direction_of(name) == "min"
         unit = unit_of(name)
         axis = Axis(name_words(name), unit, is_log=is_less_better and _shrinks(series))
-        # Beside what was learnt; alone it is no curve.
+        # Only beside measured values: an expectation alone makes no plot.
         if _any_values(series) or known(record.metrics.get(f"test_{name}")) is not None:
             series += _expected(record, name, x)
         shown = [line for line in series if _any_values([line])]
         if shown:
-            # That less loss is better is known to all.
+            # Readers know that a smaller loss is better.
             mark = ", smaller is better" if is_less_better and name != "loss" else ""
             title = f"{heading(name)}{mark}"
             key = f"curve-{plot_id(name)}"
@@ -83,7 +83,7 @@ def curves(epochs: Epochs, record: RunRecord, x: Axis, marks: Sequence[Mark]) ->
 
 
 def speed(epochs: Epochs, x: Axis, marks: Sequence[Mark]) -> Markup:
-    """Return how fast it went, and with which learning rate."""
+    """Return plots of the speed and of the learning rate."""
     drawn = Markup("")
     for name, title, unit in (
         ("samples_per_s", "Samples a second", ""),
@@ -104,7 +104,7 @@ def speed(epochs: Epochs, x: Axis, marks: Sequence[Mark]) -> Markup:
 
 
 def gpu_lanes(hosts: Sequence[Samples], x: Axis, marks: Sequence[Mark]) -> Markup:
-    """Return a strip for each GPU, and for the host's cores and memory; empty without samples."""
+    """Return lanes for each GPU and for each host's CPU and memory; empty without samples."""
     rows = [lane for host in hosts for lane in _host_lanes(host, named=len(hosts) > 1)]
     if not rows:
         return Markup("")
@@ -113,7 +113,7 @@ def gpu_lanes(hosts: Sequence[Samples], x: Axis, marks: Sequence[Mark]) -> Marku
 
 
 def waits(epochs: Epochs) -> Markup:
-    """Return each epoch's time by what it was spent on; empty where waits were not measured."""
+    """Return a plot of each epoch's computing and waiting time; empty if waits are unknown."""
     parts = [(key, name) for key, name in _WAITS if epochs.has(key)]
     if not parts:
         return Markup("")
@@ -121,7 +121,7 @@ def waits(epochs: Epochs) -> Markup:
     for row in epochs.rows:
         waited = [row.values.get(key) for key, _ in parts]
         seconds = row.values.get("seconds")
-        # What is told apart, as a wait for data may be hidden behind the computing.
+        # At least 0: a wait for data may overlap with computing.
         spent = None if seconds is None else max(0.0, seconds - sum(filter(None, waited)))
         rows.append(Bar(str(row.number), [spent, *waited]))
     return stacked_bars(
@@ -135,7 +135,7 @@ def waits(epochs: Epochs) -> Markup:
 
 
 def share_waited(epochs: Epochs) -> list[tuple[str, float]]:
-    """Return what epochs waited for, with its share of their time, 0 to 1, the largest first."""
+    """Return the kinds of waits with their shares of all epochs' time, the largest first."""
     seconds = sum(row.values.get("seconds", 0.0) for row in epochs.rows)
     if not seconds:
         return []
@@ -148,7 +148,7 @@ def share_waited(epochs: Epochs) -> list[tuple[str, float]]:
 
 
 def _expected(record: RunRecord, name: str, x: Axis) -> Iterator[Series]:
-    """Draw what was expected of a metric, and what the test set was scored with at the end."""
+    """Yield lines for the expectation of a metric, and a dot for its final test result."""
     expected = record.expectation or {}
     end = x.high or 1.0
     unit, key = unit_of(name), f"test_{name}"
@@ -241,7 +241,7 @@ def _summed(where: str, host: Samples) -> Iterator[Lane]:
 
 
 def _lowered(gpu: GpuSamples, at_s: Sequence[float]) -> list[Span]:
-    """Return the stretches in which clocks were lowered for one and the same reason."""
+    """Return the stretches in which clocks were lowered for the same reasons."""
     spans: list[Span] = []
     before = 0.0
     last: tuple[str, ...] | None = None

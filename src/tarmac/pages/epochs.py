@@ -1,4 +1,4 @@
-"""A training's epochs as pages need them: placed in time, and without what is no number."""
+"""A training's epochs for pages: with their times, and only with values that are numbers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Epoch:
 
     Attributes:
         number: Number of the epoch, from 1.
-        at_s: When it ended, in seconds since the run was created.
-        values: Its numbers by name, those alone that can be drawn.
+        at_s: End of the epoch, in seconds since the run was created.
+        values: Numbers of the epoch by name, only those that can be drawn.
     """
 
     number: int
@@ -32,13 +32,13 @@ class Epoch:
 
 @dataclasses.dataclass(frozen=True)
 class Epochs:
-    """All epochs that are known.
+    """All known epochs of a training.
 
     Attributes:
         rows: Epochs in the order of ``metrics.jsonl``.
-        is_estimated: Whether their times were added up from durations, as in runs of versions that
-            did not record them: pauses between epochs are then missing.
-        problem: Why some or all of them cannot be read; empty where they can.
+        is_estimated: Whether the times are sums of durations, without the pauses between epochs.
+            Older versions did not record the times.
+        problem: Why the epochs cannot be read. Empty if they can.
     """
 
     rows: tuple[Epoch, ...]
@@ -83,7 +83,7 @@ def _since(begin: datetime, moment: datetime) -> float:
 
 
 def _added_up(rows: Sequence[Mapping[str, float]], starts: Sequence[float]) -> list[float]:
-    """Return when epochs ended by their durations; the last sessions began them."""
+    """Return the epochs' ends, added up from durations and the starts of the last sessions."""
     firsts = [place for place, row in enumerate(rows) if "setup_s" in row]
     began = dict(zip(reversed(firsts), reversed(starts), strict=False))
     times: list[float] = []

@@ -1,7 +1,7 @@
-"""What all plots have in common: a caption, a legend, the picture's alt text, and its data.
+"""The common parts of all plots: the caption, the legend, the alt text and the data.
 
-Plots are SVG that is as wide as the page: places along an axis are percentages, lines are drawn in
-a nested picture that is stretched, and so texts and strokes keep their size on a telephone.
+Plots are SVG of the page's width. Places along an axis are percentages, and lines are drawn in a
+nested SVG that is stretched, so that texts and strokes keep their size on a phone.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
     from tarmac.pages.scales import Scale, Tick
 
-# Classes s0, s1, ... of style.css; more series than that take turns with dashes.
+# Number of the classes s0, s1, ... in style.css. Further series reuse them with dashes.
 COLOURS = 8
 
 _Item = TypeVar("_Item")
 
-# The side of the nested picture: whole numbers in it are finer than any screen.
+# Side length of the nested SVG. Its integer coordinates are finer than any screen.
 STRETCH = 10000
 
-# Texts along the x axis that a telephone has room for.
+# Texts along the x axis that fit on a phone.
 _MAX_TICKS_NARROW = 4
 
-# Rows of the table under a plot: enough to follow the picture, read aloud or on paper.
+# Rows of the table under a plot, enough to follow the plot by a screen reader or on paper.
 _MAX_ROWS = 40
 
 
 def plot_id(name: str) -> str:
-    """Return a metric's name as a part of a figure's id: ``val-accuracy`` for ``val_accuracy``."""
+    """Return a metric's name as a part of an ID: ``val-accuracy`` for ``val_accuracy``."""
     return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A legend's entry: a name, and the classes of style.css that it is drawn with."""
+    """An entry of a legend: a name and its classes in style.css."""
 
     name: str
     classes: str
@@ -46,12 +46,12 @@ class Key:
 
 @dataclasses.dataclass(frozen=True)
 class DataTable:
-    """A plot's data as a table: what screen readers read, and all others can open.
+    """A plot's data as a table, for screen readers and for users who open it.
 
     Attributes:
         columns: Column headings, from left to right.
-        rows: What it shows, or picks from where they are many.
-        total: How many there are, where these are picked already.
+        rows: Rows of the table. At most 40 of them are shown.
+        total: Number of all rows, if ``rows`` is a selection. Default 0: ``rows`` has all.
     """
 
     columns: Sequence[str]
@@ -62,12 +62,12 @@ class DataTable:
     def of(
         cls, columns: Sequence[str], items: Sequence[_Item], row: Callable[[_Item], Sequence[str]]
     ) -> DataTable:
-        """Make a table of at most so many rows as are read: evenly spaced, with the ends.
+        """Return a table of at most 40 rows, evenly spaced, with the first and the last.
 
         Args:
             columns: Column headings, from left to right.
-            items: What there is a row of each.
-            row: Writes an item's row; called for those that are shown alone.
+            items: Items of the table, one for each row.
+            row: Returns an item's row. Called only for items that are shown.
         """
         shown = [row(items[place]) for place in picked(len(items))]
         return cls(columns, shown, len(items))
@@ -82,15 +82,15 @@ def figure(
     data: Sequence[DataTable] = (),
     classes: str = "",
 ) -> Markup:
-    """Put a plot's parts together.
+    """Return a plot with its caption, legend and data.
 
     Args:
-        key: Its id, unique in the page: letters, digits and hyphens.
-        title: Its caption; empty where a heading says it.
+        key: ID of the figure, unique in the page: letters, digits and hyphens.
+        title: Caption of the figure. Empty if a heading has it.
         body: Markup of the picture, such as `area` returns.
-        legend: What the colours stand for.
-        data: What it was drawn from.
-        classes: Further classes of style.css.
+        legend: Entries that explain the colours. Default: none.
+        data: Tables of the plot's data. Default: none.
+        classes: Further classes of style.css, separated by spaces. Default: none.
     """
     entries = Markup("").join(
         Markup(
@@ -111,7 +111,7 @@ def figure(
 
 
 def alt(key: str, title: str, description: str) -> Markup:
-    """Return a picture's title and description, which `area` names it by."""
+    """Return a picture's title and description, which `area` refers to."""
     return Markup('<title id="{0}-title">{1}</title><desc id="{0}-desc">{2}</desc>').format(
         key, title, description
     )
@@ -121,9 +121,9 @@ def area(key: str, content: Markup, *, height: int, attributes: Markup | None = 
     """Return a plot's drawing area with room for the texts of its axes.
 
     Args:
-        key: ID of the plot's figure. The ids of its alt texts begin with it.
-        content: `alt`, and what is drawn.
-        height: In CSS pixels, without the axes' texts.
+        key: ID of the plot's figure. The IDs of its alt texts begin with it.
+        content: Markup from `alt`, followed by the drawing.
+        height: Height in CSS pixels, without the axes' texts.
         attributes: Attributes of the area, from `scale_data`. Default: none.
     """
     return Markup(
@@ -133,7 +133,7 @@ def area(key: str, content: Markup, *, height: int, attributes: Markup | None = 
 
 
 def scale_data(scale: Scale, letter: str) -> Markup:
-    """Return a scale as attributes, from which the page's script tells values at the pointer.
+    """Return a scale as attributes, with which the page's script shows values at the pointer.
 
     Args:
         scale: Scale of the axis to export.
@@ -165,7 +165,7 @@ def axes(x: Sequence[Tick], y: Sequence[Tick], x_label: str = "") -> Markup:
         parts.append(
             Markup('<text class="x {} {}" x="{}" y="100%" dy="1.5em">{}</text>').format(
                 side,
-                # Left out where a telephone has too little room.
+                # The style sheet hides odd ticks on a phone.
                 "odd" if number % 2 and len(x) > _MAX_TICKS_NARROW else "even",
                 percent(tick.place),
                 tick.text,
@@ -180,12 +180,12 @@ def axes(x: Sequence[Tick], y: Sequence[Tick], x_label: str = "") -> Markup:
 
 
 def percent(place: float) -> str:
-    """Return a place, 0 to 1, as SVG takes it."""
+    """Return a place, 0 to 1, as a percentage for SVG."""
     return f"{place * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
 def picked(count: int, most: int = _MAX_ROWS) -> Iterable[int]:
-    """Return which of many rows are shown in a table: evenly spaced, the first and the last too."""
+    """Return the indices of at most ``most`` rows, evenly spaced, with the first and the last."""
     if count <= most:
         return range(count)
     return [round(row * (count - 1) / (most - 1)) for row in range(most)]

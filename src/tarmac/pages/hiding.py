@@ -1,4 +1,4 @@
-"""Takes secrets out of what a run was asked, however deep they lie in it.
+"""Masking of secrets in a run's request, at any depth.
 
 Example:
     >>> without_secrets({"env": {"SSH_KEY": "abc"}, "command": ["run", "--token", "abc"]})
@@ -13,11 +13,11 @@ from tarmac.masking import masked_command, masked_environment
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
-    """Return a value with ``(hidden)`` for what by its name or its form is a secret.
+    """Return a value with ``(hidden)`` for parts that are secrets by their name or form.
 
     Args:
-        value: Mappings, lists and single values, as JSON has them.
-        name: Its own; empty if it has none.
+        value: Mappings, lists and scalars, as in JSON.
+        name: Name of the value. Empty if it has none.
     """
     if isinstance(value, dict):
         return {key: without_secrets(item, str(key)) for key, item in value.items()}

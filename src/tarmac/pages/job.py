@@ -1,4 +1,4 @@
-"""The page of a job or a pipeline: its tasks in time, what failed and why, where its time went."""
+"""The page of a job or a pipeline: its tasks over time, its failures, and the use of its time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_TASKS = 200
 _MAX_BARS = 20
 _LONGEST_TEXT = 20_000
 
-# How a run's state is shown.
+# Styles of a run's state.
 _RUN_STATES = STATES | {"detached": "busy"}
 
 
@@ -43,12 +43,12 @@ def job_page(run: Path, *, now: float | None = None) -> Page:
 
     Args:
         run: Directory of the job's run, with ``job-run.json``.
-        now: In seconds since 1970; by this machine's clock if not given.
+        now: Current time in seconds since 1970. Default: this machine's clock.
 
     Raises:
-        RequestError: It is no job's run, or one of a newer Tarmac.
-        StorageError: It cannot be read.
-        TarmacError: Its record is damaged.
+        RequestError: The path is no job's run, or of a newer Tarmac.
+        StorageError: The files of the run cannot be read.
+        TarmacError: The record of the run is damaged.
     """
     run = run.resolve()
     record = read_record(run)
@@ -67,10 +67,10 @@ def job_page(run: Path, *, now: float | None = None) -> Page:
 
 
 def shown_end(timeline: Timeline) -> float:
-    """Return where the picture of a run ends, in seconds since 1970.
+    """Return the end of a run's plots, in seconds since 1970.
 
-    Of one at work that moves on in steps of about a hundredth of its length: a page that is shown
-    again is the same page for a while.
+    The end of an active run moves in steps of about a hundredth of its length, so that its page
+    stays the same for a while.
     """
     length = timeline.until - timeline.began_at
     if not timeline.status.is_active or length <= 0:
@@ -121,7 +121,7 @@ _TIME_NOTE = (
 
 
 def _job_of(record: JobRecord) -> Job | None:
-    """Return the job; None where a plug-in that is gone, or a damaged record, keeps it from us."""
+    """Return the job, or None if its record is damaged or needs a missing plug-in."""
     try:
         return Job.model_validate(record.job)
     except ValidationError:
@@ -247,7 +247,7 @@ def _spec_row(job: Job, spec: TaskSpec) -> list[str | Markup]:
 
 
 def resources_text(asked: Resources) -> str:
-    """Return in words what a task needs."""
+    """Return a task's resources in words."""
     words = [f"{asked.cpus:g} CPU{'' if asked.cpus == 1 else 's'}"]
     words += [worded(asked.memory, "bytes")] if asked.memory is not None else []
     words += [f"{asked.gpus:g} GPU{'' if asked.gpus <= 1 else 's'}"] if asked.gpus else []

@@ -1,4 +1,4 @@
-"""What failed in a job, and what was tried again: equal ones together, each with its cause."""
+"""The failures and retries of a job, with equal ones grouped, and their causes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
-# Kinds of failures that are shown each, and logs that are read for them.
+# Groups of failures to show. One task's logs are read for each.
 _MAX_GROUPS = 12
 _MAX_NAMES = 5
 _LOG_LINES = 15
@@ -28,14 +28,14 @@ _LOG_LINES = 15
 
 @dataclasses.dataclass(frozen=True)
 class Failures:
-    """Tasks of one name that failed, or were interrupted, with the same words.
+    """Tasks of one name that failed or were interrupted for the same reason.
 
     Attributes:
-        name: What they were expanded from.
+        name: Name of the tasks without sweep parameters.
         state: State of the tasks, ``failed`` or ``interrupted``.
         reason: Reason for the failure, in words.
-        cause: As the journal has it; empty where that is not known.
-        tasks: In the order of the file.
+        cause: Cause in the journal. Empty if unknown.
+        tasks: Tasks in the order of the file.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Failures:
 
 
 def failed_groups(timeline: Timeline) -> list[Failures]:
-    """Return what did not succeed, what befell most tasks first."""
+    """Return the groups of failed, then of interrupted tasks, the largest group first."""
     groups: dict[tuple[str, str, str, str], list[TaskStatus]] = {}
     for task in timeline.status.tasks:
         if task.state in ("failed", "interrupted"):
@@ -58,7 +58,7 @@ def failed_groups(timeline: Timeline) -> list[Failures]:
 
 
 def failures_body(run: Path, timeline: Timeline, groups: Sequence[Failures]) -> Markup:
-    """Return each kind of failure: how many tasks, why, what to type, the end of a log."""
+    """Return each group of failures: number of tasks, reason, known fixes, the end of a log."""
     body = Markup("").join(
         _group(run, f"failure-{number}", group, timeline)
         for number, group in enumerate(groups[:_MAX_GROUPS])
@@ -70,14 +70,14 @@ def failures_body(run: Path, timeline: Timeline, groups: Sequence[Failures]) -> 
 
 
 def retries_body(timeline: Timeline) -> Markup | None:
-    """Return a table of attempts that another one followed; None where there are none."""
+    """Return a table of attempts that were retried, or None if there are none."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     lost_s: Counter[tuple[str, str, str, str]] = Counter()
     for name, attempt in _followed(timeline):
         key = (spec_of(name), attempt.outcome, attempt.cause, attempt.reason)
         counts[key] += 1
         if attempt.began_at is not None and attempt.ended_at is not None:
-            # Whole milliseconds: a Counter's values are whole numbers.
+            # Milliseconds, since the values of a Counter are integers.
             lost_s[key] += round((attempt.ended_at - attempt.began_at) * 1000)
     if not counts:
         return None
