@@ -1,4 +1,4 @@
-"""A job's tasks on a timeline: each of a few in a lane of its own, thousands folded together."""
+"""A job's tasks on a timeline: a lane for each of a few tasks, and folded lanes for the rest."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
-# So many lanes can be read.
+# More lanes are not readable.
 MAX_LANES = 40
-# Of equal failures the first few are shown each; the rest of them are counted.
+# Fewest tasks with a lane of their own in each group of equal tasks. The rest is folded.
 _LEAST_OF_A_GROUP = 2
 _MAX_DEVICES = 64
-# Blocks of all lanes of devices together: more are thinner than a hair.
+# Limit for the blocks of all device lanes together. More blocks are too thin to see.
 _MAX_BLOCKS = 2000
 
-# How an attempt's or a task's state is drawn.
+# Styles of an attempt's or a task's state.
 STATES = {
     "succeeded": "ok",
     "failed": "bad",
@@ -46,14 +46,14 @@ _LEGEND = (
     ("at work", "busy"),
     ("waits", "wait"),
 )
-# What a reader looks for comes first.
+# Order of the lanes. States that need attention come first.
 _RANK = {"failed": 0, "interrupted": 1, "running": 2, "queued": 4, "succeeded": 5, "skipped": 6}
 _RETRIED_RANK = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """Tasks that share a lane: of one name, and that ended alike."""
+    """Tasks that share a lane, with the same name and state."""
 
     name: str
     state: str
@@ -63,10 +63,10 @@ class Fold:
 def folded(
     timeline: Timeline, most: int = MAX_LANES
 ) -> tuple[Sequence[TaskStatus], Sequence[Fold]]:
-    """Return which tasks have a lane of their own, and the rest by what is alike in them.
+    """Return the tasks with a lane of their own, and the rest folded by name and state.
 
-    Up to ``most`` tasks all have one, in the order of the file. Of more, those that failed come
-    first, then those that are at work and those that were retried; of equal ones a few.
+    Up to ``most`` tasks all have their own lane, in the order of the file. With more tasks, failed
+    ones come first, then interrupted, running and retried ones, a few from each group of equals.
     """
     tasks = timeline.status.tasks
     if len(tasks) <= most:
@@ -102,8 +102,8 @@ def task_lanes(key: str, timeline: Timeline, ready: Mapping[str, float], until: 
     Args:
         key: ID of the figure, unique in the page.
         timeline: Timeline of the run, with its tasks and their attempts.
-        ready: When the tasks of each name could begin, in seconds since 1970.
-        until: The end of the picture, of the same kind.
+        ready: Earliest start of the tasks of each name, in seconds since 1970.
+        until: End of the plot, in seconds since 1970.
     """
     own, folds = folded(timeline)
     rows = [
@@ -131,7 +131,7 @@ def one_task_lanes(
 
 
 def load_plot(key: str, timeline: Timeline, until: float) -> Markup:
-    """Draw how many tasks were at work, and how many in a queue, over time."""
+    """Draw the numbers of running and of queued tasks over time."""
     attempts = [span for trace in timeline.traces.values() for span in trace.attempts]
     series = [Series("at work", at_work(attempts, timeline.began_at, until), "step")]
     if any(span.queued_at is not None for span in attempts):
@@ -148,14 +148,12 @@ def load_plot(key: str, timeline: Timeline, until: float) -> Markup:
 
 
 def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
-    """Draw which task had which GPU, and how many CPUs were given on which host.
-
-    None where nothing of that is known.
+    """Draw the tasks on each GPU and the CPUs in use on each host; None if nothing is known.
 
     Args:
         key: ID of the figure, unique in the page.
         timeline: Timeline of the run, with its tasks and their attempts.
-        until: The end of the picture, in seconds since 1970.
+        until: End of the plot, in seconds since 1970.
     """
     gpus: dict[tuple[str, str], list[Span]] = {}
     hosts: dict[str, list[AttemptSpan]] = {}
@@ -188,11 +186,11 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
 
 
 def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:
-    """Return blocks that are wide enough to be seen: many short ones become a few.
+    """Return spans joined into fewer blocks that are wide enough to be seen.
 
     Args:
         spans: Blocks to join, in any order.
-        most: About so many are returned, where there are more.
+        most: Approximate limit for the number of blocks. Fewer spans are returned unchanged.
     """
     if len(spans) <= most:
         return spans
@@ -209,7 +207,7 @@ def joined(spans: Sequence[Span], most: int) -> Sequence[Span]:
 
 
 def _one_of(spans: Sequence[Span]) -> Span:
-    """Return one block for several; where some of them ended otherwise it stands out."""
+    """Return one block for several; the state is ``warn`` if their states differ."""
     if len(spans) == 1:
         return spans[0]
     counts = Counter(span.state for span in spans)
@@ -261,7 +259,7 @@ def _spans(
 
 
 def _work_span(name: str, attempt: AttemptSpan, origin: float, until: float) -> Span | None:
-    """Return an attempt's block; None where it is not known when it began."""
+    """Return an attempt's block, or None if its start is unknown."""
     if attempt.began_at is None:
         return None
     end = attempt.ended_at
@@ -280,5 +278,5 @@ def _work_span(name: str, attempt: AttemptSpan, origin: float, until: float) -> 
 
 
 def _short(gpu: str) -> str:
-    """Return a UUID's beginning, by which people tell the GPUs of a machine apart."""
+    """Return the beginning of a GPU's UUID, enough to distinguish the GPUs of a machine."""
     return gpu[:12] if gpu.startswith(("GPU-", "MIG-")) else gpu

@@ -1,4 +1,4 @@
-"""Where a job's time went: at work, waiting for other tasks, for room, and between attempts.
+"""The time of a job's tasks: at work, waiting for other tasks or for room, between attempts.
 
 Example:
     >>> from tarmac.jobs import AttemptSpan
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import AttemptSpan, Job, TaskStatus, Timeline
 
-# A text in a node's input that stands for another node's result: `@a.b`, `#@a` and, of any, `*@a`.
+# A reference to a node's result: `@a.b`, `#@a`, and `*@a` for each task as it ends.
 _REFERENCE = re.compile(r'"([*#]*)@([A-Za-z0-9_-]+)')
 
 
@@ -29,10 +29,9 @@ class Spent:
     """A task's time, in seconds.
 
     Attributes:
-        work_s: In its attempts, with their inputs and outputs.
-        room_s: Ready and not begun: no room, in a queue; None where it is not known when it was
-            ready.
-        between_s: From the end of an attempt until the next one was asked for.
+        work_s: Seconds in attempts, including inputs and outputs.
+        room_s: Seconds ready but not begun, for lack of room or in a queue. None if unknown.
+        between_s: Seconds from the end of an attempt to the request for the next one.
     """
 
     work_s: float
@@ -45,14 +44,14 @@ class SpecTime:
     """The time of all tasks of one name.
 
     Attributes:
-        name: What the tasks were expanded from, or a pipeline's node.
-        count: How many have begun.
+        name: Name of the tasks without sweep parameters, or of a pipeline's node.
+        count: Number of these tasks that have begun.
         attempts: Number of attempts of all these tasks.
         spent: Sums of the tasks' times, in seconds.
-        longest_s: The longest of them was at work.
-        longest_room_s: The longest that one waited for room.
-        others_s: From the beginning of the run until they could begin; None where not known, or
-            where none of them ever could.
+        longest_s: Longest time of a task at work, in seconds.
+        longest_room_s: Longest wait of a task for room, in seconds. None if unknown.
+        others_s: Seconds from the start of the run until the tasks could begin. None if unknown,
+            or if all tasks were skipped.
     """
 
     name: str
@@ -65,12 +64,12 @@ class SpecTime:
 
 
 def spec_of(name: str) -> str:
-    """Return what a task was expanded from: ``train`` of ``train[lr=0.1]`` and ``train#1``."""
+    """Return a task's name before expansion: ``train`` for ``train[lr=0.1]`` and ``train#1``."""
     return re.split(r"[\[#]", name, maxsplit=1)[0] or name
 
 
 def ends_of(timeline: Timeline) -> dict[str, float]:
-    """Return when the last task of each name ended."""
+    """Return the end of the last task of each name, in seconds since 1970."""
     ends: dict[str, float] = {}
     for trace in timeline.traces.values():
         if trace.last_event == "ended" and trace.last_at is not None:
@@ -80,7 +79,7 @@ def ends_of(timeline: Timeline) -> dict[str, float]:
 
 
 def ready_times(timeline: Timeline, job: Job) -> dict[str, float]:
-    """Return when the tasks of each name could begin; those of which that is not known are not in.
+    """Return the earliest start of the tasks of each name, without names where it is unknown.
 
     Args:
         timeline: Timeline of the run, with the ends of its tasks.
@@ -105,7 +104,7 @@ def _spec_needs(job: Job, names: Sequence[str]) -> dict[str, Sequence[str]]:
 
 
 def _node_needs(pipeline: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return which nodes of a pipeline wait for all of which others, but those that take any."""
+    """Return the needs of a pipeline's nodes, without nodes that have a ``*`` reference."""
     needs: dict[str, Sequence[str]] = {}
     nodes = pipeline.get("nodes")
     for node in nodes if isinstance(nodes, list) else ():
@@ -118,12 +117,12 @@ def _node_needs(pipeline: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: float) -> Spent:
-    """Return where a task's time went.
+    """Return a task's time at work, waiting for room and between attempts.
 
     Args:
         attempts: Attempts of the task, in order of time.
-        ready_at: When it could begin; None where that is not known.
-        until: The end of what is looked at.
+        ready_at: Earliest start of the task, in seconds since 1970. None if unknown.
+        until: End of open attempts, in seconds since 1970.
     """
     work, room, between = 0.0, 0.0, 0.0
     is_known = True
@@ -156,7 +155,7 @@ def spent(attempts: Sequence[AttemptSpan], ready_at: float | None, *, until: flo
 
 
 def spec_times(timeline: Timeline, ready: Mapping[str, float], until: float) -> list[SpecTime]:
-    """Add up the tasks of each name, in the order of the file."""
+    """Return the times of the tasks of each name, in the order of the file."""
     groups: dict[str, list[TaskStatus]] = {}
     for task in timeline.status.tasks:
         groups.setdefault(spec_of(task.name), []).append(task)
@@ -198,14 +197,14 @@ def at_work(
     waiting: bool = False,
     size: Callable[[AttemptSpan], float] = lambda _: 1.0,
 ) -> list[tuple[float, float | None]]:
-    """Return how many attempts were at work, as a line of steps from change to change.
+    """Return the number of running attempts over time, as a step line in seconds from ``origin``.
 
     Args:
         attempts: Attempts to count, of any tasks, in any order.
-        origin: What times are counted from, in seconds since 1970.
-        until: The end, of the same kind.
-        waiting: How many were in a queue instead.
-        size: What each counts for: one, or what it was given.
+        origin: Start of the line, in seconds since 1970.
+        until: End of the line, in seconds since 1970.
+        waiting: Whether to count queued attempts instead. Default False.
+        size: Returns the weight of an attempt, such as its CPUs. Default: 1 for each attempt.
     """
     changes: dict[float, float] = {}
     for attempt in attempts:
@@ -219,7 +218,7 @@ def at_work(
     line: list[tuple[float, float | None]] = [(0.0, 0.0)]
     count = 0.0
     for at in sorted(changes):
-        # Upright edges: the value until then, and the value from then on. Sums of tenths drift.
+        # Two points make a vertical edge. Rounding removes the drift of sums of tenths.
         line.append((at - origin, count))
         count = round(count + changes[at], 6)
         line.append((at - origin, count))

@@ -1,4 +1,4 @@
-"""Lanes: one thin strip each for a GPU or a task, all over one axis of time."""
+"""Lanes: a thin strip for each GPU or task, all with the same axis of time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Span:
     Attributes:
         start: Start of the stretch, in the unit of the x axis.
         end: End of the stretch, in the unit of the x axis.
-        text: What it was: its tooltip, and its row in the table.
-        state: ``ok``, ``bad``, ``warn``, ``busy``, ``wait`` or ``plain``.
-        label: Written into it where it is wide enough; a word.
+        text: Description of the stretch, for its tooltip and its row in the table.
+        state: Style of the block: ``ok``, ``bad``, ``warn``, ``busy``, ``wait`` or ``plain``.
+        label: Word to write into the block if it is wide enough. Empty for none.
     """
 
     start: float
@@ -37,17 +37,17 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """A strip: values as a filled curve, or spans as blocks, or both.
+    """A strip with values as a filled curve, spans as blocks, or both.
 
     Attributes:
         name: Name of the strip, shown beside or above it.
-        values: Where and how much; None where it is not known.
+        values: Positions and values of the curve. An unknown value is None.
         spans: Blocks to draw in the strip.
         unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
         low: Value at the strip's bottom edge. Default 0.
         high: Value at the strip's top edge. Default: the largest value.
         colour: Number of the curve's colour in style.css, 0 to 7. Default 0.
-        note: Behind the name; empty if none.
+        note: Text after the name. Empty for none.
     """
 
     name: str
@@ -72,18 +72,18 @@ def lanes(
     legend: Sequence[tuple[str, str]] = (),
     group: str = "",
 ) -> Markup:
-    """Draw strips below each other over one axis.
+    """Draw strips below each other with a shared axis.
 
     Args:
         key: ID of the figure, unique in the page.
         title: Caption of the figure. Empty for none.
         rows: Strips to draw, from top to bottom.
         x: Axis of all strips, from left to right.
-        marks: Events along it, in every strip.
-        beside: Whether names stand beside the strips, as for tasks, or above them, so that the
-            strips lie exactly under a `line_plot` of the same axis.
+        marks: Events along the axis, shown in every strip. Default: none.
+        beside: Whether names are beside the strips, as for tasks. Default False: above them, so
+            that the strips line up with a `line_plot` of the same axis.
         height: Height of each strip in CSS pixels. Default 40.
-        legend: Names of spans' states, each with the state.
+        legend: Pairs of a name and a state of spans. Default: none.
         group: Name of the group that shares a pointer, the same as in `line_plot`.
     """
     places = [at for row in rows for at, _ in row.values]
@@ -150,7 +150,7 @@ def _block(span: Span, along: Scale) -> Markup:
         return Markup("")
     start, end = max(start, 0.0), min(max(end, start), 1.0)
     label = Markup("")
-    # About the width of a word in a wide page; narrower blocks have their tooltip.
+    # About the width of a word in a wide page. A narrower block has only its tooltip.
     if span.label and end - start > 0.012 * len(span.label) + 0.01:
         label = Markup('<text class="in" x="{}" dx="4" y="50%" dy=".32em">{}</text>').format(
             percent(start), span.label
@@ -161,7 +161,7 @@ def _block(span: Span, along: Scale) -> Markup:
 
 
 def _curve(lane: Lane, along: Scale, up: Scale) -> Markup:
-    """Fill the strip below the values, part by part where some are not known."""
+    """Fill the strip below the values, with gaps at unknown values."""
     words: list[str] = []
     part: list[tuple[int, int]] = []
 
@@ -193,7 +193,7 @@ def _described(lane: Lane) -> str:
 
 
 def _tables(rows: Sequence[Lane], x: Axis) -> list[DataTable]:
-    """Return the values of the lanes that have some, and the spans of those that have them."""
+    """Return a table of all lanes' values, and a table of all lanes' spans."""
     valued = [row for row in rows if row.values]
     spans = [
         [row.name, worded(span.start, x.unit), worded(span.end, x.unit), span.text]

@@ -1,4 +1,4 @@
-"""The end of what processes have printed, without secrets."""
+"""The end of the logs of a training's processes, without secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LINES = 40
 # A traceback may begin before the lines that are shown.
 _SEARCHED_LINES = 1000
-# A training may have thousands of them.
+# A training may have thousands of logs.
 _MAX_FILES = 4
 _TRACEBACK = "Traceback (most recent call last)"
 _RANK = re.compile(r"\brank (\d+)\b")
@@ -27,10 +27,10 @@ _RANK_OF_LOG = re.compile(r"rank-(\d+)")
 
 
 def tails_of_ranks(run: Path, error: str) -> Markup:
-    """Return the last lines of what a failed training's processes have printed.
+    """Return the last lines of the logs of a failed training's processes.
 
-    Logs of a rank that the error names come first, then those with a traceback, then the newest;
-    a few are shown, and the others are counted. Empty ones are no logs.
+    Logs of ranks that the error names come first, then logs with a traceback, then the newest. At
+    most 4 logs are shown and the rest is counted. Empty logs are ignored.
 
     Args:
         run: Directory of the training, with its ``logs`` folder.
@@ -60,7 +60,7 @@ def _read(files: Iterable[Path], run: Path) -> Iterable[tuple[Path, list[str]]]:
 
 
 def _weight(file: Path, lines: list[str], named: set[int]) -> tuple[bool, bool, float]:
-    """Return what is greater, the more a log tells of a failure."""
+    """Return a sort key that is larger the more likely a log explains the failure."""
     rank, written_at = _RANK_OF_LOG.match(file.name), 0.0
     with contextlib.suppress(OSError):
         written_at = file.stat().st_mtime

@@ -1,4 +1,4 @@
-"""The end of what a task has printed, without secrets, and what is known of its failure."""
+"""The end of a task's logs, without secrets, and the known failures in them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 _TAIL_BYTES = 2**15
 _LONGEST_LINE = 400
-# Colours, and where the cursor is to go.
+# Terminal sequences for colours and cursor positions.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def log_lines(path: Path, most: int, run: Path) -> list[str]:
-    """Return the last lines of a log, as a terminal would show them; none where it cannot be read.
+    """Return the last lines of a log as a terminal shows them, or no lines if it is unreadable.
 
     Args:
         path: Log file to read, inside ``run``.
         most: Largest number of lines to return.
-        run: The run's directory, outside of which nothing is read.
+        run: Directory of the run. Files outside of it are not read.
     """
     with contextlib.suppress(OSError):
         text, _ = masked_end(path, _TAIL_BYTES, within=run, plain=_plain)
@@ -39,11 +39,11 @@ def log_lines(path: Path, most: int, run: Path) -> list[str]:
 
 
 def log_end(directory: Path, most: int, run: Path) -> Markup:
-    """Return the ends of a task's logs, the errors first; nothing where it has printed nothing.
+    """Return the ends of a task's logs, ``stderr`` first; empty if both logs are empty.
 
     Args:
         directory: Directory of the task, with ``stderr`` and ``stdout``.
-        most: Lines of each log, at most.
+        most: Largest number of lines for each log.
         run: Directory of the run. Files outside of it are not read.
     """
     shown = Markup("")
@@ -55,10 +55,10 @@ def log_end(directory: Path, most: int, run: Path) -> Markup:
 
 
 def known_failures(key: str, directory: Path, run: Path) -> Markup:
-    """Return what the catalogue of failures knows of a task's logs, with what to type.
+    """Return the known failures in a task's logs, with causes and commands that fix them.
 
     Args:
-        key: Begins the ids of what it returns.
+        key: Prefix of the IDs in the markup.
         directory: Directory of the task, with ``stderr`` and ``stdout``.
         run: Directory of the run. Files outside of it are not read.
     """
@@ -79,7 +79,7 @@ def _advice(cause: str, fix: Sequence[str]) -> Markup:
 
 
 def _plain(text: str) -> str:
-    """Return lines as a terminal shows them in the end: what a progress bar wrote over is gone."""
+    """Return lines as a terminal finally shows them, without overwritten progress bars."""
     lines = (_ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROLS.sub("", "\n".join(lines))
 

@@ -1,4 +1,4 @@
-"""A matrix as a table whose cells are coloured by their values."""
+"""A matrix as a table with cells coloured by their values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tarmac.pages.numbers import known, worded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Stronger than the first, and weaker than the second, of a colour in percent: on those neither the
-# page's ink nor its ground can be read, light or dark.
+# Colour strengths in percent. Between the two, neither the page's text colour nor its background
+# colour is readable on a cell, in light or dark mode.
 _MAX_PALE, _LEAST_DEEP = 50.0, 86.0
 _DEEP_FROM = 0.55
 
@@ -31,7 +31,7 @@ def matrix(
     shades: Sequence[Sequence[float | None]] | None = None,
     strong: Sequence[Sequence[bool]] | None = None,
 ) -> Markup:
-    """Draw a matrix; the table is picture and data at once.
+    """Draw a matrix as a table, which is both picture and data.
 
     Args:
         key: ID of the figure, unique in the page.
@@ -42,7 +42,7 @@ def matrix(
         row_label: Meaning of the rows, such as ``is``. Shown only together with ``column_label``.
         column_label: Meaning of the columns. Shown only together with ``row_label``.
         unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
-        shades: How strong each cell's colour is, 0 to 1; by default its value over the largest.
+        shades: Strength of each cell's colour, 0 to 1. Default: the value over the largest value.
         strong: Whether each cell is correct, such as the diagonal of a confusion matrix. Correct
             cells have another colour.
     """
@@ -71,7 +71,7 @@ def matrix(
 
 
 def _strength(shade: float) -> tuple[float, bool]:
-    """Return how much of its colour a cell has, in percent, and whether its text is light on it."""
+    """Return a cell's colour strength in percent, and whether its text is in background colour."""
     shade = min(max(shade, 0.0), 1.0)
     if shade <= _DEEP_FROM:
         return _MAX_PALE * shade / _DEEP_FROM, False

@@ -1,4 +1,4 @@
-"""Figures as people read them; what is unknown is ``-``.
+"""Numbers as text for people. An unknown number is ``-``.
 
 Example:
     >>> worded(0.9832, "ratio"), worded(95.0, "s"), worded(None, "W")
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = "-"
 
-# Beyond it a number is no measurement, and products of two of them are infinite; what is smaller
-# than its inverse is nothing.
+# A larger number is no measurement, and the product of two is infinite. A number below the inverse
+# counts as 0.
 _LARGEST = 1e150
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -27,7 +27,7 @@ _SPANS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def known(value: object) -> float | None:
-    """Return a number that can be drawn, or None for what is none: NaN, infinity, a text."""
+    """Return a number that can be drawn, or None for NaN, infinity and other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if not abs(value) < _LARGEST:
@@ -40,8 +40,8 @@ def worded(value: object, unit: str = "") -> str:
 
     Args:
         value: Number to write, of any type. A text, a bool, NaN and infinity become ``-``.
-        unit: ``s`` for a duration, ``ratio`` for a share, shown in percent, ``bytes``; any other
-            one is written behind the number.
+        unit: ``s`` for a duration, ``ratio`` for a share to show in percent, ``bytes``, or any
+            other unit to write after the number. Default: none.
     """
     number = known(value)
     if number is None:
@@ -56,14 +56,14 @@ def worded(value: object, unit: str = "") -> str:
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a metric, as `worded` takes it; empty where its name tells none."""
+    """Return the unit of a metric by its name, for `worded`; empty for an unknown unit."""
     if name.endswith("accuracy"):
         return "ratio"
     return "s" if name.endswith(("_s", "seconds")) and not name.endswith("per_s") else ""
 
 
 def metric(name: str, value: object) -> str:
-    """Return a metric's value with the unit that its name tells."""
+    """Return a metric's value with its unit, which the name determines."""
     return worded(value, unit_of(name))
 
 
@@ -79,7 +79,7 @@ def moment(time: datetime | None) -> str:
 
 
 def _plain(number: float) -> str:
-    """Write four figures, with thousands apart."""
+    """Return a number with about four significant digits and separated thousands."""
     size = abs(number)
     if size >= 1e9 or 0 < size < 1e-4:
         return f"{number:.3e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
@@ -90,14 +90,14 @@ def _plain(number: float) -> str:
 
 
 def _percent(number: float) -> str:
-    """Write a percentage with two decimals, or as many as tell it from nothing."""
+    """Return a percentage with two decimals, or one significant digit below 0.01."""
     if 0 < abs(number) < 0.01:
         return f"{number:.1g}"
     return f"{number:,.2f}".rstrip("0").rstrip(".")
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration in its two largest units."""
+    """Return a duration in its two largest units."""
     sign, left = "-" if seconds < 0 else "", abs(seconds)
     if 0 < left < 1:
         return f"{sign}{_plain(round(left * 1000, 3))} ms"

@@ -1,4 +1,4 @@
-"""A page of the house: its parts as values, and the one file that they become.
+"""Pages: their parts as values, and the HTML file that they become.
 
 A page needs no network and no other file. Everything that is not `markupsafe.Markup` is escaped.
 
@@ -31,7 +31,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """A way to another page: its name, and where it is."""
+    """A link to another page: its text and its target."""
 
     text: str
     target: str
@@ -39,13 +39,14 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of a page under a heading of its own.
+    """A part of a page with its own heading.
 
     Attributes:
-        id: Unique in the page: letters, digits and hyphens. Links and updates find it by this.
+        id: ID of the section for links and updates, unique in the page: letters, digits and
+            hyphens.
         title: Heading above the section's body.
-        body: What is in it.
-        note: A sentence below the heading, of what is shown; empty if none.
+        body: Content of the section, as markup.
+        note: Sentence below the heading that describes the content. Empty for none.
     """
 
     id: str
@@ -56,15 +57,15 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page's content.
+    """The content of a page.
 
     Attributes:
-        title: What it is about, such as a run's name.
-        subtitle: What that is, in a line.
+        title: Title of the page, such as a run's name.
+        subtitle: One line that describes the run. Empty for none.
         sections: Sections of the page, from top to bottom.
-        status: A word such as ``completed``; empty if none.
-        state: How that is shown: ``ok``, ``bad``, ``warn``, ``busy`` or ``plain``.
-        head: Beside the title: the figures that matter most; see `tarmac.pages.pieces.tiles`.
+        status: Status in one word, such as ``completed``. Empty for none.
+        state: Style of the status: ``ok``, ``bad``, ``warn``, ``busy`` or ``plain``.
+        head: The most important figures, beside the title; see `tarmac.pages.pieces.tiles`.
     """
 
     title: str
@@ -77,13 +78,14 @@ class Page:
 
 @dataclasses.dataclass(frozen=True)
 class Live:
-    """Where a page is served that keeps itself up to date.
+    """The server settings of a page that updates itself.
 
     Attributes:
-        base: What all links of the page begin with, such as ``/``.
-        events_url: Server-sent events: each one's data is JSON with ``id`` and ``html``, a part of
-            `page_parts` that has changed. Without a token in it; the cookie goes along.
-        links: To the other pages.
+        base: Prefix of all links in the page, such as ``/``.
+        events_url: URL of server-sent events. The data of an event is JSON with the ``id`` and
+            ``html`` of a changed part of `page_parts`. The URL has no token: the browser sends the
+            cookie.
+        links: Links to the server's other pages.
     """
 
     base: str
@@ -92,11 +94,11 @@ class Live:
 
 
 def render_page(page: Page, *, live: Live | None = None) -> str:
-    """Return a page's HTML, whole.
+    """Return the complete HTML of a page.
 
     Args:
-        page: What is in it.
-        live: Where it is served; None for a file that stands alone.
+        page: Content of the page.
+        live: Server settings. None for a standalone file.
     """
     scripts = [_file("plots.js"), *([_file("live.js")] if live else [])]
     text = (
@@ -112,12 +114,12 @@ def render_page(page: Page, *, live: Live | None = None) -> str:
             version=installed_version(),
         )
     )
-    # Names of files need not be text, which a page is.
+    # File names may be invalid Unicode, which a page cannot hold.
     return text.encode("utf-8", "replace").decode()
 
 
 def page_parts(page: Page) -> Mapping[str, Markup]:
-    """Return the parts of a page that can be replaced alone, by their ids in the page."""
+    """Return the parts of a page that can be replaced separately, by their IDs in the page."""
     parts = _environment().get_template("parts.html.j2").module
     head, contents, section = (getattr(parts, name) for name in ("head", "contents", "section"))
     return {
@@ -145,5 +147,5 @@ def _file(name: str) -> str:
 
 
 def _hash_of(script: str) -> str:
-    """Return what a content security policy names a script by."""
+    """Return a script's hash for the content security policy."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

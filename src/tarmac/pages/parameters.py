@@ -1,7 +1,7 @@
 """Plots over the parameters of a search: parallel coordinates, and a slice for each parameter.
 
-Networks by the thousand are drawn in a few paths, by how strong their colour is, so that a page
-stays small; of more than can be told apart the best are drawn, and evenly spaced others.
+Thousands of networks are drawn in a few paths, one for each colour strength, so that a page stays
+small. From too many networks, the best and evenly spaced others are drawn.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Lines and dots of all plots together: more make a page large.
+# Limit for the lines and dots of all plots together. More make a page too large.
 _MAX_PLACES = 10_000
 _MAX_SHOWN = 1000
 _LEAST_SHOWN = 200
-# How strong colours are, from the palest on, in percent.
+# Colour strengths in percent, from the palest.
 _STRENGTHS = (18, 36, 56, 78, 100)
-# Where few are drawn, and nothing lies over them, each is to be seen: 3 to 1 against the ground.
+# A few networks must all be visible: their contrast to the background is 3 to 1.
 _STRENGTHS_OF_FEW = (60, 70, 80, 90, 100)
 _FEW = 50
-# Named values whose words have room beside an axis.
+# Named values that have room beside an axis.
 _MAX_NAMED = 12
 _LONGEST_NAME = 14
 # Keeps texts readable where lines pass behind them.
 _HALO = "stroke:var(--ground);stroke-width:4px;paint-order:stroke"
-# Of an axis in parallel coordinates: narrower, names run into each other.
+# Width of an axis in parallel coordinates. If it is narrower, names overlap.
 _LEAST_WIDTH_REM = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Dimension:
-    """A parameter, or what networks are judged by.
+    """A parameter, or the metric by which networks are judged.
 
     Attributes:
-        name: Name of the parameter or of the judged metric.
-        is_log: Whether its steps multiply.
-        choices: Its values where they are named ones, in their order; empty of a range.
-        low: The least of a range; that of the networks' values if not given.
-        high: The greatest; the same.
+        name: Name of the parameter or of the metric.
+        is_log: Whether the axis is logarithmic. Default False.
+        choices: Named values in their order. Empty for a range.
+        low: Lower end of a range. Default: the smallest value of the networks.
+        high: Upper end of a range. Default: the largest value of the networks.
     """
 
     name: str
@@ -72,8 +72,8 @@ class Tried:
 
     Attributes:
         number: Number of the trial in the study, from 0.
-        value: What it was judged by.
-        params: By name; without those that it does not use.
+        value: Value of the metric that the network is judged by.
+        params: Values of the parameters that the network uses, by name.
     """
 
     number: int
@@ -84,12 +84,12 @@ class Tried:
 def shown_networks(
     networks: Sequence[Tried], *, maximize: bool, dimensions: int = 1
 ) -> list[Tried]:
-    """Return those that are drawn, the worst first: all, or the best and evenly spaced others.
+    """Return all networks, or the best and evenly spaced others, the worst first.
 
     Args:
         networks: Networks to choose from, in any order.
-        maximize: Whether more is better.
-        dimensions: Over how many parameters they are drawn: the more, the fewer networks.
+        maximize: Whether a larger value is better.
+        dimensions: Number of parameters to draw. More parameters mean fewer networks. Default 1.
     """
     ordered = sorted(networks, key=lambda one: one.value if maximize else -one.value)
     most = min(_MAX_SHOWN, max(_LEAST_SHOWN, _MAX_PLACES // max(1, dimensions)))
@@ -114,7 +114,8 @@ def parallel(
     Args:
         key: ID of the figure, unique in the page.
         title: Caption of the figure. Empty for none.
-        networks: The worst first, as `shown_networks` gives them: the better, the stronger.
+        networks: Networks from `shown_networks`, the worst first. A better one has a stronger
+            colour.
         dimensions: Parameters to draw, an axis for each.
         value: Metric that the networks are judged by, drawn as the first axis.
     """
@@ -134,7 +135,7 @@ def parallel(
     if networks:
         drawn += _stroke("line", _path(networks[-1], dimensions, scales), 100, "--s1", width=3)
     content = alt(key, title, _told(networks, value)) + _stretched(drawn)
-    # Over the lines, which would cross its texts out.
+    # After the lines, which would otherwise cover the texts.
     content += _upright([value, *dimensions], scales)
     names = [
         Tick(number / lasts, dimension.name)
@@ -171,12 +172,12 @@ def parallel(
 def slice_plot(
     key: str, dimension: Dimension, networks: Sequence[Tried], value: Dimension
 ) -> Markup:
-    """Draw the value of each network over one parameter: the later a trial, the stronger.
+    """Draw the value of each network over one parameter; later trials have stronger colours.
 
     Args:
         key: ID of the figure, unique in the page.
         dimension: Parameter to draw along the x axis.
-        networks: In any order; those that do not use it are left out.
+        networks: Networks in any order. Those without the parameter are left out.
         value: Metric that the networks are judged by, drawn along the y axis.
     """
     using = sorted(
@@ -218,7 +219,7 @@ def slice_plot(
 
 def _scale(dimension: Dimension, values: Sequence[object]) -> Scale:
     if dimension.choices:
-        # Room beside the first and the last, so that nothing lies on an edge.
+        # Free space at both ends, so that no value lies on an edge.
         return scale_of(Axis(low=-0.4, high=len(dimension.choices) - 0.6), ())
     axis = Axis(dimension.name, is_log=dimension.is_log, low=dimension.low, high=dimension.high)
     return scale_of(axis, values)
@@ -245,7 +246,7 @@ def _ticks(dimension: Dimension, scale: Scale) -> list[Tick]:
 
 
 def _path(network: Tried, dimensions: Sequence[Dimension], scales: Sequence[Scale]) -> str:
-    """Return a network's line, with gaps where it does not use a parameter."""
+    """Return a network's line, with gaps at parameters that it does not use."""
     places = [scales[0].place(network.value)]
     places += [
         _place(dimension, scale, network.params[dimension.name])
@@ -266,7 +267,7 @@ def _path(network: Tried, dimensions: Sequence[Dimension], scales: Sequence[Scal
 
 
 def _upright(dimensions: Sequence[Dimension], scales: Sequence[Scale]) -> Markup:
-    """Draw the axes, each with its values beside it."""
+    """Draw the axes with their values."""
     drawn = Markup('<g class="axes" aria-hidden="true">')
     for number, (dimension, scale) in enumerate(zip(dimensions, scales, strict=True)):
         left = percent(number / max(1, len(scales) - 1))

@@ -1,4 +1,4 @@
-"""What a trained model takes for what: the confusion matrix, its surest mistakes as pictures."""
+"""A trained model's mistakes: the confusion matrix, and its most confident mistakes as pictures."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MAX_PAIRS = 3
 
 
 def pictures(run: Path) -> Iterator[Section]:
-    """Return a section of a run's mistakes; nothing where nobody has looked at them.
+    """Yield the section on a run's mistakes, if the run has predictions.
 
     Args:
-        run: Directory of the training, with ``predictions.json`` if its mistakes were looked at.
+        run: Directory of the training, with ``predictions.json`` if predictions were made.
     """
     if not (run / PREDICTIONS).exists():
         return
@@ -54,12 +54,12 @@ def pictures(run: Path) -> Iterator[Section]:
 
 
 def picture(pixels: bytes, shape: tuple[int, ...], most: int = 255) -> str:
-    """Return an image as the data URI of a PNG; empty where the bytes are no image of that shape.
+    """Return an image as the data URI of a PNG; empty if the bytes do not fit the shape.
 
     Args:
-        pixels: Bytes, row by row; of three channels one after another.
-        shape: ``(rows, columns)`` or ``(channels, rows, columns)`` of 1 or 3 channels.
-        most: The byte that is drawn as white.
+        pixels: Bytes of the image, channel by channel, row by row.
+        shape: ``(rows, columns)`` or ``(channels, rows, columns)``, with 1 or 3 channels.
+        most: Byte value that is drawn as white. Default 255.
     """
     channels, rows, columns = {2: (1, *shape), 3: shape}.get(len(shape), (0, 0, 0))
     size = rows * columns
@@ -70,7 +70,7 @@ def picture(pixels: bytes, shape: tuple[int, ...], most: int = 255) -> str:
     planes = [flat[size * channel : size * (channel + 1)] for channel in range(channels)]
     mixed = bytes(value for each in zip(*planes, strict=True) for value in each)
     width = columns * channels
-    # Each row begins with the number of its filter, 0 for none.
+    # A PNG row begins with its filter type, 0 for none.
     lines = b"".join(b"\0" + mixed[row * width : (row + 1) * width] for row in range(rows))
     colour = 0 if channels == 1 else 2
     content = b"".join(
@@ -95,7 +95,7 @@ def _confusion(found: Predictions) -> Markup:
         return Markup("")
     names = [str(number) for number in range(len(counts))]
     totals = [sum(row) or 1 for row in counts]
-    # A mistake is rare beside what is right: its colour is told from the other mistakes.
+    # Mistakes are rare beside correct answers, so their shades are relative to the worst mistake.
     wrong = [
         [0 if row == column else value / totals[row] for column, value in enumerate(values)]
         for row, values in enumerate(counts)

@@ -1,4 +1,4 @@
-"""What pages are made of beside plots: tables, figures that matter, messages, commands."""
+"""The parts of pages other than plots: tables, tiles, messages, commands."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """A figure that matters.
+    """An important figure of a page.
 
     Attributes:
         name: Label of the figure, such as ``Failures``.
         value: The figure, with its unit.
-        note: A few words below it.
-        state: ``ok``, ``bad``, ``warn`` or ``plain``.
+        note: A few words below the figure. Empty for none.
+        state: Style of the tile: ``ok``, ``bad``, ``warn`` or ``plain``.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Tile:
 
 
 def tiles(figures: Sequence[Tile]) -> Markup:
-    """Return figures side by side."""
+    """Return tiles side by side."""
     return Markup('<dl class="tiles">{}</dl>').format(
         Markup("").join(
             Markup('<div class="tile {}"><dt>{}</dt><dd>{}{}</dd></div>').format(
@@ -52,12 +52,12 @@ def table(
     label: str,
     numbers: Sequence[int] = (),
 ) -> Markup:
-    """Return a table, which scrolls by itself where a screen is too narrow.
+    """Return a table, which scrolls on a narrow screen.
 
     Args:
-        columns: Its head; an empty one is of what needs no name.
-        rows: Its cells; the first one of each row names the row.
-        label: What it is, for screen readers.
+        columns: Headings of the columns. Empty for a column without a heading.
+        rows: Cells of each row. The first cell is the row's heading.
+        label: Description of the table for screen readers.
         numbers: Positions of the columns to align right, from 0. Default: none.
     """
     head = Markup("").join(
@@ -83,7 +83,7 @@ def table(
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Markup:
-    """Return names with their values; None is unknown, and lists and mappings are written out."""
+    """Return names with their values as text; None and empty values are shown as unknown."""
     return Markup('<dl class="facts">{}</dl>').format(
         Markup("").join(
             Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, _written(value))
@@ -104,12 +104,12 @@ def flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, obje
 
 
 def message(state: str, text: str | Markup, *, commands: Sequence[str] = ()) -> Markup:
-    """Return a sentence that stands out, with what to type.
+    """Return a highlighted sentence, with commands below it.
 
     Args:
-        state: ``ok``, ``bad``, ``warn`` or ``plain``.
+        state: Style of the message: ``ok``, ``bad``, ``warn`` or ``plain``.
         text: Sentence to show, as plain text or markup.
-        commands: Each on a line of its own.
+        commands: Commands to show, one on each line. Default: none.
     """
     return Markup('<div class="message {}"><p>{}</p>{}</div>').format(
         state, text, pre("\n".join(commands)) if commands else ""
@@ -122,22 +122,22 @@ def paragraph(text: str) -> Markup:
 
 
 def chip(text: str, state: str = "plain") -> Markup:
-    """Return a word on a coloured ground."""
+    """Return a word with a coloured background."""
     return Markup('<span class="chip {}">{}</span>').format(state, text)
 
 
 def pre(text: str) -> Markup:
-    """Return text as it is, such as a command or a log's end; long lines wrap."""
+    """Return preformatted text, such as a command or a log's end; long lines wrap."""
     return Markup("<pre>{}</pre>").format(text)
 
 
 def details(key: str, summary: str | Markup, body: Markup) -> Markup:
-    """Return what opens when it is wanted.
+    """Return a collapsible block.
 
     Args:
-        key: Its id, unique in the page.
-        summary: What is seen while it is closed.
-        body: What is in it.
+        key: ID of the block, unique in the page.
+        summary: Text that is visible while the block is closed.
+        body: Content of the block, as markup.
     """
     return Markup('<details id="{}"><summary>{}</summary>{}</details>').format(key, summary, body)
 

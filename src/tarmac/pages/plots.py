@@ -1,9 +1,8 @@
 """Plots of values: lines, points, histograms, sparklines, as SVG that needs no script.
 
-All are pure functions from values to `markupsafe.Markup`. Each takes a ``key``, the figure's id,
-which is unique in the page; has an alt text and its data as a table; and is coloured by the
-variables of style.css, light and dark. Neighbours: `tarmac.pages.lanes`, `tarmac.pages.bars`,
-`tarmac.pages.matrix`.
+All are pure functions from values to `markupsafe.Markup`. A figure has a ``key``, its unique ID in
+the page, an alt text, and its data as a table. The variables of style.css give the colours, light
+and dark. See also `tarmac.pages.lanes`, `tarmac.pages.bars`, `tarmac.pages.matrix`.
 
 Example:
     >>> loss = Series("loss", [(1, 0.9), (2, 0.5), (3, 0.4)])
@@ -36,14 +35,14 @@ from tarmac.pages.scales import Axis, Scale, scale_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# More points than a wide screen has columns show nothing more.
+# More points than the columns of a wide screen add no detail.
 _MAX_POINTS = 1500
-# Up to here each point of a line is also a dot.
+# Up to this number, each point of a line is also a dot.
 _MAX_DOTS = 30
-# Points of a scatter with a text of their own; more make a page too large.
+# With more points, texts for each point of a scatter make the page too large.
 _MAX_TEXTS = 1500
 _MAX_BINS = 40
-# Above and below what is drawn, as a share of the axis.
+# Free space at the ends of an axis, as a share of it.
 _ROOM = 0.04
 
 
@@ -53,8 +52,7 @@ class Series:
 
     Attributes:
         name: Name of the series in the legend.
-        points: Where and how much, in the axis's order; None where it is not known, which breaks
-            the line.
+        points: Positions and values, in the order of the axis. A value of None breaks the line.
         style: ``line``, ``dashed``, ``step`` (keeps a value until the next one) or ``dots``.
         colour: Number of the colour in style.css, from 0. Default: the position among the plot's
             series.
@@ -73,7 +71,7 @@ class Mark:
     Attributes:
         at: Position on the x axis, in its unit.
         text: Description of the event, shown at the pointer.
-        state: ``plain``, ``ok``, ``warn`` or ``bad``.
+        state: Style of the mark: ``plain``, ``ok``, ``warn`` or ``bad``.
     """
 
     at: float
@@ -88,9 +86,9 @@ class Point:
     Attributes:
         x: Value along the x axis.
         y: Value along the y axis.
-        text: Shown at the pointer.
-        weight: A third value, shown by how strong its colour is.
-        state: ``plain``, or ``ok``, ``warn``, ``bad`` to stand out.
+        text: Text to show at the pointer.
+        weight: A third value, shown as the strength of the point's colour. None for none.
+        state: Style of the point: ``plain``, or ``ok``, ``warn``, ``bad`` to stand out.
     """
 
     x: float
@@ -119,9 +117,9 @@ def line_plot(
         series: Lines to draw, each in a colour of its own.
         x: Axis from left to right, shared by all lines.
         y: Axis from bottom to top, shared by all lines.
-        marks: Events along the x axis.
+        marks: Events along the x axis. Default: none.
         height: Height of the drawing area in CSS pixels. Default 240.
-        group: Plots and lanes of one group, which have the same x axis, show one pointer.
+        group: Name of a group of plots and lanes with the same x axis, which share one pointer.
     """
     along = scale_of(x, (at for line in series for at, _ in line.points))
     up = scale_of(y, (value for line in series for _, value in line.points), room=_ROOM)
@@ -173,8 +171,8 @@ def scatter(
         points: Points to draw, in any order.
         x: Axis from left to right, for points and lines.
         y: Axis from bottom to top, for points and lines.
-        lines: Drawn over the points.
-        weight: What the points' weights are; named in the legend.
+        lines: Lines to draw over the points. Default: none.
+        weight: Axis of the points' weights, for the legend. Default: no weights.
         height: Height of the drawing area in CSS pixels. Default 300.
     """
     across = [*(point.x for point in points), *(at for line in lines for at, _ in line.points)]
@@ -229,12 +227,12 @@ def scatter(
 def histogram(
     key: str, title: str, values: Sequence[float], *, x: Axis, height: int = 180
 ) -> Markup:
-    """Draw how often values fall into each of some ranges.
+    """Draw the numbers of values in equal ranges.
 
     Args:
         key: ID of the figure, unique in the page.
         title: Caption of the figure. Empty for none.
-        values: The values; those that cannot be drawn are left out.
+        values: Values to count. NaN, infinity and other values that cannot be drawn are ignored.
         x: Axis of the values, with their name and unit.
         height: Height of the drawing area in CSS pixels. Default 180.
     """
@@ -280,7 +278,7 @@ def histogram(
 
 
 def sparkline(values: Sequence[float | None], *, text: str) -> Markup:
-    """Draw a line as small as a word.
+    """Draw a line of the size of a word.
 
     Args:
         values: Values at equal steps. None breaks the line.
@@ -298,7 +296,7 @@ def sparkline(values: Sequence[float | None], *, text: str) -> Markup:
 def thinned(
     points: Sequence[tuple[float, float | None]], most: int = _MAX_POINTS
 ) -> list[tuple[float, float | None]]:
-    """Return at most about so many points that look the same: the ends of each range stay."""
+    """Return about ``most`` points that look the same: the extremes of each range stay."""
     if len(points) <= most:
         return [*points]
     size = math.ceil(len(points) * 4 / most)
@@ -314,13 +312,13 @@ def thinned(
 
 
 def colour(place: int, asked: int | None = None) -> str:
-    """Return the classes of the colour of a plot's series: beyond the last one they are dashed."""
+    """Return the colour classes of a series. Series beyond the last colour are dashed."""
     number = place if asked is None else asked
     return f"s{number % COLOURS}" + (" far" if number >= COLOURS else "")
 
 
 def line_path(series: Series, along: Scale, up: Scale, classes: str) -> Markup:
-    """Draw one series in the nested picture."""
+    """Draw one series in the nested SVG."""
     points = thinned(series.points)
     words: list[str] = []
     dots: list[str] = []
@@ -340,14 +338,14 @@ def line_path(series: Series, along: Scale, up: Scale, classes: str) -> Markup:
     drawn = Markup('<path class="line {} {}" data-name="{}" d="{}"/>').format(
         classes, series.style, series.name, "".join(words)
     )
-    # A straight line from end to end, such as what is expected, has no points of its own.
+    # A straight line of two points, such as an expectation, needs no dots.
     if series.style == "dots" or 2 < len(points) <= _MAX_DOTS or len(points) == 1:
         drawn += Markup('<path class="dot {}" d="{}"/>').format(classes, "".join(dots))
     return drawn
 
 
 def mark_lines(marks: Sequence[Mark], along: Scale) -> Markup:
-    """Draw events as upright lines."""
+    """Draw events as vertical lines."""
     drawn = Markup("")
     for mark in marks:
         place = along.place(mark.at)
@@ -374,7 +372,7 @@ def _dot(point: Point, along: Scale, up: Scale, strong: Scale | None, *, has_tex
 
 
 def _fitted(place: float) -> int:
-    """Return a place in the nested picture; what lies outside of an axis stays near its end."""
+    """Return a coordinate in the nested SVG; a place outside the axis stays near its end."""
     return round(min(max(place, -0.05), 1.05) * STRETCH)
 
 

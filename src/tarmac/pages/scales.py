@@ -1,4 +1,4 @@
-"""Where a value lies on an axis, and which values are written beside it.
+"""Axes: the places of values, and the values to write beside them.
 
 Example:
     >>> scale = scale_of(Axis("time", unit="s"), [0.0, 3600.0])
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-# Seconds that clocks count in; beyond them days.
+# Round steps for seconds. Larger steps are whole days.
 _CLOCK = (
     *(15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0),
     *(3600.0, 7200.0, 10800.0, 21600.0, 43200.0),
@@ -28,15 +28,15 @@ _DAY = 86400.0
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """What an axis shows.
+    """The settings of an axis.
 
     Attributes:
-        label: Its name; empty where the plot's title says it.
-        unit: As `tarmac.pages.numbers.worded` takes it.
-        is_log: Whether its steps multiply; values of 0 and below then have no place on it.
-        low: Its beginning; that of the values if not given.
-        high: Its end; that of the values if not given.
-        is_whole: Whether only whole numbers are written beside it, as of epochs.
+        label: Name of the axis. Empty if the plot's title has it.
+        unit: Unit of the values, in the form that `tarmac.pages.numbers.worded` takes.
+        is_log: Whether the axis is logarithmic. Values of 0 and below then have no place on it.
+        low: Lower end of the axis. Default: the smallest value.
+        high: Upper end of the axis. Default: the largest value.
+        is_whole: Whether ticks are whole numbers only, as for epochs. Default False.
     """
 
     label: str = ""
@@ -49,7 +49,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Tick:
-    """A value that is written beside an axis: where, from 0 to 1, and how."""
+    """A value beside an axis: its place, from 0 to 1, and its text."""
 
     place: float
     text: str
@@ -57,14 +57,14 @@ class Tick:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """An axis over its values: from ``low`` to ``high``, which differ."""
+    """An axis with its range, from ``low`` to a larger ``high``."""
 
     axis: Axis
     low: float
     high: float
 
     def place(self, value: object) -> float | None:
-        """Return where a value lies, 0 to 1 within the axis; None where it has no place on it."""
+        """Return the place of a value, 0 to 1 within the axis, or None if it has none."""
         number = known(value)
         if number is None or (self.axis.is_log and number <= 0):
             return None
@@ -75,7 +75,7 @@ class Scale:
         return (number - low) / (high - low)
 
     def ticks(self, most: int = 6) -> list[Tick]:
-        """Return round values along the axis, about as many as are asked for."""
+        """Return about ``most`` round values along the axis."""
         values = _powers(self.low, self.high, most) if self.axis.is_log else []
         if len(values) < 2:
             values = [*_round_values(self, most)]
@@ -88,12 +88,13 @@ class Scale:
 
 
 def scale_of(axis: Axis, values: Iterable[object], *, room: float = 0.0) -> Scale:
-    """Return the scale of an axis that shows all of some values.
+    """Return the scale of an axis that fits all values.
 
     Args:
         axis: Axis to scale. Its own ``low`` and ``high`` take precedence over the values.
-        values: Those that cannot be drawn are passed over; with none left the axis is 0 to 1.
-        room: Share of the axis left free at an end that the axis does not say.
+        values: Values to fit. Those that cannot be drawn are ignored. Without any value the axis
+            is 0 to 1, or 1 to 10 if logarithmic.
+        room: Share of the axis to leave free at an end that the axis does not set. Default 0.
     """
     numbers = [number for number in map(known, values) if number is not None]
     if axis.is_log:
@@ -101,7 +102,7 @@ def scale_of(axis: Axis, values: Iterable[object], *, room: float = 0.0) -> Scal
     low = min(numbers, default=1.0 if axis.is_log else 0.0) if axis.low is None else axis.low
     high = max(numbers, default=10.0 if axis.is_log else 1.0) if axis.high is None else axis.high
     if not high > low:
-        # A single value, or an end that all values lie beyond: still an axis with room.
+        # The axis needs a range even for a single value, or if all values are beyond an end.
         room = abs(low) / 2 or 0.5
         low, high = (low / 2, low * 2) if axis.is_log else (low - room, low + room)
         low = axis.low if axis.low is not None and axis.low < high else low

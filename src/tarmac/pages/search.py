@@ -1,4 +1,4 @@
-"""The page of a search: its way, what the networks cost, which parameters matter, what won."""
+"""The page of a search: its progress, costs, parameter importances and winner."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     # A trial's objectives, by its number.
     _Values = Mapping[int, Sequence[float]]
 
-# Points of a scatter that say how their network is made; each of more would make a page large.
+# With more networks, settings in the text of each scatter point make the page too large.
 _MAX_MADE = 250
 _MAX_TRIALS = 100
 _MAX_GENERATIONS = 200
 _MAX_FAILURES = 12
-# Slices of a wide space: the page stays small.
+# Limits the page's size for a space with many parameters.
 _MAX_SLICES = 24
 
 _TRIAL_STATES = {"complete": "ok", "failed": "bad", "pruned": "warn", "running": "busy"}
@@ -47,12 +47,13 @@ def search_page(run: Path, storage: str | None = None) -> Page:
 
     Args:
         run: Directory of the study, with ``study.json``.
-        storage: The database's URL where the study holds it without its password.
+        storage: URL of the database, if the study stores it without its password. Default: the
+            study's own URL.
 
     Raises:
-        RequestError: It is no study, or one of a newer Tarmac; or a package or a password that it
-            needs is not there.
-        TarmacError: It is damaged, or its storage cannot be read.
+        RequestError: The run is no study, or of a newer Tarmac; or a required package or password
+            is missing.
+        TarmacError: The study is damaged, or its storage cannot be read.
     """
     from tarmac.studies import find_study, summarize, survey  # noqa: PLC0415 - loads Optuna
 
@@ -254,7 +255,7 @@ def _objectives(study: Study, seen: Survey) -> Markup:
 
 
 def _some(networks: Sequence[Network], study: Study) -> Sequence[Network]:
-    """Return networks to draw: all, or the best by the first objective and evenly spaced others."""
+    """Return all networks, or the best by the first objective and evenly spaced others."""
     by_number = {network.number: network for network in networks}
     tried = [Tried(network.number, network.values[0], {}) for network in networks]
     kept = shown_networks(tried, maximize=study.maximize[0])
@@ -277,7 +278,7 @@ def _importance(seen: Survey) -> Markup:
 
 
 def _failures(rows: Sequence[dict[str, Any]]) -> Markup:
-    """Return why trials failed, equal ones together."""
+    """Return a table of the reasons of failed trials, with equal reasons grouped."""
     counts: Counter[str] = Counter()
     first: dict[str, int] = {}
     for row in rows:

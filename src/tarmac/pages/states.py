@@ -1,4 +1,4 @@
-"""How a run's status is coloured."""
+"""The colours of a run's status."""
 
 from __future__ import annotations
 

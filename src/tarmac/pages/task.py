@@ -1,4 +1,4 @@
-"""The page of one task of a job: each attempt with its cause, what it ran, what it printed last."""
+"""The page of one task of a job: its attempts with causes, its command, the ends of its logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOG_LINES = 60
 
 
 def is_task(directory: Path) -> bool:
-    """Whether a directory is that of a task in a job's run."""
+    """Return whether a directory belongs to a task in a job's run."""
     return (
         directory.parent.name == "tasks"
         and _NUMBER.match(directory.name) is not None
@@ -44,11 +44,11 @@ def task_page(directory: Path, *, now: float | None = None) -> Page:
 
     Args:
         directory: Directory of the task, such as ``RUN/tasks/000003-train``.
-        now: In seconds since 1970; by this machine's clock if not given.
+        now: Current time in seconds since 1970. Default: this machine's clock.
 
     Raises:
-        RequestError: It is no task's directory.
-        TarmacError: Its run cannot be read.
+        RequestError: The directory is no task's, or the task has not begun.
+        TarmacError: The task's run cannot be read.
     """
     directory = directory.resolve()
     match = _NUMBER.match(directory.name)
@@ -118,7 +118,7 @@ def _sections(run: Path, status: TaskStatus, timeline: Timeline) -> Iterator[Sec
 
 
 def _planned(run: Path, status: TaskStatus) -> tuple[Job | None, Task | None, str]:
-    """Return the job and its task, or why they are not known."""
+    """Return the job and its task, and the reason if one is unknown."""
     try:
         job_run = find_run(str(run))
     except TarmacError as error:

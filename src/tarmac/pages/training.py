@@ -1,4 +1,4 @@
-"""The page of one training: what was asked, what came of it, and what it did meanwhile."""
+"""The page of one training: its request, its result and its curves over time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tarmac.pages.scales import Axis
     from tarmac.runs import JudgedBy, RunRecord, Samples
 
-# Of a training's time; the same limits as those of `tarmac top`.
+# Shares of a training's time, with the same limits as `tarmac top`.
 _WAITS_MUCH, _WAITS_SOME = 0.20, 0.05
 
 _SHOWN_EVENTS = 40
@@ -47,8 +47,8 @@ def training_page(path: Path) -> Page:
         path: Directory of the training, with ``run.json``.
 
     Raises:
-        RequestError: There is no training, or it is one of a newer Tarmac.
-        TarmacError: Its record is damaged.
+        RequestError: The path is no training, or of a newer Tarmac.
+        TarmacError: The record of the training is damaged.
     """
     run = Run.open(path)
     record = run.record
@@ -78,7 +78,7 @@ def training_page(path: Path) -> Page:
 
 
 def verdict(record: RunRecord) -> tuple[str, str]:
-    """Return whether a training came out as expected, in words, and as a state."""
+    """Return the text of a training's expectation, and the state for its result."""
     expected = record.expectation
     if not expected:
         return "", "plain"
@@ -131,7 +131,7 @@ def _tiles(run: Run, epochs: Epochs) -> Iterator[Tile]:
 
 
 def _better(judged: JudgedBy) -> str:
-    """Return what is said of a metric of which less is better, as nobody assumes that."""
+    """Return a note on a metric if smaller values are better, since readers assume the reverse."""
     return "" if judged.more_is_better else "smaller is better"
 
 
@@ -207,7 +207,7 @@ def _energy(record: RunRecord, epochs: Epochs) -> Iterator[Section]:
     if record.energy_joules is not None:
         joules = record.energy_joules
         known_facts.append(("used by its GPUs", _energy_words(joules)))
-        # The time at work: between sessions nothing is counted.
+        # The energy covers the time in sessions only, as does `elapsed_s`.
         if record.elapsed_s > 0:
             known_facts.append(("on average", worded(joules / record.elapsed_s, "W")))
         if epochs.rows:
@@ -226,7 +226,7 @@ def _energy_words(joules: float) -> str:
 
 
 def _network(path: Path) -> Iterator[Section]:
-    """Yield the layers of the model; nothing of a run of an older Tarmac, which kept none."""
+    """Yield the section on the model's layers, which older versions of Tarmac did not store."""
     if not (path / LAYERS).is_file():
         return
     try:
@@ -268,7 +268,7 @@ def _told(run: Run, hosts: Sequence[Samples]) -> Iterator[tuple[datetime, str, s
         what = "went on" if number else "began"
         yield session.started_at, what, f"process {session.pid}"
     for event in hosts[0].events if hosts else ():
-        # Sessions' starts and the end are told by the record.
+        # The record has the sessions' starts and the end.
         at = moment_after(event.at_s, record.created_at)
         if event.kind == "workers_lost" and at is not None:
             yield at, "workers lost, and started anew", event.text

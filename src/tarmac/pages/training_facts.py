@@ -1,4 +1,4 @@
-"""What a training's record says: what was asked, where it ran, and the check before it."""
+"""A training's record as markup: its request, its environment, and the check before it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asked(record: RunRecord) -> Markup:
 
 
 def environment(record: RunRecord) -> Markup:
-    """Return where a training ran, and with what."""
+    """Return the device, the versions and the source of a training."""
     device = dict(record.device)
     memory = device.pop("memory_bytes", None)
     pairs = [*flat(without_secrets(device)), ("memory", worded(memory, "bytes"))]
@@ -89,7 +89,7 @@ def environment(record: RunRecord) -> Markup:
 
 
 def check_before(run: Path) -> Iterator[Section]:
-    """Return what was checked before a training; nothing where no check is kept with it."""
+    """Yield the section on the check before a training, if the run has a stored check."""
     path = run / "check.json"
     if not path.is_file():
         return

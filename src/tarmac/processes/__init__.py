@@ -1,8 +1,9 @@
-"""Processes that Tarmac starts: with all that they start, watched, and ended as a whole.
+"""The processes that Tarmac starts: supervised, and ended together with their descendants.
 
-`spawn` starts every one of them and `kill_tree` ends one with all that it started. `start` adds a
-task's limits, `guarded` an end should this process be killed, and `Worker` a conversation in lines
-of JSON, of which `serve` is the other end. `python_command` words the start of each that is Python.
+`spawn` starts a process, and `kill_tree` ends it with all its descendants. `start` adds a task's
+limits. `guarded` ends the processes if this process is killed. `Worker` exchanges messages in lines
+of JSON with a process that runs `serve`. `python_command` returns the command line of a Python
+process.
 """
 
 from __future__ import annotations

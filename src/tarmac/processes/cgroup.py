@@ -1,8 +1,9 @@
-"""Limits on memory that the kernel enforces, where this process may make control groups.
+"""Memory limits that the kernel enforces, where this process may make control groups.
 
-In a group of its own a task that takes too much is ended by the kernel at once, rather than when
-it is next looked at, and takes nothing from its neighbours meanwhile. Both layouts are known:
-https://docs.kernel.org/admin-guide/cgroup-v2.html and .../cgroup-v1/memory.html.
+The kernel kills a task in a control group of its own as soon as it exceeds its limit. Without a
+group, the task runs until the next poll, and takes memory from other tasks meanwhile. Versions 1
+and 2 are supported: https://docs.kernel.org/admin-guide/cgroup-v2.html and
+.../cgroup-v1/memory.html.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class MemoryGroup:
-    """A control group with a limit on memory.
+    """A control group with a memory limit.
 
     Args:
         path: Existing directory of the control group.
-        is_unified: Whether it is of version 2.
+        is_unified: Whether the group is of version 2.
 
     Attributes:
-        path: The group's directory; a process that writes 0 to ``cgroup.procs`` there joins it.
+        path: Directory of the group; a process that writes 0 to ``cgroup.procs`` there joins it.
     """
 
     def __init__(self, path: Path, *, is_unified: bool) -> None:
@@ -35,16 +36,16 @@ class MemoryGroup:
         self._is_unified = is_unified
 
     def join(self) -> None:
-        """Make the calling process a member.
+        """Make the calling process a member of the group.
 
         Raises:
-            OSError: It cannot become one.
+            OSError: The process may not join the group.
         """
-        # 0 stands for the process that writes.
+        # 0 stands for the writing process.
         (self.path / "cgroup.procs").write_text("0")
 
     def was_exceeded(self) -> bool:
-        """Whether the kernel has ended a process of the group for its memory."""
+        """Return whether the kernel has killed a process of the group for its memory."""
         name = "memory.events" if self._is_unified else "memory.oom_control"
         with contextlib.suppress(OSError):
             for line in (self.path / name).read_text().splitlines():
@@ -54,7 +55,7 @@ class MemoryGroup:
         return False
 
     def kill(self) -> None:
-        """Send SIGKILL to whatever is left in it."""
+        """Send SIGKILL to all processes that are left in the group."""
         with open_handles(self._members) as members:
             for member in members:
                 member.send(signal.SIGKILL)
@@ -65,17 +66,18 @@ class MemoryGroup:
         return []
 
     def remove(self) -> None:
-        """Remove the group; processes of it that are not quite gone keep it for a while."""
+        """Remove the group; do nothing where it still has processes."""
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
 
 def make_memory_group(name: str, limit_bytes: int) -> MemoryGroup | None:
-    """Make a group in which more memory than a limit cannot be had.
+    """Make a control group with a memory limit.
 
     Args:
-        name: The group's, unique on this machine.
-        limit_bytes: For all its processes together; swap counts as well where it is counted.
+        name: Name of the group, unique on this machine.
+        limit_bytes: Memory limit of all its processes together, in bytes; includes swap where the
+            kernel accounts for it.
 
     Returns:
         The group; None where this process may not make one.
@@ -101,11 +103,11 @@ def make_memory_group(name: str, limit_bytes: int) -> MemoryGroup | None:
 
 
 def parent_of_groups() -> Path | None:
-    """Return the group that a new one may be made in: this process's own, or the nearest above."""
+    """Return the group to make new ones in: this process's or an ancestor; None without one."""
     groups = own_groups("memory")
     if not is_unified():
         return groups[0] if groups and os.access(groups[0], os.W_OK) else None
-    # In version 2 a group with processes of its own has no children with controllers.
+    # In version 2, a group with processes of its own cannot have children with controllers.
     for group in groups:
         with contextlib.suppress(OSError):
             enabled = (group / "cgroup.subtree_control").read_text().split()
@@ -115,6 +117,6 @@ def parent_of_groups() -> Path | None:
 
 
 def _write_if_there(path: Path, text: str) -> None:
-    # Not every kernel counts swap.
+    # Not every kernel accounts for swap.
     with contextlib.suppress(OSError):
         path.write_text(text)

@@ -1,8 +1,8 @@
-"""The one way to start a process and to end it with all that it has started.
+"""Starts a process, and ends it with all its descendants.
 
-A child leads a session of its own: Ctrl-C is for Tarmac alone, which decides what becomes of its
-children. It may carry a mark, a variable in its environment that its own children inherit: by that,
-those that have left its session are found as well.
+A child leads a session of its own, so that Ctrl-C reaches only Tarmac, which then decides about its
+children. A child may have a mark: an environment variable that its descendants inherit. The mark
+finds descendants that have left the session.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-# What SIGKILL does not end within this, a process on a device that hangs, is left to the kernel.
+# Seconds to wait after SIGKILL. A process on a device that hangs may take longer; it is then left
+# to the kernel.
 _GONE_WITHIN_S = 5.0
 
 
 class Child(NamedTuple):
     """A process that was started by `spawn`.
 
-    Its number is waited for in `finish` alone, so until then no other process can have it.
+    Only `finish` reaps the process, so no other process can have its ID until then.
 
     Attributes:
-        popen: The leader of its session.
-        pidfd: Becomes readable when the leader ends.
-        mark: What it and its children have in their environment, ``NAME=VALUE``; may be empty.
+        popen: Process that leads the session.
+        pidfd: Descriptor that becomes readable when the leader ends.
+        mark: Variable in the environments of the process and its descendants, ``NAME=VALUE``; may
+            be empty.
     """
 
     popen: subprocess.Popen[bytes]
@@ -42,16 +44,16 @@ class Child(NamedTuple):
     mark: str = ""
 
     def has_ended(self) -> bool:
-        """Whether its leader has ended; it is not waited for yet."""
+        """Return whether the session's leader has ended; it is not reaped yet."""
         try:
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.popen.pid, options) is not None
         except ChildProcessError:
-            # Where SIGCHLD is ignored, the kernel waits for children itself.
+            # Where SIGCHLD is ignored, the kernel reaps children itself.
             return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether its leader ends within some seconds."""
+        """Wait for the session's leader, and return whether it ended in time."""
         _wait_for([self.pidfd], timeout_s)
         return self.has_ended()
 
@@ -61,8 +63,8 @@ class Child(NamedTuple):
             os.killpg(self.popen.pid, number)
 
     def finish(self) -> int:
-        """Kill what is left of its session, and return its leader's exit code."""
-        # Before it is waited for: afterwards its number may be another session's.
+        """Kill the rest of the session, reap its leader, and return the leader's exit code."""
+        # Signalled before the leader is reaped: afterwards its ID may be another session's.
         self.signal(signal.SIGKILL)
         code = self.popen.wait()
         os.close(self.pidfd)
@@ -85,19 +87,20 @@ def spawn(
 
     Args:
         command: The program and its arguments.
-        environment: All of its variables, but for the mark.
-        mark: A variable that it and its children are found by, ``NAME=VALUE``; none by default.
-        directory: Where it starts; by default this process's.
+        environment: All environment variables of the program, except the mark.
+        mark: Variable that identifies the process and its descendants, ``NAME=VALUE``. Default:
+            none.
+        directory: Working directory of the program. Default: this process's.
         stdin: Standard input, as for `subprocess.Popen`. Default: nothing to read.
         stdout: Standard output, as for `subprocess.Popen`. Default: inherited.
         stderr: Standard error, as for `subprocess.Popen`. Default: inherited.
-        pass_fds: Descriptors that it inherits.
-        before: Called in the new process before it becomes the program; only where this process
-            has one thread, for a copy of it has no other.
+        pass_fds: File descriptors that the program inherits.
+        before: Called in the new process before it executes the program; allowed only while this
+            process has one thread, as a fork copies no other.
 
     Raises:
-        OSError: It cannot be started.
-        ValueError: An argument or a variable cannot be passed on, such as one with a NUL.
+        OSError: The program cannot be started.
+        ValueError: An argument or a variable is not valid, such as one with a NUL.
     """
     _keep_exit_codes()
     name, _, value = mark.partition("=")
@@ -111,24 +114,24 @@ def spawn(
             stderr=stderr,
             start_new_session=True,
             pass_fds=pass_fds,
-            preexec_fn=before,  # noqa: PLW1509 - of a process with one thread
+            preexec_fn=before,  # noqa: PLW1509 - only while this process has one thread
         )
     except subprocess.SubprocessError as error:
         raise OSError("what was to be done before the program has failed") from error
     try:
         return Child(popen, end_descriptor(popen.pid), mark)
     except OSError:
-        # There are too many open files.
+        # Without a descriptor, as too many files are open, the child could not be supervised.
         os.killpg(popen.pid, signal.SIGKILL)
         popen.wait()
         raise
 
 
 def _keep_exit_codes() -> None:
-    """See that the kernel keeps exit codes, which a parent may have told it not to.
+    """Make the kernel keep exit codes, as a parent process may have ignored SIGCHLD.
 
     Raises:
-        OSError: It does not, and this is not the thread that can change that.
+        OSError: SIGCHLD is ignored, and this is not the main thread, which alone can change that.
     """
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         try:
@@ -139,16 +142,16 @@ def _keep_exit_codes() -> None:
 
 
 def kill_tree(child: Child, *, patience_s: float = _GONE_WITHIN_S) -> int:
-    """Kill a child's session, its descendants and all that carries its mark, and see them gone.
+    """Kill a child's session, its descendants and all processes with its mark, and wait for them.
 
     Call it before `Child.finish`.
 
     Args:
-        child: The one to kill; it may have ended.
-        patience_s: How long to wait until they are gone, in seconds.
+        child: Child to kill; it may have ended.
+        patience_s: Seconds to wait until the processes are gone. Default 5.
 
     Returns:
-        How many processes ran beside the child itself.
+        Number of killed processes other than the child itself.
     """
 
     def find() -> list[int]:
@@ -164,7 +167,7 @@ def kill_tree(child: Child, *, patience_s: float = _GONE_WITHIN_S) -> int:
 
 
 def _others(child: Child) -> list[int]:
-    """Return the processes that belong to a child, without itself, and run."""
+    """Return the running processes that belong to a child, without the child itself."""
     leader = child.popen.pid
     below = {*descendants(leader)}
 
@@ -178,7 +181,7 @@ def _others(child: Child) -> list[int]:
 
 
 def _wait_for(descriptors: Sequence[int], timeout_s: float) -> None:
-    """Wait until all of some processes have ended, for some seconds at most."""
+    """Wait until all processes of some descriptors have ended, at most ``timeout_s``."""
     end = time.monotonic() + timeout_s
     poll = select.poll()
     left = set(descriptors)

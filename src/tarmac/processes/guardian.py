@@ -1,9 +1,9 @@
 """Ends the processes of a runner that is gone: ``python guardian.py MARK GROUPS [ENGINE ...]``.
 
-Its standard input is a pipe that the runner holds; the pipe ends with the runner. MARK is an
-environment variable with its value, ``NAME=VALUE``; containers have the value as a label. GROUPS is
-the directory where the runner makes control groups, or empty. Stands alone, so that it starts at
-once.
+Standard input is a pipe that the runner holds open; it ends with the runner. MARK is an environment
+variable with its value, ``NAME=VALUE``; containers have the value as a label. GROUPS is the
+directory in which the runner makes control groups, or empty. The file imports nothing from Tarmac,
+so that it starts fast.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ import subprocess
 import sys
 import time
 
-# A program that is being loaded for longer is looked at as it is.
+# Seconds to wait for the environment of a process that is still executing a new program.
 _STARTS_WITHIN_S = 5.0
 
 
 def process_ids() -> "list[int]":
-    """Return the numbers of all processes but this one."""
+    """Return the IDs of all processes except this one."""
     numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
     return [number for number in numbers if number != os.getpid()]
 
 
 def is_marked(pid: int, mark: bytes) -> bool:
-    """Whether a process's environment has the mark, ``NAME=VALUE``."""
+    """Return whether a process's environment has the mark, ``NAME=VALUE``."""
     end = time.monotonic() + _STARTS_WITHIN_S
     with contextlib.suppress(OSError):
         while True:
@@ -38,20 +38,20 @@ def is_marked(pid: int, mark: bytes) -> bool:
 
 
 def _is_becoming(pid: int) -> bool:
-    """Whether a process whose environment was read as empty is just becoming another program."""
+    """Return whether a process with an empty environment is just executing a new program."""
     with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
         return has_hidden_variables(file.read())
 
 
 def has_hidden_variables(stat: bytes) -> bool:
-    """Whether a process that was just seen without an environment may have one none the less.
+    """Return whether a process that was just read without an environment may still have one.
 
-    While it becomes another program, the kernel first shows no environment, and then where one
-    begins, as if it ended there too; the end of the program's code (``endcode``) comes last of
-    all. By the time this is asked the new environment may be there.
+    While a process executes a new program, the kernel first shows no environment. Then it shows the
+    start of one, with its end at the same place. The end of the program's code (``endcode``) comes
+    last. The new environment may have appeared since the read.
 
     Args:
-        stat: Its ``/proc/PID/stat``, see proc_pid_stat(5).
+        stat: Content of the process's ``/proc/PID/stat``, see proc_pid_stat(5).
     """
     state, *fields = stat.rpartition(b")")[2].split()
     size, code_end, env_start, env_end = (int(fields[number - 4]) for number in (23, 27, 50, 51))
@@ -59,7 +59,7 @@ def has_hidden_variables(stat: bytes) -> bool:
 
 
 def is_member(pid: int, groups: "list[str]") -> bool:
-    """Whether a process is in one of some control groups."""
+    """Return whether a process is in one of some control groups."""
     for group in groups:
         with contextlib.suppress(OSError), open(f"{group}/cgroup.procs", encoding="ascii") as file:  # noqa: PTH123 - as above
             if str(pid) in file.read().split():
@@ -68,9 +68,9 @@ def is_member(pid: int, groups: "list[str]") -> bool:
 
 
 def open_process(pid: int) -> "int | None":
-    """Return a descriptor that stands for a process and no other with its number.
+    """Return a descriptor of exactly this process, even if its ID is reused later.
 
-    Linux before 5.3, and a Python built for one, cannot open processes: None there.
+    Return None on Linux before 5.3, and in a Python built for it: they cannot open processes.
     """
     try:
         return os.pidfd_open(pid)
@@ -83,11 +83,11 @@ def open_process(pid: int) -> "int | None":
 
 
 def signal_all(number: int, mark: bytes, groups: "list[str]") -> bool:
-    """Send a signal to all that belongs to the run; return whether there was anything."""
+    """Send a signal to all processes of the run; return whether there were any."""
     has_found = False
     for pid in process_ids():
         try:
-            # Opened before it is looked at, so that the signal reaches what was looked at.
+            # Opened before the check, so that the signal goes to the process that was checked.
             descriptor = open_process(pid)
         except OSError:
             continue
@@ -108,7 +108,7 @@ def signal_all(number: int, mark: bytes, groups: "list[str]") -> bool:
 def end_containers(engine: str, mark: str) -> None:
     """Remove the containers with a mark, which do not end with their clients.
 
-    Also those that were only just made: when their client is gone, nobody starts or removes them.
+    Containers that were created but not started are removed too, as their client is gone.
     """
     listing = [engine, "ps", "--all", "--quiet", "--filter", f"label=tarmac.run={mark}"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -120,7 +120,7 @@ def end_containers(engine: str, mark: str) -> None:
 
 
 def find_groups(directory: str, value: str) -> "list[str]":
-    """Return the control groups that the runner has made in a directory."""
+    """Return the paths of the control groups that the runner has made in a directory."""
     if not directory:
         return []
     with contextlib.suppress(OSError):
@@ -130,21 +130,21 @@ def find_groups(directory: str, value: str) -> "list[str]":
 
 
 def end_processes(mark: bytes, groups: "list[str]") -> None:
-    """Ask all that belongs to the run to end, and kill what does not."""
+    """Send SIGTERM to all processes of the run, and SIGKILL to those left after 5 s."""
     for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         end = time.monotonic() + patience_s
         if not signal_all(number, mark, groups):
             return
         while time.monotonic() < end:
             time.sleep(0.05)
-            # 0 sends nothing, and finds what is left.
+            # Signal 0 sends nothing, and only finds the processes that are left.
             if not signal_all(0, mark, groups):
                 return
 
 
 def watch(mark: str, directory: str, engines: "list[str]") -> None:
-    """Wait for the runner's end, then end what it left."""
-    # Schedulers send signals to all processes of a job; this one ends with its runner.
+    """Wait for the runner's end, then end its remaining processes and containers."""
+    # Schedulers send signals to all processes of a job; the guardian must outlive its runner.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1):

@@ -1,7 +1,7 @@
-"""Processes found by number, and signalled without hitting another that has the number by now.
+"""Handles that signal exactly the process that was found, and none that has reused its ID.
 
-A process that is opened keeps its number's meaning (pidfd_open(2)). Linux before 5.3, and a Python
-built for one, cannot open processes: there the number alone has to do.
+A descriptor from pidfd_open(2) always means the same process. Linux before 5.3, and a Python built
+for it, cannot open processes; handles there use the ID alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Handle(NamedTuple):
-    """A process.
+    """A process that can be signalled.
 
     Attributes:
         pid: Process ID, which the kernel may reuse after the process ends.
@@ -32,7 +32,7 @@ class Handle(NamedTuple):
     pidfd: int | None
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, where it is still there and this user's."""
+        """Send a signal; do nothing where the process is gone or belongs to another user."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self.pidfd is None:
                 os.kill(self.pid, number)
@@ -42,11 +42,11 @@ class Handle(NamedTuple):
 
 @contextlib.contextmanager
 def open_handles(find: Callable[[], Collection[int]]) -> Iterator[list[Handle]]:
-    """Hold the processes that a search finds.
+    """Yield handles of the processes that a search finds, and close them afterwards.
 
     Args:
-        find: Returns their numbers; asked again once they are open: what is found then is what was
-            opened, or that has ended.
+        find: Returns process IDs. Called again once the processes are open, and only IDs that are
+            found again are kept: those are the opened processes, unless these have ended.
     """
     with contextlib.ExitStack() as opened:
         handles = []
@@ -64,7 +64,7 @@ def end_descriptor(pid: int) -> int:
     """Return a descriptor that becomes readable when a child of this process ends.
 
     Raises:
-        OSError: There are too many open files.
+        OSError: Too many files are open.
     """
     opened = open_process(pid)
     if opened is not None:
@@ -81,12 +81,12 @@ def end_descriptor(pid: int) -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the numbers of a process's children, theirs, and so on, while their parents run."""
+    """Return the IDs of a process's descendants; those whose parent has ended are missing."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # The program's name, in parentheses, may hold anything; see proc_pid_stat(5).
+                # The program's name, in parentheses, may be any text; see proc_pid_stat(5).
                 stat = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
                 children.setdefault(int(stat[1]), []).append(int(entry.name))
     pids = [*children.get(pid, ())]
@@ -96,14 +96,14 @@ def descendants(pid: int) -> list[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process has ended; it may not have been waited for yet."""
+    """Return whether a process has ended, reaped or not."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
     return True
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory that a process holds; 0 for one that is gone."""
+    """Return a process's resident memory in bytes; 0 where the process is gone."""
     with contextlib.suppress(OSError):
         pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Which process that was: a number alone comes again, and clocks can be set."""
+"""The identity of a process: an ID alone may be reused, and clocks can be set."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 
 class ProcessIdentity(NamedTuple):
-    """A process, told from all others that ever had or will have its number.
+    """The identity of one process, distinct from all others that ever have its ID.
 
     Attributes:
         pid: Process ID, which the kernel may reuse after the process ends.
-        start_ticks: When it began, in clock ticks since the machine's start, which setting the
-            clock does not change.
+        start_ticks: Start time in clock ticks since the boot; setting the clock does not change it.
         boot_id: ID of the boot that the process runs in, from ``/proc/sys/kernel/random/boot_id``.
         host: Host name of the machine, as ``uname -n`` prints it.
     """
@@ -26,25 +25,25 @@ class ProcessIdentity(NamedTuple):
     host: str
 
     def is_alive(self) -> bool:
-        """Whether it runs, and has not merely not been waited for; False on another machine."""
+        """Return whether the process runs; False for a zombie and on another machine."""
         try:
             return identify(self.pid) == self
         except ProcessLookupError:
             return False
 
     def send(self, number: signal.Signals) -> bool:
-        """Send a signal to this process and to no other that has its number by now.
+        """Send a signal to this process, and to no other that has its ID by now.
 
         Returns:
-            Whether it was there.
+            Whether the process was running.
 
         Raises:
-            PermissionError: It is another user's.
+            PermissionError: The process belongs to another user.
         """
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.pid)
             try:
-                # What was opened is this one if that is alive now.
+                # If this process is alive now, the descriptor is of this process.
                 if self.is_alive():
                     signal.pidfd_send_signal(descriptor, number)
                     return True
@@ -60,14 +59,14 @@ def identify(pid: int) -> ProcessIdentity:
         pid: Process ID to look up on this machine.
 
     Raises:
-        ProcessLookupError: There is none.
+        ProcessLookupError: No process has this ID, or it has ended.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError as error:
         raise ProcessLookupError(f"there is no process {pid}") from error
-    # The program's name, in parentheses, may hold anything; see proc_pid_stat(5) for the fields.
+    # The program's name, in parentheses, may be any text; see proc_pid_stat(5) for the fields.
     fields = stat.rpartition(")")[2].split()
     state, start_ticks = fields[0], int(fields[19])
     if state in "ZX":

@@ -1,4 +1,4 @@
-"""What a process prints, read to its end and kept in part."""
+"""The output of a process, read to its end and kept in part."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MAX_LINE = 300
 def last_line(text: str) -> str:
     """Return the last line that is not blank, cut to 300 characters; empty where there is none.
 
-    Of a traceback, it is the error.
+    For a traceback, that line is the error.
     """
     lines = text.strip().splitlines()
     return lines[-1].strip()[:_MAX_LINE] if lines else ""
 
 
 class OutputTail:
-    """Reads a stream to its end, in a thread, so that its writer never waits; keeps the last of it.
+    """A stream that a thread reads to its end, so that its writer never blocks; keeps the end.
 
     Args:
         stream: Output stream of a process, such as its standard output. None counts as empty.
-        keep_bytes: Bytes to keep from the end, at least.
+        keep_bytes: Minimum number of bytes to keep from the end.
 
     Attributes:
         num_bytes: Bytes read so far, kept or not.
@@ -41,10 +41,10 @@ class OutputTail:
         self._thread.start()
 
     def text(self, timeout_s: float) -> str:
-        """Return the last that came, and close the stream.
+        """Return the kept end of the output, and close the stream if it has ended.
 
         Args:
-            timeout_s: How long to wait for the stream's end, in seconds.
+            timeout_s: Seconds to wait for the stream's end.
         """
         self._thread.join(timeout=timeout_s)
         if self._stream is not None and not self._thread.is_alive():

@@ -1,7 +1,7 @@
-"""The command line of a Python process that is Tarmac's own.
+"""The command line of Tarmac's own Python processes.
 
-Python looks for modules in the current directory first, in ``-m`` and ``-c`` alike: a user's
-``types.py`` there would replace the library's in every process that Tarmac starts.
+With ``-m`` and with ``-c``, Python searches the current directory for modules first. A user's
+``types.py`` there would replace the standard library's in every process that Tarmac starts.
 
 Example:
     >>> python_command("tarmac", "top", python="python3")
@@ -14,11 +14,11 @@ import sys
 
 
 def python_command(module: str, *arguments: str, python: str | None = None) -> list[str]:
-    """Return the command that runs an installed module, whatever the current directory holds.
+    """Return the command that runs an installed module, whatever the current directory contains.
 
     Args:
-        module: Its name, as for ``python -m``.
-        arguments: What its ``sys.argv`` has after its name.
-        python: An interpreter from 3.11 on, which ``-P`` needs. Default: this process's.
+        module: Name of the module, as for ``python -m``.
+        arguments: Arguments of the module, ``sys.argv[1:]``.
+        python: Interpreter of at least Python 3.11, which ``-P`` needs. Default: this process's.
     """
     return [python or sys.executable, "-P", "-m", module, *arguments]

@@ -1,4 +1,4 @@
-"""The other end of a `Worker`: jobs on standard input, messages on standard output."""
+"""The process side of a `Worker`: jobs on standard input, messages on standard output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """Exchanges messages with the process that started this one, a line of JSON each.
+    """A worker's exchange of messages with its parent process, a line of JSON each.
 
     Args:
         output: Text stream that messages are written to, a line of JSON each.
-        received: The messages that have come.
+        received: Queue of the messages from the parent process.
     """
 
     def __init__(self, output: IO[str], received: queue.Queue[Any]) -> None:
@@ -27,7 +27,7 @@ class Conversation:
         self._received = received
 
     def send(self, **message: Any) -> None:
-        """Send a message."""
+        """Send a message to the parent process."""
         self._output.write(json.dumps(message) + "\n")
         self._output.flush()
 
@@ -37,19 +37,19 @@ class Conversation:
 
 
 def serve(work: Callable[[dict[str, Any], Conversation], None]) -> NoReturn:
-    """Do the jobs that come in, until the input ends.
+    """Run the jobs that come in, until the input ends.
 
-    The process ends with its input, in the middle of a job too: whatever starts workers and is
-    killed leaves none behind.
+    The process exits as soon as its input ends, even in the middle of a job. So no worker outlives
+    a parent process that was killed.
 
     Args:
-        work: Does a job, given its message, and sends how it went.
+        work: Runs the job of a message, and sends the result.
     """
-    # What a job's own code prints must not get between the lines.
+    # Output of a job's own code must not mix with the messages.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # Schedulers send SIGTERM to all processes of a job. What it means for a worker is for the
-    # process that started it to say.
+    # Schedulers send SIGTERM to all processes of a job. The parent process decides when its workers
+    # end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     received: queue.Queue[Any] = queue.Queue()

@@ -1,4 +1,4 @@
-"""A task's process: its limits on time and memory, and its end with all that it started."""
+"""A task's process: its limits on time and memory, and its end with all its descendants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MARK = "TARMAC_RUN"
 
-# Runs a module out of an archive, named by its first two arguments.
+# Runs a module from an archive; the first two arguments name both.
 _FROM_ARCHIVE = """\
 import sys, zipimport
 archive, module = sys.argv[1:3]
@@ -31,7 +31,7 @@ del sys.argv[1:3]
 exec(zipimport.zipimporter(archive).get_code(module))
 """
 
-# A process that the kernel cannot end yet, on a device that hangs, is not asked more often.
+# Seconds between repeated kills: on a device that hangs, the kernel cannot end a process yet.
 _KILL_AGAIN_S = 5.0
 
 
@@ -45,12 +45,12 @@ class Process:
     Attributes:
         child: Child process that is supervised.
         started: Start time by the monotonic clock, in seconds.
-        stopped_for: Why it was asked to end, in words; empty while it was not.
-        kill_at: When it is killed if it still runs, by the monotonic clock.
-        kill_command: What ends a container, which does not end with its client.
-        memory_group: In which the kernel limits its memory, where it may.
-        start_error: Why its program could not be started, once `finish` has returned.
-        is_over_memory: Whether it was ended for its memory, once `finish` has returned.
+        stopped_for: Reason why it was asked to end, in words; empty while it was not.
+        kill_at: Time by the monotonic clock at which it is killed if it still runs; None without.
+        kill_command: Command that ends its container, which does not end with its client.
+        memory_group: Control group that limits its memory; None without one.
+        start_error: Reason why its program could not be started, set by `finish`.
+        is_over_memory: Whether it was ended for its memory; final once `finish` has returned.
     """
 
     def __init__(self, child: Child, started: float) -> None:
@@ -67,11 +67,11 @@ class Process:
 
     @property
     def pidfd(self) -> int:
-        """A descriptor that becomes readable when its leader ends."""
+        """A descriptor that becomes readable when the session's leader ends."""
         return self.child.pidfd
 
     def times_to_look(self, timeout_s: float | None) -> list[float]:
-        """Return when it may go beyond its time, by the monotonic clock."""
+        """Return the next times to call `enforce` for a time limit, by the monotonic clock."""
         times = [] if self.kill_at is None else [self.kill_at]
         if timeout_s is not None and not self.stopped_for:
             times.append(self.started + timeout_s)
@@ -80,7 +80,14 @@ class Process:
     def enforce(
         self, now: float, timeout_s: float | None, limit_bytes: int | None, grace_s: float
     ) -> None:
-        """Ask it to end where it took too long or too much, and kill it once patience ends."""
+        """Ask the process to end where it exceeds a limit, and kill it after the grace period.
+
+        Args:
+            now: Current time by the monotonic clock, in seconds.
+            timeout_s: Time limit in seconds; None for no limit.
+            limit_bytes: Memory limit in bytes; None for no limit.
+            grace_s: Seconds from SIGTERM to SIGKILL at the time limit; 0 at the memory limit.
+        """
         if timeout_s is not None and now >= self.started + timeout_s:
             self.ask_to_end(f"its time limit of {timeout_s:g} s", grace_s)
         if limit_bytes is not None and not self.stopped_for:
@@ -99,23 +106,26 @@ class Process:
         self.is_over_memory = self.stopped_for == words
 
     def _exceeded(self, limit_bytes: int) -> str:
-        """Return that the kernel has ended a part of it for its memory; empty where it has not."""
+        """Return in words that the kernel has killed for memory; empty where it has not."""
         if self.memory_group is None or not self.memory_group.was_exceeded():
             return ""
         return f"it took more than {limit_bytes / 2**20:.0f} MiB of memory"
 
     def memory_bytes(self) -> int:
-        """Return what it and its children hold together, pages that they share each time."""
+        """Return the resident memory of the process and its descendants, in bytes.
+
+        Pages that several processes share count for each.
+        """
         leader = self.child.popen.pid
         return sum(resident_bytes(pid) for pid in (leader, *descendants(leader)))
 
     def ask_to_end(self, reason: str, grace_s: float, *, is_told: bool = False) -> None:
-        """Send SIGTERM to the whole session, once; one that has ended already is left its end.
+        """Send SIGTERM to the whole session, once; do nothing where the process has ended.
 
         Args:
-            reason: Why the process has to end, in words.
+            reason: Reason why the process has to end, in words.
             grace_s: Seconds from this call to SIGKILL.
-            is_told: Whether somebody else has sent it SIGTERM already.
+            is_told: Whether another process has already sent SIGTERM; no second one is sent.
         """
         if not self.stopped_for and not self.has_ended():
             self.stopped_for = reason
@@ -124,7 +134,10 @@ class Process:
                 self.child.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to the whole session, and to children that left it; wait for nothing."""
+        """Send SIGKILL to the whole session and to descendants that left it, without waiting.
+
+        A container is ended by `kill_command` first, and its client only by a later call.
+        """
         if self.kill_command and (self._killer is None or self._killer.poll() is not None):
             is_first = self._killer is None
             with contextlib.suppress(OSError):
@@ -136,7 +149,7 @@ class Process:
                     start_new_session=True,
                 )
             if is_first and self._killer is not None:
-                # The client ends when its container has, and so tells that it has.
+                # The client ends after its container, which shows that the container has ended.
                 return
         with open_handles(lambda: descendants(self.child.popen.pid)) as children:
             self.child.signal(signal.SIGKILL)
@@ -146,11 +159,11 @@ class Process:
             self.memory_group.kill()
 
     def has_ended(self) -> bool:
-        """Whether its leader has ended; it is not waited for yet."""
+        """Return whether the session's leader has ended; it is not reaped yet."""
         return self.child.has_ended()
 
     def finish(self, limit_bytes: int | None = None) -> int:
-        """Return the exit code, once it has ended; children that are left are killed.
+        """Kill the rest of the session, clean up, and return the exit code.
 
         Args:
             limit_bytes: Memory limit in bytes; it becomes the reason of the end if the kernel
@@ -186,7 +199,7 @@ def start(
     """Start a task's program in a session of its own.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The program cannot be started.
     """
     with contextlib.ExitStack() as opened:
         inherited: tuple[int, ...] = ()
@@ -223,29 +236,29 @@ def start(
 
 
 def _has_one_thread() -> bool:
-    """Whether a copy of this process may do more than become another program: fork(2)."""
+    """Return whether this process has one thread, so that a fork may run Python code; fork(2)."""
     return sum(1 for _ in os.scandir("/proc/self/task")) == 1
 
 
 def watch(child: Child) -> Process:
-    """Return a process under supervision, whose time counts from now."""
+    """Return a supervised process, whose time limit counts from now."""
     return Process(child, time.monotonic())
 
 
 def _alone(module: str) -> tuple[str, ...]:
-    """Return what runs a module of this room that needs nothing but Python: it starts at once."""
+    """Return the command that runs a standalone module of this package, which starts fast."""
     file = Path(__file__).with_name(f"{module}.py")
     isolated = (sys.executable, "-I", "-S")
     if file.exists():
         return (*isolated, str(file))
-    # This room is in an archive, as on a node.
+    # This package is in an archive, as on a cluster's node.
     archive = next(parent for parent in file.parents if parent.is_file())
     inside = file.relative_to(archive).with_suffix("")
     return (*isolated, "-c", _FROM_ARCHIVE, str(archive), str(inside))
 
 
 def _opened(path: Path) -> IO[bytes]:
-    # A second attempt adds to what the first one said.
+    # A second attempt appends to the output of the first.
     return path.open("ab")
 
 
@@ -257,13 +270,13 @@ def guarded(
     *,
     variable: str = MARK,
 ) -> Iterator[None]:
-    """Have all processes and containers with a mark ended, should this process not do so.
+    """End all processes and containers with a mark after the block, even if this process is killed.
 
     Args:
-        mark: The value of a variable in their environments, and of containers' label.
-        engines: Programs of the container engines that it uses.
-        groups: The directory in which it makes control groups, where it may.
-        variable: The name of that variable.
+        mark: Value of the variable in the processes' environments, and of the containers' label.
+        engines: Programs of the container engines that this process uses.
+        groups: Directory in which this process makes control groups; None without one.
+        variable: Name of the environment variable with the mark.
     """
     watcher = subprocess.Popen(
         [*_alone("guardian"), f"{variable}={mark}", str(groups or ""), *engines],
@@ -280,13 +293,13 @@ def guarded(
 
 @contextlib.contextmanager
 def guarded_by_fork(mark: str, groups: Path | None = None) -> Iterator[None]:
-    """Do as `guarded` does, by a copy of this process, which is there at once.
+    """Do the same as `guarded` in a fork of this process, which needs no start of Python.
 
-    Only while this process has one thread and has changed no signal's handler.
+    Call it only while this process has one thread and has changed no signal's handler.
 
     Args:
-        mark: The value of the variable `MARK` in their environments.
-        groups: The directory in which it makes control groups, where it may.
+        mark: Value of the variable `MARK` in the processes' environments.
+        groups: Directory in which this process makes control groups; None without one.
     """
     reads, writes = os.pipe()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""Processes that are started, spoken to in lines of JSON, and ended with all they started."""
+"""Worker processes that exchange messages in lines of JSON, and end with their descendants."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# How often whoever waits for a worker looks whether to give up.
+# Seconds between checks whether to give up waiting for a worker.
 LOOK_EVERY_S = 0.2
 _LOG_TAIL_BYTES = 4096
-# How long a worker may take to end once its input is closed, in seconds.
+# Seconds that a worker may take to end once its input is closed.
 _END_WITHIN_S = 5.0
 
 
 class Worker:
-    """A process that runs a Python module and is spoken to in lines of JSON.
+    """A process that runs a Python module and exchanges messages in lines of JSON.
 
-    Its other end is `tarmac.processes.serve`. It leads a session of its own, so it is ended with
-    all that it has started and has not left that session.
+    The module calls `tarmac.processes.serve`. The worker leads a session of its own, so its
+    descendants in that session end with it.
 
     Args:
         program: Name of the module to run, as for ``python -m``.
-        arguments: What its ``sys.argv`` has after its name.
-        log: A file to which it appends what it prints.
-        environment: Its environment variables, all of them.
+        arguments: Arguments of the module, ``sys.argv[1:]``.
+        log: File to which the worker's standard error is appended.
+        environment: All environment variables of the worker.
 
     Attributes:
         process: Process of the worker, a `subprocess.Popen`.
-        output: Becomes readable when it has sent something or has ended.
+        output: Stream of messages; readable when the worker has sent one or has ended.
 
     Raises:
         OSError: The log cannot be written, or the module cannot be started.
@@ -68,15 +68,15 @@ class Worker:
         self._rest = b""
 
     def send(self, **message: Any) -> None:
-        """Send it a message; one to a process that has ended is lost."""
+        """Send the worker a message; drop it where the worker has ended."""
         with contextlib.suppress(BrokenPipeError):
             self._to.write(json.dumps(message).encode() + b"\n")
             self._to.flush()
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return the messages that have come, whole lines only; None once it has ended.
+        """Return the whole messages that have come, or None once the worker has ended.
 
-        Waits while there is neither.
+        Block until the worker sends something or ends.
         """
         received = os.read(self.output.fileno(), 65536)
         if not received:
@@ -85,19 +85,19 @@ class Worker:
         return [json.loads(line) for line in lines]
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield its messages until it ends."""
+        """Yield the worker's messages until it ends."""
         while (received := self.receive()) is not None:
             yield from received
 
     def kill(self) -> None:
-        """Kill it and all processes of its session, and wait for its end."""
+        """Kill all processes of the worker's session, and wait for the worker's end."""
         self._finish()
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
         self.output.close()
 
     def close(self) -> None:
-        """Close its input, upon which it ends by itself; kill it where it does not."""
+        """Close the worker's input, so that it ends; kill it where it has not ended after 5 s."""
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
         self._child.wait(_END_WITHIN_S)
@@ -106,15 +106,15 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its end has been seen."""
+        """Whether the worker has been seen to end."""
         return self._code is not None
 
     def exit_code(self) -> int:
-        """Wait for its end; return its exit code, negative for a signal."""
+        """Wait for the worker's end, and return its exit code, negative for a signal."""
         return self._finish(wait=True)
 
     def why_ended(self) -> str:
-        """Wait for its end; return how it ended, and the last line that it printed."""
+        """Wait for the worker's end, and return in words how it ended, with its last line."""
         code = self._finish(wait=True)
         how = f"exited with {code}"
         if code < 0:
@@ -127,7 +127,7 @@ class Worker:
         return f"its process {how}" + (f": {reason}" if reason else "")
 
     def _finish(self, *, wait: bool = False) -> int:
-        """End its session, at once or when it ends by itself, and return its exit code."""
+        """Kill the session, at once or after the worker's own end, and return the exit code."""
         if self._code is None:
             while wait and not self._child.wait(_END_WITHIN_S):
                 pass

@@ -1,7 +1,7 @@
-"""Ray's jobs, by its REST interface alone: submit, look, stop, and what its words mean.
+"""A client of Ray's Jobs REST interface: submit, look up and stop jobs.
 
-Knows nothing of job files, and needs nothing of Ray's own package. Whatever is no answer is a
-`Silence`, and what Ray does not do a `Refused`.
+The client is independent of job files and of Ray's own package. A missing or unusable answer is a
+`Silence`, and a refusal of Ray a `Refused`.
 
 Example::
 

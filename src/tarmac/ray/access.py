@@ -1,4 +1,4 @@
-"""Where a Ray cluster's jobs are asked for, and by which token."""
+"""The address and the token of a Ray cluster's jobs interface."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tarmac.files import expanded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Where a head that was told nothing else listens: ray start's --dashboard-host, --dashboard-port.
+# The head's default address: ray start's --dashboard-host, --dashboard-port.
 _DEFAULT = "http://127.0.0.1:8265"
 
-# What `ray job submit` reads, in its order.
+# Variables that `ray job submit` reads, in this order.
 _VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
@@ -22,12 +22,12 @@ def dashboard_address(environment: Mapping[str, str], named: str = "") -> str:
     """Return the URL of a cluster's dashboard.
 
     Args:
-        environment: Usually ``os.environ``; ``RAY_API_SERVER_ADDRESS``, else a ``RAY_ADDRESS`` that
-            is a URL, names it.
-        named: URL that takes precedence over the environment; empty for none.
+        environment: Environment variables, usually ``os.environ``. ``RAY_API_SERVER_ADDRESS``, or
+            else a ``RAY_ADDRESS`` that is a URL, is the address.
+        named: URL that overrides the environment; empty for none.
 
     Raises:
-        RequestError: What was named is no URL.
+        RequestError: The address is no URL.
     """
     for name in _VARIABLES:
         value = environment.get(name, "")
@@ -41,7 +41,7 @@ def dashboard_address(environment: Mapping[str, str], named: str = "") -> str:
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_url = False
-    # What it holds beside the host may be a password.
+    # The part before the host may be a password, so the message does not show it.
     if not is_url or "@" in named:
         raise RequestError(
             "the address of Ray's dashboard is not of the form http://HOST:PORT",
@@ -51,14 +51,15 @@ def dashboard_address(environment: Mapping[str, str], named: str = "") -> str:
 
 
 def read_token(environment: Mapping[str, str]) -> str | None:
-    """Return the token for a cluster that asks for one; None where there is none here.
+    """Return the token for a cluster that requires one; None where none is set.
 
     Args:
-        environment: Usually ``os.environ``: ``RAY_AUTH_TOKEN``, else the file that
-            ``RAY_AUTH_TOKEN_PATH`` names, else ``~/.ray/auth_token``, as Ray itself reads them.
+        environment: Environment variables, usually ``os.environ``. The token is ``RAY_AUTH_TOKEN``,
+            else in the file ``RAY_AUTH_TOKEN_PATH``, else in ``~/.ray/auth_token``, as for Ray
+            itself.
 
     Raises:
-        RequestError: The file that was named cannot be read.
+        RequestError: The token's file cannot be read.
     """
     own = environment.get("RAY_AUTH_TOKEN", "").strip()
     if own:

@@ -1,4 +1,4 @@
-"""Ray's Jobs interface over HTTP: one request for each question, and none is repeated here.
+"""Ray's Jobs interface over HTTP; each call makes a single request, without retries.
 
 Sources: ray 2.60.0, dashboard/modules/job/job_head.py (paths), common.py (fields), job_manager.py
 ("already exists"), and dashboard/authentication (401 and 403).
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 5.0
 
-# The end of what Ray says is its reason; before that comes a trace of its own code.
+# The reason is at the end of Ray's message, after a trace of Ray's own code.
 _MAX_WORDS = 300
 _ERROR = re.compile(r"^[\w.]*(?:Error|Exception): ")
 
@@ -39,10 +39,10 @@ _STATES: Mapping[str, _States] = {
 
 @dataclasses.dataclass(frozen=True)
 class Silence:
-    """No answer, or one that says nothing; what was asked for may have been done.
+    """No answer, or an unusable one; the request may have been carried out.
 
     Attributes:
-        words: Reason for the silence, for people.
+        words: Reason for the missing answer, for people.
     """
 
     words: str
@@ -50,12 +50,12 @@ class Silence:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """Ray has answered, and does not do it.
+    """An answer of Ray that refuses a request.
 
     Attributes:
         status: HTTP status code of Ray's answer.
         words: Message of Ray, shortened or explained.
-        hint: What to do about it; empty where nothing is known.
+        hint: Suggested remedy; empty where none is known.
     """
 
     status: int
@@ -65,13 +65,13 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A job for Ray. Whoever may ask the cluster can read all of it, so nothing here is secret.
+    """A job to submit to Ray; users of the cluster can read all of it, so it has no secrets.
 
     Attributes:
-        name: Submission id, unique for ever: letters, digits, hyphens and underscores.
+        name: Submission id, never reused: letters, digits, hyphens and underscores.
         entrypoint: A line for bash, run on the head as the user that Ray runs as.
         variables: Environment variables for the entrypoint and for its Ray tasks.
-        metadata: Texts that come with the job when it is asked for.
+        metadata: Texts that Ray returns with the job.
     """
 
     name: str
@@ -82,12 +82,12 @@ class Submission:
 
 @dataclasses.dataclass(frozen=True)
 class RayJob:
-    """What Ray says of a job.
+    """The state of a job in Ray.
 
     Attributes:
         name: Submission id of the job.
         state: State of the job, in small letters: ``running``.
-        message: Ray's words on that, in one line.
+        message: Ray's message about the state, in one line.
         exit_code: Exit code of the job's entrypoint; None where Ray does not report it.
     """
 
@@ -98,19 +98,19 @@ class RayJob:
 
 
 class RayJobs:
-    """Asks a cluster for its jobs.
+    """A client for the jobs of a Ray cluster.
 
     Args:
         address: URL of the cluster's dashboard, from `dashboard_address`.
         token: Token for a cluster that requires authentication; None for none.
-        timeout_s: Seconds to wait for each answer.
+        timeout_s: Seconds to wait for each answer. Default 30.
     """
 
     def __init__(
         self, address: str, token: str | None = None, *, timeout_s: float = _TIMEOUT_S
     ) -> None:
         self.address = address
-        # Not where `repr` or an error would show it.
+        # Private, so that neither `repr` nor an error shows the token.
         self.__headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._timeout_s = timeout_s
 
@@ -123,10 +123,10 @@ class RayJobs:
         return version if isinstance(version, str) else self._unlike("its version")
 
     def submit(self, submission: Submission) -> str | Refused | Silence:
-        """Submit a job, once: one of that name that is there already is this one.
+        """Submit a job once; an existing job of the same name counts as submitted.
 
         Returns:
-            Its name.
+            The name of the job.
         """
         body = {
             "submission_id": submission.name,
@@ -140,10 +140,10 @@ class RayJobs:
         return answer if isinstance(answer, (Refused, Silence)) else submission.name
 
     def look(self, name: str) -> RayJob | Refused | Silence | None:
-        """Return what Ray says of a job; None where it knows of none."""
+        """Return the state of a job; None for a job that Ray does not know."""
         answer = self._ask("GET", f"/api/jobs/{name}")
         if isinstance(answer, Refused) and answer.status == HTTPStatus.NOT_FOUND:
-            # A server that is no dashboard has no such page either.
+            # A server that is no dashboard answers 404 as well.
             return None if name in answer.words else answer
         if isinstance(answer, (Refused, Silence)):
             return answer
@@ -151,16 +151,16 @@ class RayJobs:
         if state is None:
             return self._unlike(f"a job's state: {_shortened(str(answer.get('status')))}")
         code = answer.get("driver_exit_code")
-        # What a program has printed is no word of Ray's.
+        # Drop the program's own output.
         text, _, _ = str(answer.get("message") or "").partition(", last available logs")
         message = _shortened(text)
         return RayJob(name, state, message, code if isinstance(code, int) else None)
 
     def stop(self, name: str) -> bool | Refused | Silence:
-        """End a job: SIGTERM, and 3 seconds later SIGKILL.
+        """Stop a job: SIGTERM, and 3 seconds later SIGKILL.
 
         Returns:
-            Whether it was there and had not ended.
+            Whether the job existed and had not ended.
         """
         answer = self._ask("POST", f"/api/jobs/{name}/stop")
         if isinstance(answer, Refused) and answer.status == HTTPStatus.NOT_FOUND:
@@ -171,13 +171,13 @@ class RayJobs:
     def _trusted(self) -> ssl.SSLContext:
         import httpx  # noqa: PLC0415
 
-        # Reading the certificates of authorities takes 25 ms, more than a request.
+        # Reading the authorities' certificates takes 25 ms, more than a request.
         return httpx.create_ssl_context()
 
     def _ask(
         self, verb: str, path: str, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | Refused | Silence:
-        # Takes a tenth of a second, which other executors need not wait for.
+        # The import takes a tenth of a second, which other executors need not wait for.
         import httpx  # noqa: PLC0415
 
         connect_s = min(self._timeout_s, _CONNECT_TIMEOUT_S)
@@ -213,7 +213,7 @@ class RayJobs:
                 "~/.ray/auth_token",
             )
         words = _shortened(answer.text)
-        # A 500 is what the head says of its agent's refusals too, with the agent's trace.
+        # The head also answers 500 for its agent's refusals, with the agent's trace.
         is_busy = status >= HTTPStatus.INTERNAL_SERVER_ERROR and "already exists" not in words
         return Silence(f"{self.address}: {status}: {words}") if is_busy else Refused(status, words)
 
@@ -222,7 +222,7 @@ class RayJobs:
 
 
 def _shortened(text: str) -> str:
-    """Return the reason in what Ray says: without the trace, in one line, of bounded length."""
+    """Return the reason in a message of Ray: without the trace, in one line, of bounded length."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     reasons = [number for number, line in enumerate(lines) if _ERROR.match(line)]
     if reasons and lines[0].startswith("Traceback"):

@@ -1,10 +1,9 @@
-"""Runs: one execution each, as a directory.
+"""Runs: executions of trainings, searches and jobs, each with a directory.
 
-A training's directory holds ``run.json`` (what was asked, where it ran, how it ended),
-``metrics.jsonl`` (a line per epoch), ``samples.jsonl`` (its GPUs and its host over time),
-``checkpoints/``, ``model.safetensors`` and TensorBoard events. It can be read with ``cat``, copied
-with ``cp``, and given to TensorBoard as it stands.
-Searches and jobs have directories of their own; `Catalogue` finds all of them alike.
+A training's directory holds ``run.json`` (settings, environment, outcome), ``metrics.jsonl`` (a
+line per epoch), ``samples.jsonl`` (its GPUs and its host over time), ``checkpoints/``,
+``model.safetensors`` and TensorBoard events. ``cat``, ``cp`` and TensorBoard work on these files
+directly. Searches and jobs have directories of their own; `Catalogue` finds all of them alike.
 """
 
 from __future__ import annotations
