@@ -1,8 +1,8 @@
-"""The one catalogue of runs: trainings, searches and jobs, found and listed alike.
+"""The catalogue of runs: trainings, searches and jobs, found and listed alike.
 
 Each kind of run has a record of its own in its directory, ``run.json``, ``study.json`` or
-``job-run.json``. The room that makes a kind of run describes it as a `RunKind`; this one knows none
-of those rooms.
+``job-run.json``. The package that makes a kind of run describes it as a `RunKind`; this package
+knows none of those packages.
 """
 
 from __future__ import annotations
@@ -39,29 +39,30 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Where, below a run, a run lies that belongs to it: a search's winner, trained anew.
+# Path of a run that belongs to another run: the training of a search's winner.
 _INNER = "best/*"
 
-# The record of a search, whose winner's training belongs to it.
+# The record of a search, which owns the training of its winner.
 _SEARCH = "study.json"
 
-# Of the names that a message lists.
+# Maximum number of names in a message.
 _MAX_NAMES = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSummary:
-    """A run in a line.
+    """The summary of a run, for lists.
 
     Attributes:
-        kind: The name of its kind.
+        kind: Name of the run's kind.
         path: Directory of the run, with its record.
-        status: How it stands, as its kind says it; ``running`` only while a process works on it.
+        status: Status of the run, in its kind's terms; ``running`` only while a process works on
+            it.
         created_at: Time when the run was created, UTC.
-        elapsed_s: How long it was worked on, in seconds; None where that is not recorded.
-        workload: What was trained or searched; None of a job.
-        result: What came of it, in words; empty before there is anything.
-        metrics: Final values, by name.
+        elapsed_s: Seconds of work on the run; None where they are not recorded.
+        workload: Workload that was trained or searched; None for a job.
+        result: Result as text; empty before there is a result.
+        metrics: Final values of metrics, by name.
     """
 
     kind: str
@@ -75,19 +76,19 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """The directory's name."""
+        """The name of the run's directory."""
         return self.path.name
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What is compared of a run.
+    """The facts of a run that are compared.
 
     Attributes:
-        asked: What was asked and where it ran, nested.
-        metrics: Final values, by name.
-        judged_by: What says how good it is; None of what is no training.
-        curve: That metric per epoch, where it has any.
+        asked: Settings and environment of the run, as nested mappings.
+        metrics: Final values of metrics, by name.
+        judged_by: Metric that the run is judged by; None for a run that is no training.
+        curve: Value of that metric per epoch; empty without values.
     """
 
     asked: Mapping[str, object]
@@ -98,21 +99,21 @@ class RunFacts:
 
 @dataclasses.dataclass(frozen=True)
 class RunKind:
-    """A kind of run, as the room that makes such runs describes it.
+    """A kind of run, as described by the package that makes such runs.
 
     Attributes:
         name: Name of the kind: ``training``, ``search`` or ``job``.
-        record: The file in a run's directory that makes it one of this kind: JSON with
-            ``created_at`` in ISO 8601, and perhaps a further name of the run as ``id``.
-        marks: Files and folders in that directory, beside the record. The summary of a settled run
-            does not change while none of these and the record look otherwise.
-        settled: The statuses that stay so; of all others, a run may change without a sign.
-        summarize: Reads a directory's summary. Raises TarmacError where it cannot be read.
-        facts: Reads what is compared.
-        logs: Returns the files of what its processes printed, in the order to print them in.
-        reserved: Keeps others from working on a run while the context lasts. Raises RequestError
-            where somebody works on it.
-        glance: Reads what a monitor shows. It raises nothing: what cannot be read is not known.
+        record: Name of the file that marks a run's directory as this kind: JSON with ``created_at``
+            in ISO 8601, and optionally a further name of the run as ``id``.
+        marks: Names of further files and directories of a run. The summary of a settled run is
+            unchanged while these and the record are unchanged.
+        settled: Final statuses; a run of another status may change without a change of its marks.
+        summarize: Reads the summary of a run's directory. Raises TarmacError for an unreadable run.
+        facts: Reads the compared facts of a run.
+        logs: Returns the files with the output of a run's processes, in the order to print them.
+        reserved: Holds a run's lock while the context lasts. Raises RequestError where another
+            process works on the run.
+        glance: Reads a monitor's view of a run. It raises nothing: an unreadable value is unknown.
     """
 
     name: str
@@ -135,10 +136,10 @@ class BrokenRun:
 
     @classmethod
     def of(cls, path: Path, error: Exception) -> BrokenRun:
-        """Return a run by what reading it has raised.
+        """Return a broken run for the error of reading it.
 
-        One bad run must not take the list of all others away, so that any error is caught there.
-        What nobody has worded is told with its type.
+        Any error is caught, so that one bad run does not hide the list of all others. An unexpected
+        error is shown with its type.
         """
         if isinstance(error, TarmacError):
             return cls(path, error.message)
@@ -149,12 +150,13 @@ class BrokenRun:
 
 @dataclasses.dataclass(frozen=True)
 class FoundRun:
-    """A run that was found: its kind, its directory, and what it lies in.
+    """A run found by the catalogue.
 
     Attributes:
         kind: Kind of the run, such as a training.
         path: Directory of the run, with its record.
-        owner: The run that it belongs to, such as a search's whose winner it is; None of most.
+        owner: Directory of the run that it belongs to, such as the search of a winner's training.
+            None: an independent run.
     """
 
     kind: RunKind
@@ -163,13 +165,13 @@ class FoundRun:
 
 
 def forbidden_in(output: Path) -> list[BrokenRun]:
-    """Return the directories that this user may not enter, which may be runs.
+    """Return the directories that this user may not enter; they may be runs.
 
     Args:
-        output: Where runs lie; it need not exist.
+        output: Directory of the runs, which may be missing.
 
     Raises:
-        StorageError: This user may not look into it.
+        StorageError: This user may not read the directory.
     """
     broken = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -179,7 +181,7 @@ def forbidden_in(output: Path) -> list[BrokenRun]:
             raise StorageError(f"cannot read {output}: {os.strerror(error.errno or 0)}") from error
         for path in paths:
             try:
-                # Only who may enter a directory may look at what it calls itself.
+                # Only a user who may enter a directory can stat its dot.
                 os.stat(f"{path}/.")  # noqa: PTH116 - a Path leaves the dot out
             except PermissionError as error:
                 broken.append(BrokenRun.of(path, error))
@@ -189,7 +191,7 @@ def forbidden_in(output: Path) -> list[BrokenRun]:
 
 
 def default_output() -> Path:
-    """Return where runs are made by default: ``TARMAC_RUNS``, else ``./runs``."""
+    """Return the default directory of runs: ``TARMAC_RUNS``, else ``./runs``."""
     return Path(os.environ.get("TARMAC_RUNS") or "runs")
 
 
@@ -197,8 +199,8 @@ class Catalogue:
     """The runs of some kinds in a directory.
 
     Args:
-        kinds: The kinds to look for.
-        output: Where the runs lie; `default_output` if not given.
+        kinds: Kinds of runs to find.
+        output: Directory of the runs; by default `default_output`.
     """
 
     def __init__(self, kinds: Sequence[RunKind], output: Path | None = None) -> None:
@@ -206,9 +208,9 @@ class Catalogue:
         self.output = output or default_output()
 
     def summaries(self) -> tuple[list[RunSummary], list[BrokenRun]]:
-        """Return all runs, the newest first, and those that cannot be read.
+        """Return the summaries of all runs, newest first, and the unreadable runs.
 
-        What is left of runs whose removal was killed is removed, where this user may.
+        This also deletes the remains of interrupted removals, where this user may.
         """
         remove_abandoned(self.output)
         summaries, broken = self.read(lambda run: run.kind.summarize(run.path))
@@ -216,13 +218,13 @@ class Catalogue:
         return summaries, broken
 
     def read(self, reader: Callable[[FoundRun], _T]) -> tuple[list[_T], list[BrokenRun]]:
-        """Read all runs in any way, in no order; return also those that cannot be read.
+        """Apply a function to all runs, in no order; return the results and the unreadable runs.
 
         Args:
-            reader: What it raises makes a run one that cannot be read.
+            reader: Function that reads a run. An exception makes the run an unreadable one.
 
         Raises:
-            StorageError: This user may not look into the directory where the runs lie.
+            StorageError: This user may not read the directory of the runs.
         """
         results: list[_T] = []
         broken = forbidden_in(self.output)
@@ -230,32 +232,32 @@ class Catalogue:
             try:
                 results.append(reader(run))
             except Exception as error:
-                # One that was removed since it was listed is none.
+                # A run removed since the listing is no broken run.
                 if os.path.lexists(run.path):
                     broken.append(BrokenRun.of(run.path, error))
         return results, broken
 
     def find(self, reference: str) -> FoundRun:
-        """Find one run.
+        """Return the run that a reference names.
 
         Args:
-            reference: A path, a name, the beginning of a name or an id, or ``latest``: the newest
-                of the kinds, never another user's. A run of another kind stands for the newest
+            reference: Path, name, beginning of a name or an id, or ``latest``: the newest run of
+                the kinds, never another user's. A run of another kind stands for the newest run
                 that belongs to it, as a search for the training of its winner.
 
         Raises:
-            RequestError: None fits, or more than one.
-            StorageError: This user may not enter the directory where it would lie, or its own.
+            RequestError: No run matches, or several do.
+            StorageError: This user may not enter the directory of the runs, or the run's own.
         """
         refuse_empty(reference)
         known = [*self._all()]
         paths = (Path(reference), self.output / reference)
         for path in paths:
             for kind in self._kinds:
-                # Also a pipe: whoever reads it says what is wrong with it.
+                # Any file type, even a pipe: the reader reports what is wrong with it.
                 if os.path.exists(path / kind.record):  # noqa: PTH110 - False where forbidden
-                    # A link stands for itself, also beside what it leads to: that must not be
-                    # deleted by the link's name.
+                    # A link is a run of its own, even beside its target: a removal by the link's
+                    # name must not delete the target.
                     same = (run for run in known if _is_at(run.path, path))
                     return next(same, FoundRun(kind, path))
         heads = {run.path: _head(run) for run in known}
@@ -265,12 +267,12 @@ class Catalogue:
             if inner:
                 return max(inner, key=lambda run: _head(run).created_at)
         if reference == "latest":
-            # One that belongs to another run comes with it where that is of the kinds too.
+            # A run with an owner in the list is not a candidate of its own.
             free = [run for run in known if run.owner not in heads]
             whole = [run for run in free if heads[run.path].is_whole]
             by_record = {run.path / run.kind.record: run for run in whole}
             newest = first_own(by_record)
-            # Where none is whole, whoever reads the newest says what is wrong with it.
+            # Without a complete run, the reader of the newest reports what is wrong with it.
             fitting = free[:1] if not whole else [] if newest is None else [by_record[newest]]
         else:
             exact = [run for run in known if run.path.name == reference]
@@ -287,10 +289,10 @@ class Catalogue:
         raise self._missing(reference, known)
 
     def _missing(self, reference: str, known: Sequence[FoundRun]) -> TarmacError:
-        """Return the error of a reference that no run fits.
+        """Return the error for a reference that no run matches.
 
         Raises:
-            StorageError: This user may not enter the directory where runs lie.
+            StorageError: This user may not enter the directory of the runs.
         """
         for broken in forbidden_in(self.output):
             if broken.path.name.startswith(reference):
@@ -298,7 +300,7 @@ class Catalogue:
         kinds = " or ".join(kind.name for kind in self._kinds)
         for path in (Path(reference), self.output / reference):
             for inner in (path, path / _INNER.partition("/")[0]):
-                # A directory that may be looked at, and not into.
+                # The user may see the directory, but not read it.
                 if os.path.isdir(inner) and not os.access(inner, os.R_OK | os.X_OK):  # noqa: PTH112
                     return StorageError(f"cannot read {inner}: {os.strerror(errno.EACCES)}")
             if os.path.exists(path / _SEARCH):  # noqa: PTH110 - False where forbidden
@@ -322,11 +324,12 @@ class Catalogue:
     def remove(self, run: FoundRun) -> None:
         """Delete a run's directory, with the runs that belong to it.
 
-        One that cannot be deleted whole stays a run: its record goes last.
+        The record is deleted last, so that a partly deleted run stays a run.
 
         Raises:
-            RequestError: A process works on it, it belongs to another run, or it is a link.
-            StorageError: It cannot be deleted.
+            RequestError: A process works on the run, the run belongs to another run, or it is a
+                link.
+            StorageError: The run cannot be deleted.
         """
         if run.path.is_symlink():
             raise RequestError(
@@ -345,15 +348,15 @@ class Catalogue:
             except TarmacError as error:
                 if isinstance(error, RequestError | StorageError):
                     raise
-                # Whether anything still works on it, here or on a cluster, is in the record.
+                # Only the record says whether a process works on the run, here or on a cluster.
                 raise TarmacError(
                     error.message, hint=f"If nothing works on it: rm -r {quoted(run.path)}"
                 ) from error
-            # Gone at once: nobody finds half of it.
+            # Rename first, so that no other process finds half of the run.
             doomed = temporary_path(run.path.parent, ".removed")
             with storage_errors(run.path):
                 run.path.rename(doomed)
-                # Nor does a power cut bring half of it back.
+                # A power cut must not bring half of the run back.
                 sync_directory(doomed.parent)
             try:
                 _remove_but(doomed, run.kind.record)
@@ -369,7 +372,7 @@ class Catalogue:
         remove_abandoned(run.path.parent)
 
     def _inner(self, path: Path) -> list[FoundRun]:
-        """Return the runs of the kinds that belong to the run of a directory."""
+        """Return the runs that belong to the run of a directory."""
         return [
             FoundRun(kind, record.parent, path)
             for kind in self._kinds
@@ -385,7 +388,7 @@ class Catalogue:
 
 
 def _remove_but(directory: Path, kept: str) -> None:
-    """Delete what is in a directory but for one file."""
+    """Delete the content of a directory except one file."""
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
@@ -395,7 +398,7 @@ def _remove_but(directory: Path, kept: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Head:
-    """What all records say."""
+    """The fields that all records have."""
 
     created_at: datetime
     identifier: str
@@ -403,7 +406,7 @@ class _Head:
 
 
 def _files_below(directory: Path, pattern: str) -> list[Path]:
-    """Return files in order; none of a directory that this user may not reach."""
+    """Return matching files in order; none from a directory that this user may not read."""
     with contextlib.suppress(PermissionError):
         return sorted(directory.glob(pattern))
     return []
@@ -421,10 +424,10 @@ def _head(run: FoundRun) -> _Head:
 
 
 def refuse_empty(reference: str) -> None:
-    """Refuse an empty word in the place of a run: each name begins with it.
+    """Refuse an empty reference, because each name begins with it.
 
     Raises:
-        RequestError: It is empty.
+        RequestError: The reference is empty.
     """
     if not reference:
         raise RequestError(
@@ -434,7 +437,7 @@ def refuse_empty(reference: str) -> None:
 
 
 def _is_at(path: Path, reference: Path) -> bool:
-    """Whether both are one directory; a link is another one than what it leads to."""
+    """Whether both paths are the same directory; a link differs from its target."""
     if path.is_symlink() or reference.is_symlink():
         return path.name == reference.name and path.parent.resolve() == reference.parent.resolve()
     return path.resolve() == reference.resolve()

@@ -1,4 +1,4 @@
-"""What differed between runs, and how each went."""
+"""Comparison of runs: their differences, and the result of each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Comparison:
         names: Names of the runs, in the order of comparison.
         differences: From a dotted key (``configuration.batch_size``) to each run's value, for the
             keys in which the runs differ; None where a run has no such key.
-        metrics: From a final metric to each run's value, None where it has none.
-        judged_by: What says how good each run is; None of what is no training.
+        metrics: From a final metric to each run's value; None where a run has no such metric.
+        judged_by: Metric that each run is judged by; None for a run that is no training.
         curves: Each run's judged metric per epoch: on held-out data, else in training.
     """
 
@@ -35,9 +35,9 @@ class Comparison:
     curves: Sequence[Sequence[float]]
 
     def best(self, metric: str) -> set[int]:
-        """Return the places of the best runs by a final metric.
+        """Return the positions of the best runs by a final metric.
 
-        None is the best where they are all alike, or nobody says whether more or less is better.
+        The set is empty where all values are alike, or the better direction is unknown.
         """
         values = self.metrics[metric]
         known = [value for value in values if value is not None and math.isfinite(value)]
@@ -48,7 +48,7 @@ class Comparison:
         return {place for place, value in enumerate(values) if value == best}
 
     def _direction(self, metric: str) -> Direction | None:
-        """Return which end of a metric is the better one, where the runs agree on it."""
+        """Return the better direction of a metric; None where runs disagree or do not know it."""
         directions = {judged.direction_of(metric) for judged in self._judges} - {None}
         return directions.pop() if len(directions) == 1 else None
 
@@ -58,10 +58,10 @@ class Comparison:
 
 
 def compare(runs: Sequence[tuple[str, RunFacts]]) -> Comparison:
-    """Put runs of any kind side by side.
+    """Compare runs of any kind.
 
     Args:
-        runs: Their names, each with what is compared of it.
+        runs: Name of each run, with its compared facts.
     """
     facts = [run for _, run in runs]
     flat = [dict(_flatten(run.asked)) for run in facts]

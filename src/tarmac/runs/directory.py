@@ -1,4 +1,4 @@
-"""A run's directory: made whole, written crash-safe, worked on by one process at a time."""
+"""A run's directory: created whole, written crash-safe, used by one process at a time."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _ROW = Shape({"epoch": "whole number"}, {"at_s": "seconds", "seconds": "seconds"
 
 
 class Run:
-    """One execution and its directory.
+    """A training's run and its directory.
 
     Args:
-        path: The directory, which exists.
-        record: What its ``run.json`` says.
+        path: Path of the existing directory.
+        record: Content of the directory's ``run.json``.
     """
 
     def __init__(self, path: Path, record: RunRecord) -> None:
@@ -72,25 +72,25 @@ class Run:
         name: str | None = None,
         judged_by: JudgedBy = _BY_ACCURACY,
     ) -> Run:
-        """Make a run's directory under ``output``.
+        """Create a run's directory below ``output``.
 
-        It is named for the workload and the time, unless ``name`` says otherwise.
+        The name is ``name``, or else has the workload and the time.
 
         Raises:
-            RequestError: ``output`` cannot be written, and nothing was made there; or there is a
-                run of that name; or it is none that a directory in ``output`` can have.
+            RequestError: ``output`` cannot be written, and nothing was created; or a run of that
+                name exists; or ``name`` is invalid for a directory in ``output``.
         """
         if name is not None and not _is_a_directorys(name):
             raise RequestError(f"name is {name!r}, expected that of a directory, not hidden")
         created_at = now()
         run_id = secrets.token_hex(8)
-        # A workload's name is the user's; only what is safe in a file's name goes into one.
+        # The user chooses a workload's name, so only characters that are safe in file names stay.
         safe = (
             "".join(c if c.isalnum() or c in "-_." else "-" for c in workload).lstrip(".") or "run"
         )
         path = output / (name or f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id[:4]}")
         if name is None and path.exists():
-            # Of two that begin in one second, one in 65,536 has the other's digits.
+            # Of two runs that start in the same second, one pair in 65,536 has the same digits.
             path = output / f"{safe}-{created_at:%Y%m%d-%H%M%S}-{run_id}"
         if (path / "run.json").exists():
             raise RequestError(
@@ -116,7 +116,7 @@ class Run:
         )
         with output_errors("runs", output):
             if name is not None and path.exists():
-                # Whoever gave the name has made it, and may keep other files there.
+                # The caller created the named directory, and may keep other files there.
                 (path / "checkpoints").mkdir(exist_ok=True)
                 cls(path, record)._write()
             else:
@@ -127,11 +127,11 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> Run:
-        """Open a run's directory.
+        """Open the directory of a run.
 
         Raises:
-            RequestError: It is not a run, or one of a newer Tarmac.
-            TarmacError: Its ``run.json`` is damaged.
+            RequestError: The directory is no run, or a newer Tarmac wrote its record.
+            TarmacError: The directory's ``run.json`` is damaged.
         """
         return cls(path, read_record(path / "run.json"))
 
@@ -141,12 +141,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The directory's name."""
+        """The name of the run's directory."""
         return self.path.name
 
     @property
     def status(self) -> str:
-        """How the run stands; ``interrupted`` where it says running but no process works on it."""
+        """The status of the run; ``interrupted`` for a recorded ``running`` without a process."""
         if self.record.status == "running" and not is_held(self._lock):
             return "interrupted"
         return self.record.status
@@ -158,7 +158,7 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """The trained weights, once there are."""
+        """The path of the trained weights, a file that exists once they are written."""
         return self.path / "model.safetensors"
 
     @property
@@ -168,10 +168,10 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """The rows of ``metrics.jsonl``, one per epoch, without a last line that was torn off.
+        """The rows of ``metrics.jsonl``, one per epoch, without an incomplete last line.
 
         Raises:
-            TarmacError: Any other line is none of an epoch.
+            TarmacError: Another line is damaged.
         """
         path = self.path / "metrics.jsonl"
         if not path.exists():
@@ -186,25 +186,25 @@ class Run:
         return [*lines.values]
 
     def update(self, **changes: Any) -> None:
-        """Change fields of the record and write ``run.json`` anew.
+        """Change fields of the record and rewrite ``run.json``.
 
         Raises:
-            StorageError: It could not be written; the old one is still there.
+            StorageError: The record could not be written; the old one is unchanged.
         """
         fields = self.record.model_dump() | {"schema_version": SCHEMA_VERSION} | changes
         self.record = RunRecord.model_validate(fields)
         self._write()
 
     def append_metrics(self, row: Mapping[str, float]) -> None:
-        """Append an epoch's line to ``metrics.jsonl``, on the disk when this returns.
+        """Append an epoch's line to ``metrics.jsonl``; it is on the disk when the call returns.
 
         Raises:
-            StorageError: It could not be written.
+            StorageError: The line could not be written.
         """
         append_lines(self.path / "metrics.jsonl", [row], is_durable=True)
 
     def truncate_metrics(self, keep: Callable[[Mapping[str, float]], bool]) -> None:
-        """Drop the rows that ``keep`` refuses, and a torn last line."""
+        """Delete the rows that ``keep`` refuses, and an incomplete last line."""
         path = self.path / "metrics.jsonl"
         if path.exists():
             kept = [row for row in self.history if keep(row)]
@@ -212,10 +212,10 @@ class Run:
 
     @contextlib.contextmanager
     def events(self, *, first_step: int) -> Iterator[EventWriter]:
-        """Open TensorBoard's events in the run's directory.
+        """Open a TensorBoard event writer in the run's directory.
 
         Args:
-            first_step: Points of this step and later, from before an interruption, are dropped.
+            first_step: Step from which earlier points are dropped, after an interruption.
         """
         writer = EventWriter(self.path, first_step=first_step)
         try:
@@ -225,14 +225,14 @@ class Run:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep all other processes from working on the run or removing it.
+        """Hold the run's lock, so that no other process works on the run or removes it.
 
         Raises:
-            RequestError: Another process does, or has removed it.
+            RequestError: Another process works on the run, or has removed it.
         """
         lock = open_lock(self._lock)
         try:
-            # Where the directory is gone its lock cannot be made.
+            # In a removed directory, the lock cannot be created.
             with contextlib.suppress(FileNotFoundError):
                 if not lock.acquire():
                     raise RequestError(f"run {self.name} is being worked on by another process")
@@ -244,10 +244,10 @@ class Run:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Hold the run while working on it; the hold ends with the process, however it ends.
+        """Hold the run's lock and record a session; the lock ends with the process in any case.
 
         Raises:
-            RequestError: Another process works on it.
+            RequestError: Another process works on the run.
         """
         with self.held():
             session = Session(started_at=now(), pid=os.getpid())
@@ -264,12 +264,12 @@ class Run:
 
 
 def _row_problem(row: Any) -> str | None:
-    """Return why a line of ``metrics.jsonl`` is none of an epoch, all of which is numbers."""
+    """Return why a line of ``metrics.jsonl`` is invalid; all values of an epoch are numbers."""
     if isinstance(row, dict):
         return Shape(dict.fromkeys(row, "number")).problem_of(row) or _ROW.problem_of(row)
     return _ROW.problem_of(row)
 
 
 def _is_a_directorys(name: str) -> bool:
-    """Whether a directory of runs may have one of this name: a file's that begins with no dot."""
+    """Whether a name is valid for a run's directory: a file name that begins with no dot."""
     return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name

@@ -1,7 +1,7 @@
 """TensorBoard's event files: scalars by step, and the graph of a model.
 
-Written here rather than by the package tensorboard, whose writer takes half a second to import,
-and tensorboard is then needed only to look at them. A file is a sequence of TFRecords (TensorFlow,
+The package tensorboard takes half a second to import, so this module writes the files itself;
+tensorboard is needed only to view them. A file is a sequence of TFRecords (TensorFlow,
 tensorflow/core/lib/io/record_writer.h), each an Event (tensorflow/core/util/event.proto).
 """
 
@@ -35,18 +35,18 @@ _CRC32C_POLYNOMIAL = 0x82F63B78
 
 
 class EventWriter:
-    """Writes scalars into an event file of its own, each whole when the call returns.
+    """A writer of scalars to a new event file; each scalar is written when the call returns.
 
     Args:
         directory: Directory for the event file, such as a run's.
-        first_step: TensorBoard drops earlier files' points from this step on.
+        first_step: Step from which TensorBoard drops the points of earlier files.
 
     Raises:
         StorageError: The file cannot be written.
     """
 
     def __init__(self, directory: Path, *, first_step: int) -> None:
-        # TensorBoard reads a directory's files in the order of their names.
+        # TensorBoard reads the files of a directory in the order of their names.
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         self._path = directory / name
         start = _field(_STATUS, _VARINT, _varint(_STATUS_START))
@@ -62,7 +62,7 @@ class EventWriter:
         """Write one point.
 
         Raises:
-            StorageError: It could not be written.
+            StorageError: The point could not be written.
         """
         point = _field(_TAG, _BYTES, _sized(tag.encode())) + _field(
             _SIMPLE_VALUE, _FIXED32, _float32(value)
@@ -79,16 +79,16 @@ class EventWriter:
 
     def _write(self, event: bytes) -> None:
         record = _record(event)
-        # A disk that is almost full takes a part of it; the next write says why.
+        # An almost full disk takes a part; the next write raises the error.
         while record:
             record = record[self._file.write(record) :]
 
 
 def graph_events(definition: bytes) -> bytes:
-    """Return what an event file of a graph alone holds.
+    """Return the content of an event file with only a graph.
 
     Args:
-        definition: A GraphDef, as protocol buffers write it.
+        definition: Serialized GraphDef, a protocol buffer.
     """
     return b"".join(
         _record(_field(field, _BYTES, _sized(value)))

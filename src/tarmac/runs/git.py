@@ -15,7 +15,7 @@ _TIMEOUT_S = 5
 
 
 def git_state(directory: Path) -> GitState | None:
-    """Return the repository's state that ``directory`` is in; None without git or repository."""
+    """Return the state of a directory's repository; None without git or repository."""
     commit = _git(directory, "rev-parse", "HEAD")
     status = _git(directory, "status", "--porcelain")
     if not commit or status is None:

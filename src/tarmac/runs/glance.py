@@ -1,4 +1,4 @@
-"""What a monitor shows of a run at work, read from its directory alone, without a framework."""
+"""A monitor's view of an active run, from its directory alone, without a framework."""
 
 from __future__ import annotations
 
@@ -14,45 +14,44 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Glance:
-    """A run, or a part of one, at this moment; None stands for what is not known.
+    """The present state of a run or of a part of it; None stands for an unknown value.
 
     Attributes:
         kind: ``training``, ``search``, ``job`` or ``task``.
-        name: The run's, or of a task ``RUN/TASK``.
-        path: Directory of the run or of its part.
-        status: As its `RunSummary` says it.
-        workload: What is trained or searched.
-        pids: Processes of this machine that work on it, the roots of their trees, by the numbers
-            that they have themselves: in a container, the container's.
-        locks: Files that those processes have locked, which tells them from all others that have
-            such numbers.
-        variables: What the environment of each of its processes has, such as ``TARMAC_TASK_INDEX``
-            of a task's; empty where they are not told by it.
-        uuids: GPUs that it says itself it computes on, by UUID; empty where it says none.
-        container: The name of the container that it runs in; empty if none.
-        slurm_job: The Slurm job that it belongs to, such as ``80_3``; empty if none.
-        host: Where it runs; empty for this machine.
-        gpus: UUIDs or indices of the GPUs that it was given; None where that is not on record.
-        created_at: When it was made, UTC.
-        started_at: When its last session or attempt began, UTC.
+        name: Name of the run, or ``RUN/TASK`` for a task.
+        path: Directory of the run or the part.
+        status: Status of the run, as in its `RunSummary`.
+        workload: Workload that is trained or searched.
+        pids: Root processes of the run on this machine, by their own pids: in a container, the
+            container's.
+        locks: Files locked by those processes, which distinguish them from other processes with the
+            same pids.
+        variables: Environment variables of all processes of the run, such as ``TARMAC_TASK_INDEX``
+            of a task; empty where no variable identifies them.
+        uuids: UUIDs of the GPUs that the run records; empty where it records none.
+        container: Name of the run's container; empty without a container.
+        slurm_job: Id of the run's Slurm job, such as ``80_3``; empty without a job.
+        host: Host of the run; empty for this machine.
+        gpus: UUIDs or indices of the granted GPUs; None where they are not recorded.
+        created_at: Time when the run was created, UTC.
+        started_at: Time when the last session or attempt began, UTC.
         epoch: Number of completed epochs.
         metric_name: Name of `metric`, such as ``test_accuracy``.
-        samples_per_s: In training, at the last epoch.
-        eta_s: Seconds that are left.
-        checkpoint_at: When its newest checkpoint was written.
-        gpus_active_at: When its GPUs last did anything, by UUID, as far as it samples them.
-        active_at: When it last wrote anything.
-        step_s: The median time from one sign of life to the next, in seconds; None before there
-            are two.
-        waits: Share of its time, 0 to 1, by what it waited for: ``data``, ``ranks``.
-        energy_joules: That it has taken since it began, where it samples that.
+        samples_per_s: Training samples per second in the last epoch.
+        eta_s: Estimated seconds until the end.
+        checkpoint_at: Time of the newest checkpoint.
+        gpus_active_at: Time of each GPU's last activity, by UUID, as far as sampled.
+        active_at: Time of the run's last write.
+        step_s: Median time between two signs of progress in seconds; None before there are two.
+        waits: Share of time spent waiting, 0 to 1, by cause: ``data``, ``ranks``.
+        energy_joules: Energy used since the start in joules, where sampled.
         ranks: Record of each rank of a training of several processes: ``rank``, ``host``,
             ``samples_per_s``, ``waiting_s``.
-        retries: Attempts or sessions before this one.
-        done: Parts that have ended: tasks of a job, trials of a search.
+        retries: Number of attempts or sessions before this one.
+        done: Number of ended parts: tasks of a job, trials of a search.
         total: Number of parts in all, ended or not.
-        note: Why it waits or failed, in words.
-        parts: Tasks of a job, trainings of a search, that are at work.
+        note: Why the run waits or failed.
+        parts: Active tasks of a job, or active trainings of a search.
     """
 
     kind: str
@@ -92,14 +91,14 @@ class Glance:
 
 
 class Glancer(Protocol):
-    """Reads a run's glance; a `RunKind` has one."""
+    """The function of a `RunKind` that reads a run's glance."""
 
     def __call__(self, path: Path, readings: Readings | None = None) -> Glance:
-        """Return what there is to see of a run.
+        """Return a run's glance.
 
         Args:
-            path: Its directory, which may be in the making, or gone by now.
-            readings: Cache of a reader that looks repeatedly. Unchanged files are not read again.
-                Default: none.
+            path: Directory of the run, which may be incomplete or already deleted.
+            readings: Cache for repeated calls, so that unchanged files are not read again. Default:
+                none.
         """
         ...

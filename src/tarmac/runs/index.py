@@ -1,8 +1,8 @@
-"""An index of all runs in a directory: what has not changed is not read again.
+"""An index of all runs in a directory, which avoids reading unchanged runs again.
 
-The directories are the truth. The index remembers of each run that has ended what its summary was,
-and how the files looked that it was read from; a run whose files look otherwise is read, and one
-that is at work. So nothing has to tell it of a run, and its file may be deleted at any time.
+The directories are the truth. For each run that has ended, the index stores its summary and the
+state of the files that it was read from. A run is read again if these files have changed, and while
+it is active. No writer has to update the index, and its file may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ if TYPE_CHECKING:
 
     from tarmac.runs.catalogue import RunKind
 
-# Of what is stored: another one is read anew.
+# Version of the stored index; an index of another version is rebuilt.
 _VERSION = 2
 
-# A file that changed so lately may change again without looking otherwise: clocks of file systems
-# tick every few milliseconds, those of some every second or two.
+# A file that changed within this time may change again with the same time stamp: clocks of file
+# systems tick every few milliseconds, those of some every second or two.
 _YOUNG_NS = 3_000_000_000
 
-# Of a directory in which nothing has changed for so long: it is read again in a second where it is
-# still there.
+# An index unchanged for this time is deleted; it is rebuilt in a second if its directory still
+# exists.
 _KEPT_S = 30 * 86_400.0
 
-# An index begins with whose it is. Of a path that is longer, only time says that it is of no use.
+# An index begins with its directory's path. If the path is longer, only the age of the index tells
+# that it is unused.
 _HEAD_BYTES = 8192
 _HEAD = f'{{"version":{_VERSION},"output":'
 
-# How a file looks: when it was written, its length and its number; None where there is none.
+# Modification time, size and inode of a file; None for a missing file.
 _Look = tuple[int, int, int] | None
 
-# What finds runs of a kind without the kind's own room: its record, and its other marks.
+# Names that identify a kind's runs without importing the kind: its record and its other marks.
 _Shape = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Known:
-    """A run that has ended, and how its marks looked when it was read."""
+    """A run that has ended, with the state of its marks when it was read."""
 
     looks: tuple[_Look, ...]
     summary: RunSummary
@@ -63,10 +64,10 @@ class RunIndex:
 
     Args:
         names: Names of the kinds to index, such as ``training``.
-        load: Returns a kind by its name. It is called for those alone of which a run must be read:
-            what describes a kind may take longer to import than all runs take to list.
-        output: Where the runs lie; `tarmac.runs.default_output` if not given.
-        store: The index's file; by default one for each directory in the user's cache.
+        load: Returns a kind by its name. It is called only for kinds with a run to read: importing
+            a kind may take longer than listing all runs.
+        output: Directory of the runs; by default `tarmac.runs.default_output`.
+        store: File of the index; by default a file per directory in the user's cache.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class RunIndex:
     def summaries(
         self, kinds: Sequence[str] = ()
     ) -> tuple[Sequence[RunSummary], Sequence[BrokenRun]]:
-        """Return all runs, the newest first, and those that cannot be read.
+        """Return the summaries of all runs, newest first, and the unreadable runs.
 
         Args:
-            kinds: The names of those to return; all if none is given.
+            kinds: Names of the kinds to return. Default: all kinds.
         """
         summaries: list[RunSummary] = []
         broken: list[BrokenRun] = []
-        # It raises where this user may not look into it; what is below is met one by one.
+        # Raises for an unreadable directory. Unreadable runs below it are reported by the loop.
         forbidden_in(self.output)
         known: dict[str, _Known] = {}
         for name, place in self._places():
@@ -106,7 +107,7 @@ class RunIndex:
                 kind, looks = self._marks(name, place)
                 summary = self._summary(kind, name, place, looks, known) if looks else None
             except Exception as error:
-                # One that was removed since it was found is none.
+                # A run removed since the listing is no broken run.
                 is_asked_for = not kinds or not kind or kind in kinds
                 if is_asked_for and os.path.lexists(place):
                     broken.append(BrokenRun.of(Path(place), error))
@@ -120,11 +121,11 @@ class RunIndex:
         return summaries, broken
 
     def _marks(self, name: str, place: str) -> tuple[str, tuple[_Look, ...]]:
-        """Return of which kind a directory is a run, and how its marks look; none of no run's."""
+        """Return the kind of a directory's run and its marks' state; both empty without a run."""
         before = self._known.get(name)
         likely = () if before is None else (before.summary.kind,)
         for kind in (*likely, *self._names):
-            # Before it is read: what changes meanwhile is seen the next time.
+            # Taken before the run is read, so that the next call notices a change in between.
             record, *others = self._shapes[kind]
             look = _look_of(f"{place}/{record}")
             if look is not None:
@@ -152,7 +153,7 @@ class RunIndex:
         return summary
 
     def _kind(self, name: str) -> RunKind:
-        """Load a kind; what was known of its runs is forgotten where it has other marks now."""
+        """Load a kind; forget its known runs if its marks have changed."""
         if name not in self._kinds:
             kind = self._kinds[name] = self._load(name)
             shape = (kind.record, *kind.marks)
@@ -165,7 +166,7 @@ class RunIndex:
         return self._kinds[name]
 
     def _places(self) -> Iterator[tuple[str, str]]:
-        """Yield each directory that may be a run's: its path from the output, and its path."""
+        """Yield each directory that may be a run: its path from the output, and its full path."""
         for name, place in _directories(str(self.output)):
             yield name, place
             for inner, inner_place in _directories(f"{place}/best"):
@@ -182,7 +183,7 @@ class RunIndex:
         }
         if not os.path.lexists(self._store):
             _sweep(self._store.parent)
-        # Without it everything is read again, which is slow and no failure.
+        # Without a store, the next call only reads everything again.
         with contextlib.suppress(StorageError):
             text = json.dumps(content, separators=(",", ":"))
             write_text(self._store, f"{text}\n{_checksum(text.encode())}", is_private=True)
@@ -190,7 +191,7 @@ class RunIndex:
 
 
 def _directories(above: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and paths of a directory's directories, without hidden ones."""
+    """Yield the names and paths of a directory's subdirectories, without hidden ones."""
     try:
         with os.scandir(above) as entries:
             for entry in entries:
@@ -204,13 +205,13 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        # A link that leads to itself, or to where this user may not look.
+        # A link to itself, or to a place that this user may not read.
         return False
 
 
 def _look_of(path: str) -> _Look:
     try:
-        stat = os.stat(path)  # noqa: PTH116 - of ten thousand runs, Path takes longer than the kernel
+        stat = os.stat(path)  # noqa: PTH116 - for ten thousand runs, Path takes longer than the kernel
     except (FileNotFoundError, NotADirectoryError):
         return None
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
@@ -222,7 +223,7 @@ def _store_of(output: Path) -> Path:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove indexes of directories that are gone, and those that have not changed for a month."""
+    """Delete indexes of missing directories, and indexes unchanged for a month."""
     oldest = time.time() - _KEPT_S
     with contextlib.suppress(OSError):
         for index in directory.glob("*.json"):
@@ -231,7 +232,7 @@ def _sweep(directory: Path) -> None:
 
 
 def _is_of_none(index: Path) -> bool:
-    """Whether an index is of a directory that is not there."""
+    """Whether the directory of an index is missing."""
     with index.open("rb") as file:
         head = file.read(_HEAD_BYTES).decode(errors="replace")
     if not head.startswith(_HEAD):
@@ -242,13 +243,13 @@ def _is_of_none(index: Path) -> bool:
     except FileNotFoundError:
         return True
     except (OSError, ValueError, TypeError):
-        # What cannot be asked, on a disk that does not answer for one, may be there.
+        # An unreachable directory, on a disk that gives no answer, may exist.
         return False
     return False
 
 
 def _checksum(text: bytes) -> str:
-    """Return what a flipped bit changes, which might hide a run from every list."""
+    """Return a checksum; a flipped bit might otherwise hide a run from every list."""
     return f"{zlib.crc32(text):08x}"
 
 
@@ -265,7 +266,7 @@ def _plain(summary: RunSummary) -> list[object]:
 
 
 def _read_store(store: Path, output: Path) -> tuple[dict[str, _Shape], dict[str, _Known]]:
-    """Return what was stored of the kinds and of the runs; nothing where that cannot be read."""
+    """Return the stored kinds and runs; both empty where they cannot be read."""
     try:
         text, _, checksum = read_regular(store).rpartition(b"\n")
         content = parse_json(text) if checksum.decode() == _checksum(text) else {}

@@ -1,4 +1,4 @@
-"""What a training is judged by: one of its metrics, and whether more or less of it is better.
+"""The metric that a training is judged by, and whether higher or lower is better.
 
 Example:
     >>> judged = JudgedBy("mae", "min", among=("mae", "r2"))
@@ -18,7 +18,7 @@ Direction = Literal["max", "min"]
 
 _SPLITS = {"train": "training", "val": "validation", "test": "test"}
 
-# What these count is the same in every training, whatever that is judged by.
+# The better direction of these metrics is the same in every training.
 _KNOWN: dict[str, Direction] = {
     "loss": "min",
     "accuracy": "max",
@@ -31,14 +31,14 @@ _KNOWN: dict[str, Direction] = {
 
 @dataclasses.dataclass(frozen=True)
 class JudgedBy:
-    """The metric that says how good a model is.
+    """The metric that a model is judged by.
 
-    Without arguments it is what every training was judged by before others could be named.
+    The defaults are those of every training from before metrics could be named.
 
     Attributes:
-        metric: Its name, without that of a split; ``loss`` for the loss itself.
-        direction: Whether the most of it is the best, or the least.
-        among: The names of all metrics that are scored beside the loss.
+        metric: Name of the metric, without a split's prefix; ``loss`` for the loss itself.
+        direction: Whether the highest or the lowest value is the best.
+        among: Names of all metrics that are scored beside the loss.
     """
 
     metric: str = "accuracy"
@@ -47,34 +47,34 @@ class JudgedBy:
 
     @property
     def more_is_better(self) -> bool:
-        """Whether the most is the best."""
+        """Whether higher values are better."""
         return self.direction == "max"
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """The names of all that is scored, the loss first."""
+        """The names of the loss and of all metrics, the loss first."""
         return ("loss", *self.among)
 
     def of(self, split: str) -> str:
-        """Return its name on a split: ``train``, ``val`` or ``test``."""
+        """Return the metric's name on a split: ``train``, ``val`` or ``test``."""
         return f"{split}_{self.metric}"
 
     def best(self, values: Iterable[float]) -> float | None:
-        """Return the best of some values; None where there are none."""
+        """Return the best of some values; None without values."""
         return (max if self.more_is_better else min)(values, default=None)
 
     def direction_of(self, name: str) -> Direction | None:
-        """Return whether the most or the least of a metric is the best; None where nobody says so.
+        """Return the better direction of a metric; None where it is unknown.
 
         Args:
-            name: A metric's, with or without that of a split.
+            name: Name of a metric, with or without a split's prefix.
         """
         bare = bare_name(name)
         return self.direction if bare == self.metric else _KNOWN.get(bare)
 
 
 def bare_name(name: str) -> str:
-    """Return a metric's name without that of a split: ``accuracy`` of ``val_accuracy``."""
+    """Return a metric's name without a split's prefix: ``accuracy`` of ``val_accuracy``."""
     split, _, rest = name.partition("_")
     return rest if split in _SPLITS and rest else name
 

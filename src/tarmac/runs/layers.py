@@ -21,11 +21,11 @@ class Layer(BaseModel):
     """A layer of a model: a module without others in it, or with parameters of its own.
 
     Attributes:
-        name: Its path in the model: ``blocks.0.norm``.
+        name: Path of the layer in the model: ``blocks.0.norm``.
         kind: Class name of the module, such as ``Linear``.
         shape: Output shape without the batch. None if it returns no tensor, another module uses its
             parameters, or ``torch.jit`` compiled it.
-        parameters: How many are its own; those that an earlier layer has too count there.
+        parameters: Number of the layer's own parameters; shared ones count in the first layer only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,7 +44,7 @@ class _Layers(BaseModel):
 
 
 def layer_rows(layers: Iterable[Layer]) -> list[tuple[str, str, str, str]]:
-    """Return for each layer its name, its kind, what it returns, and its parameters, as texts."""
+    """Return a row of texts per layer: its name, kind, output shape and parameter count."""
     return [
         (
             layer.name,
@@ -60,7 +60,7 @@ def write_layers(run: Path, layers: Sequence[Layer]) -> None:
     """Write the layers of a model into the directory of its run.
 
     Raises:
-        StorageError: They cannot be written.
+        StorageError: The layers cannot be written.
     """
     text = _Layers(layers=tuple(layers)).model_dump_json()
     write_text(run / LAYERS, text + "\n")
@@ -73,7 +73,7 @@ def read_layers(run: Path) -> tuple[Layer, ...]:
         run: Directory of the run, with ``layers.json``.
 
     Raises:
-        RequestError: There are none, as of a run of an older Tarmac, or they are a newer one's.
-        TarmacError: They are damaged.
+        RequestError: The run has no layers, as from an older Tarmac, or a newer Tarmac wrote them.
+        TarmacError: The file of layers is damaged.
     """
     return read_versioned(run / LAYERS, _Layers, _SCHEMA_VERSION, "run with layers").layers

@@ -1,6 +1,6 @@
-"""What a trained model said of the test samples: ``predictions.json`` in a run's directory.
+"""Predictions of a trained model on the test samples: ``predictions.json`` in a run's directory.
 
-It is made when somebody wants to see it, by `tarmac.training.look_at_mistakes`, and kept.
+`tarmac.training.look_at_mistakes` creates the file on request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SCHEMA_VERSION = 1
 
 
 class Mistake(BaseModel):
-    """A sample that the model gave a wrong class.
+    """A sample that the model classified wrongly.
 
     Attributes:
         index: Index of the sample in the test set.
         target: Class of the sample in the test set, from 0.
-        predicted: The class that the model said.
-        confidence: The probability that it gave to that, 0 to 1.
-        pixels: The sample's bytes in base64, row by row; of several channels one after another.
+        predicted: Class predicted by the model, from 0.
+        confidence: Predicted probability of that class, 0 to 1.
+        pixels: Bytes of the sample in base64, row by row; channel after channel.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,17 +40,17 @@ class Mistake(BaseModel):
 
 
 class Predictions(BaseModel):
-    """A model's answers on test samples.
+    """A model's predictions on test samples.
 
     Attributes:
         schema_version: Version of the layout of ``predictions.json``.
-        num_samples: Samples that it was asked; the first ones of the test set.
-        num_test: Samples of the test set.
+        num_samples: Number of predicted samples, the first of the test set.
+        num_test: Number of samples in the test set.
         confusion: Counts by true class (rows) and predicted class (columns). Empty if there are too
             many classes.
         sample_shape: Shape of `Mistake.pixels`: ``[rows, columns]``, or ``[3, rows, columns]``.
-        most: The largest byte of all samples, which is drawn white.
-        mistakes: The wrong answers that the model was surest of, the surest first.
+        most: Largest byte of all samples, which is drawn white. Default 255.
+        mistakes: Mistakes with the highest confidence, the highest first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,13 +65,13 @@ class Predictions(BaseModel):
 
 
 def read_predictions(run: Path) -> Predictions:
-    """Read a run's predictions.
+    """Read the predictions of a run.
 
     Args:
         run: Directory of the run, with ``predictions.json``.
 
     Raises:
-        RequestError: There are none, or they were written by a newer Tarmac.
-        TarmacError: They are damaged.
+        RequestError: The run has no predictions, or a newer Tarmac wrote them.
+        TarmacError: The file of predictions is damaged.
     """
     return read_versioned(run / PREDICTIONS, Predictions, _SCHEMA_VERSION, "run with predictions")

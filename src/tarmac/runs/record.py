@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 # and `threads` to the former.
 SCHEMA_VERSION = 7
 
-# The settings that came after version 1, as trainings before them had them; null means "not
-# recorded". Every version before 7 may lack any of them, since a resume wrote an older record in
-# the newest version without them.
+# Settings added after version 1, with the values that older trainings had; null means "not
+# recorded". A record of any version before 7 may lack some of them: a resume wrote an older record
+# as the newest version without adding them.
 _BEFORE_7: dict[str, Any] = {
     "accumulate": 1,
     "activation_checkpointing": False,
@@ -45,7 +45,7 @@ _BEFORE_7: dict[str, Any] = {
     "validation_split": None,
 }
 
-# What readers rely on where it is there; versions before the newest have less.
+# Types that readers need; versions before the newest lack some of these keys.
 _TEXTS = ("workload", "strategy", "feed", "fused", "precision", "compile")
 _WHOLE = (
     "epochs",
@@ -99,25 +99,25 @@ Status = Literal["running", "completed", "interrupted", "failed"]
 
 
 class _Values(dict[str, Any]):
-    """Values of a record by name; one that is asked for and not there is damage, and told so."""
+    """Values of a record by name; a missing value raises the error of a damaged record."""
 
     def __missing__(self, key: str) -> Any:
         raise TarmacError(f"run.json is damaged: it does not say {key}")
 
     @classmethod
     def of(cls, shape: Shape) -> Callable[[dict[str, Any]], _Values]:
-        """Return what checks the values of one kind."""
+        """Return a validator for the values of a shape."""
         return lambda fields: cls(shape.checked(fields))
 
 
 def now() -> datetime:
-    """Return the time, in UTC and whole milliseconds."""
+    """Return the current time, in UTC and whole milliseconds."""
     time = datetime.now(UTC)
     return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
 class GitState(BaseModel):
-    """The commit that a run was started from, and whether files had changed since."""
+    """The commit that a run was started from, and whether files differed from it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -136,15 +136,15 @@ class Session(BaseModel):
 
 
 class Replica(BaseModel):
-    """One copy of the model, and how it fared.
+    """A replica of the model, with its speed.
 
     Attributes:
         rank: Global rank of the replica, from 0.
         host: Name of the machine that it ran on.
-        device: Facts on the device it computed on, from `Device.to_record`.
+        device: Facts on the replica's device, from `Device.to_record`.
         samples_per_s: Training samples per second of the last session, without the time spent
             waiting for others.
-        waiting_s: Seconds of the last session that its process waited for others.
+        waiting_s: Seconds of the last session that the replica waited for others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -157,13 +157,13 @@ class Replica(BaseModel):
 
 
 class Parallel(BaseModel):
-    """How a training used its devices.
+    """The devices of a training, and the strategy that used them.
 
     Attributes:
         strategy: ``single``, ``ddp``, ``fsdp`` or ``towers``.
-        world_size: Devices on all machines.
-        backend: What carried gradients between processes: ``nccl``, ``gloo`` or ``none``.
-        replicas: One per device; empty until a session has ended.
+        world_size: Number of devices on all machines.
+        backend: Library that exchanged gradients between processes: ``nccl``, ``gloo`` or ``none``.
+        replicas: A replica per device; empty before the end of a session.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -178,10 +178,10 @@ class Best(BaseModel):
     """The best checkpoint of a run, among those that were written.
 
     Attributes:
-        epoch: How many epochs it has behind it.
-        metric: What it is best by, such as ``val_accuracy``.
+        epoch: Number of epochs completed at the checkpoint.
+        metric: Metric that the checkpoint is the best by, such as ``val_accuracy``.
         value: Value of `metric` at that checkpoint.
-        file: Its path, from the run's directory.
+        file: Path of the checkpoint, from the run's directory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -193,42 +193,41 @@ class Best(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """Everything that ``run.json`` says.
+    """The content of ``run.json``.
 
     Attributes:
         schema_version: Version of the layout of ``run.json``.
         id: Random identifier of the run, 16 hexadecimal digits.
         workload: Name of the trained workload.
-        status: How it stands. A killed run still says ``running``; see `Run.status`.
+        status: Status of the run. A killed run still says ``running``; see `Run.status`.
         created_at: Time when the run was created, UTC.
-        ended_at: When it last ended; None while it has not.
-        elapsed_s: Wall-clock seconds spent on it, in all sessions.
-        command: The command line; empty where it was started from Python.
+        ended_at: Time when the run last ended; None while it runs.
+        elapsed_s: Wall-clock seconds of all sessions.
+        command: Command line; empty for a run started from Python.
         configuration: Effective value of every setting, by name.
         dataset: Name, fingerprint and sample counts of the dataset.
-        device: Where it ran; the first device of several.
-        parallel: How it used its devices; None in records of schema 1.
-        launch: Name of the launch that trains this run. A restarted launch finds the run by it.
+        device: Device of the run; the first of several.
+        parallel: Strategy and replicas; None in records of schema 1.
+        launch: Name of the launch that trains this run; a restarted launch finds the run by it.
             Empty for none.
         versions: Versions of Python, Tarmac, the main packages, CUDA and cuDNN, by name.
         seed: Seed of all random choices in the run.
-        git: None outside a repository.
+        git: State of the git repository; None outside a repository.
         metrics: Final values, such as ``test_accuracy``.
         judged_by: Metric that the run is judged by. Accuracy in records before schema 5.
-        best: The best checkpoint; None where nothing was held out, or none is written yet.
-        expectation: What was expected and whether it was met; None where nothing was.
-        stopped_early: Why it was completed before its last epoch; None where it was not.
-        uploaded_to: The URI below which its copy is; None where there is none.
+        best: Best checkpoint; None without held-out data, or before the first checkpoint.
+        expectation: Expected result, and whether it was met; None without an expectation.
+        stopped_early: Why the run was completed before its last epoch; None if it was not.
+        uploaded_to: URI that the run's copy is below; None without a copy.
         error: Reason for the failure. None for a run that did not fail.
-        energy_joules: Used by its GPUs in all sessions, as far as sampled; None where they do not
-            say, or were not asked.
-        throttled_s: Seconds in which clocks of its GPUs were lowered, by ``power`` and ``thermal``,
-            of the GPU that has most; None where they do not say.
-        mfu: Model FLOPs utilisation in training, 0 to 1: what its matrix products needed, forward
-            and backward, of what its GPUs could at most do in that time; None where the chip's
-            rate is not known.
-        tracked: Where trackers have it, by their names: a URL or an id.
-        sessions: The processes that worked on it.
+        energy_joules: Energy of the run's GPUs in all sessions, as far as sampled, in joules; None
+            where no GPU reports it, or without sampling.
+        throttled_s: Seconds with lowered clocks by ``power`` and ``thermal``, each the maximum over
+            the run's GPUs; None where unknown.
+        mfu: Model FLOPs utilisation in training, 0 to 1: share of the GPUs' peak FLOP/s that matrix
+            products used, forward and backward. None where the chip's peak is unknown.
+        tracked: URL or id of the run in each tracker, by the tracker's name.
+        sessions: Processes that worked on the run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -273,11 +272,11 @@ class RunRecord(BaseModel):
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read a ``run.json``.
+    """Read a ``run.json`` file.
 
     Raises:
-        RequestError: It was written by a newer Tarmac, or there is none.
-        TarmacError: It is damaged, or is of the newest version and lacks a field.
+        RequestError: A newer Tarmac wrote the record, or the file is missing.
+        TarmacError: The record is damaged, or is of the newest version and lacks a field.
     """
     record = read_versioned(path, RunRecord, SCHEMA_VERSION, "run")
     missing = sorted(RunRecord.model_fields.keys() - record.model_fields_set)

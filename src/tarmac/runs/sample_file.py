@@ -1,4 +1,4 @@
-"""Writes ``samples.jsonl``: appended to while a training goes on, and thinned as it grows."""
+"""The writer of ``samples.jsonl``, which appends samples and thins them as the file grows."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 MAX_POINTS = 2000
 
-# What only grows: of several readings the last one stands.
+# Counters, which only grow: a merged point has the last value.
 _COUNTERS = ("energy_joules", "throttled_s", "steps")
 
 
 class SampleFile:
-    """One host's samples of a training, in all its sessions.
+    """The file of one host's samples of a training, in all its sessions.
 
-    A point is the mean of so many readings that no more than ``max_points`` are kept: where there
-    are as many, each two become one, and from then on a point is of twice as many readings.
+    A point is the mean of a number of readings. When the file has ``max_points`` points, each two
+    become one, and the number of readings per point doubles.
 
     Args:
-        path: The file; what an earlier session has written is gone on with.
-        max_points: The most points that it holds.
+        path: Path of the file; an existing file is continued.
+        max_points: Maximum number of points in the file. Default 2000.
 
     Attributes:
-        counted: By a GPU's UUID, the last values of what only grows: ``energy_joules``,
-            ``throttled_s``.
+        counted: Last values of the counters ``energy_joules`` and ``throttled_s``, by UUID of the
+            GPU.
 
     Raises:
-        StorageError: It is there and cannot be read.
+        StorageError: The existing file cannot be read.
     """
 
     def __init__(self, path: Path, max_points: int = MAX_POINTS) -> None:
@@ -48,30 +48,30 @@ class SampleFile:
                 self.counted.setdefault(uuid, {}).update(counters)
 
     def note(self, kind: str, at_s: float, **facts: Any) -> None:
-        """Append what happened.
+        """Append an event.
 
         Args:
             kind: ``session``, ``workers_lost`` or ``end``.
-            at_s: When, in seconds since the run was created.
-            facts: What else is to be said.
+            at_s: Time of the event, in seconds since the run was created.
+            facts: Further keys of the event.
 
         Raises:
-            StorageError: It could not be written.
+            StorageError: The event could not be written.
         """
         append_lines(self._path, [{"kind": kind, "at_s": round(at_s, 3), **facts}])
 
     def add(
         self, at_s: float, host: Mapping[str, Any], gpus: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Add a reading; it is written once there are as many as make a point.
+        """Add a reading; write a point once there are enough readings.
 
         Args:
-            at_s: When, in seconds since the run was created.
-            host: Its values by name; None for what is not known.
-            gpus: Those of each GPU, by its UUID.
+            at_s: Time of the reading, in seconds since the run was created.
+            host: Values of the host by name; None for an unknown value.
+            gpus: Values of each GPU by name, by UUID of the GPU.
 
         Raises:
-            StorageError: It could not be written, and is lost; the file is as it was.
+            StorageError: The point could not be written, and is lost; the file is unchanged.
         """
         rows = {uuid: _known(row) for uuid, row in gpus.items()}
         reading = {"kind": "sample", "at_s": round(at_s, 3), "readings": 1, **_known(host)}
@@ -80,10 +80,10 @@ class SampleFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been added as a point, also where more was to come.
+        """Write the readings added so far as a point.
 
         Raises:
-            StorageError: It could not be written, and is lost; the file is as it was.
+            StorageError: The point could not be written, and is lost; the file is unchanged.
         """
         pending, self._pending = self._pending, []
         if not pending:
@@ -94,7 +94,7 @@ class SampleFile:
             self._thin()
 
     def _thin(self) -> None:
-        """Make one of each two points; lines of other kinds stay where they are."""
+        """Merge each two points into one; lines of other kinds stay where they are."""
         kept: list[dict[str, Any]] = []
         for line in _lines(self._path):
             is_second = (
@@ -113,10 +113,10 @@ class SampleFile:
 
 
 def merged(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Make one point of several in a row.
+    """Merge consecutive points into one.
 
-    Numbers are means, weighted by how many readings each point is of; what only grows is the last
-    one's; reasons are all that were seen.
+    Numbers become means, weighted by the readings of each point. Counters keep the last value.
+    Reasons are the union of all points' reasons.
     """
     weights = [_readings(point) for point in points]
     own = [{k: v for k, v in point.items() if k not in _NOT_VALUES} for point in points]
@@ -152,7 +152,7 @@ def _merged_rows(rows: Sequence[Mapping[str, Any]], weights: Sequence[int]) -> d
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is not known, and digits that nobody reads."""
+    """Leave out unknown values and insignificant digits."""
     return {key: _short(value) for key, value in row.items() if value is not None}
 
 

@@ -1,7 +1,7 @@
-"""What a look at a training takes from its samples, line by line as they come.
+"""Incremental reading of a training's samples, line by line.
 
-A look every second cannot read thousands of points each time; `read_samples` is for whoever wants
-all of them.
+A monitor polls every second and cannot read thousands of points each time. `read_samples` reads all
+points.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from tarmac.files import Fields
 if TYPE_CHECKING:
     from datetime import datetime
 
-# A kernel in so small a share of a point's time is not the training's.
+# Below this share of a point's time, kernels are not the training's.
 _ACTIVE_RATIO = 0.01
 
-# Steps that a median is of.
+# Number of step intervals that the median is taken of.
 _GAPS = 20
 
 
 @dataclasses.dataclass
 class Sampled:
-    """What the points so far have come to.
+    """A summary of the points read so far.
 
     Attributes:
-        active_s: By GPU, the time of the last point in which it did anything, in seconds since the
-            run was made.
-        energy_joules: By GPU, what it has used until the last point.
-        host: Where the last session computes.
-        uuids: The GPUs that it has there.
-        stepped_s: The time of the last point that knew of more steps than the one before it, in
-            seconds since the run was made; None before there is one.
+        active_s: Time of each GPU's last activity, in seconds since the run was created.
+        energy_joules: Energy of each GPU until the last point, in joules.
+        host: Host of the last session.
+        uuids: UUIDs of the last session's GPUs.
+        stepped_s: Time of the last point with more steps than the point before it, in seconds since
+            the run was created; None before there is one.
     """
 
     active_s: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -46,13 +45,13 @@ class Sampled:
     _gaps: deque[float] = dataclasses.field(default_factory=lambda: deque(maxlen=_GAPS))
 
     def add(self, line: object) -> None:
-        """Add a line of ``samples.jsonl``; what is no such line says nothing."""
+        """Add a line of ``samples.jsonl``; malformed lines are ignored."""
         point = Fields.of(line)
         if point.text("kind") == "session":
             self.host = point.text("host") or ""
             gpus = (gpu.text("uuid") for gpu in point.inners("gpus"))
             self.uuids = tuple(uuid for uuid in gpus if uuid)
-            # What this one trains is compiled and warmed up anew.
+            # A new session compiles and warms up again.
             self.stepped_s = None
         at_s = point.number("at_s")
         if point.text("kind") != "sample" or at_s is None:
@@ -74,20 +73,20 @@ class Sampled:
 
     @property
     def between_steps_s(self) -> float | None:
-        """The median time from one point that knew of more steps to the next; None of fewer than 2.
+        """The median time between points with more steps, in seconds; None below two intervals.
 
-        Points come every few seconds, so where steps are shorter it is a point's time.
+        Points come every few seconds. For shorter steps, the result is the interval of points.
         """
         gaps = sorted(self._gaps)
         return gaps[len(gaps) // 2] if len(gaps) > 1 else None
 
     def active_at(self, created_at: datetime | None) -> dict[str, datetime]:
-        """Return when each GPU last did anything, of a run that was made then."""
+        """Return the time of each GPU's last activity, for a run created at a time."""
         if created_at is None:
             return {}
         return {uuid: created_at + timedelta(seconds=s) for uuid, s in self.active_s.items()}
 
     @property
     def total_joules(self) -> float | None:
-        """What all GPUs have used until the last point; None where none of them says."""
+        """The energy of all GPUs until the last point, in joules; None where no GPU reports it."""
         return sum(self.energy_joules.values()) if self.energy_joules else None

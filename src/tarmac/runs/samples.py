@@ -1,11 +1,12 @@
-"""A training's own history of its GPUs and its host: ``samples.jsonl`` beside the metrics.
+"""Samples of a training's GPUs and host over time: ``samples.jsonl`` beside the metrics.
 
-A session of the training, one after each start, has a line that names its GPUs; then comes a line
-every few seconds. Lines are thinned so that a training of weeks has no more of them than one of
-hours. Whoever reads it leaves out what it does not know, so that later versions may add to it.
+Each session of the training, after a start or a resume, begins with a line that names its GPUs. A
+line of samples follows every few seconds. Lines are thinned, so that a training of weeks has no
+more of them than a training of hours. Readers ignore unknown keys, so that later versions may add
+some.
 
-Each host of a training has a file: ``samples.jsonl`` is that of the one that leads, and
-``samples-RANK.jsonl`` that of another, by the first rank on it.
+Each host of a training has a file: ``samples.jsonl`` for the leading host, and
+``samples-RANK.jsonl`` for another host, by the first rank on it.
 
 Example:
     >>> samples = read_samples(run.path)
@@ -45,14 +46,13 @@ _KINDS: dict[str, EventKind] = {
 
 @dataclasses.dataclass(frozen=True)
 class SampleEvent:
-    """Something that happened to the training, on the samples' time axis.
+    """An event of the training, on the samples' time axis.
 
     Attributes:
         at_s: Seconds since the run was created.
         kind: ``start`` of the first session, ``restart`` of every other; ``workers_lost`` where
-            `ddp` begins again from a checkpoint; ``end`` of a session that ended by itself: one
-            that was killed has none.
-        text: Why, in words; empty where there is nothing to say.
+            `ddp` restarts from a checkpoint; ``end`` of a session that was not killed.
+        text: Reason of the event; empty where there is none.
     """
 
     at_s: float
@@ -62,26 +62,27 @@ class SampleEvent:
 
 @dataclasses.dataclass(frozen=True)
 class GpuSamples:
-    """One GPU over the training: columns as long as `Samples.at_s`, None where it did not say.
+    """The samples of one GPU: columns as long as `Samples.at_s`, None for a missing value.
 
     Attributes:
         uuid: UUID of the GPU, or of the MIG slice.
-        index: The driver's; of a slice, that of its GPU.
-        name: The chip's, or the slice's.
-        power_limit_watts: Power limit in watts, as read in the last session.
-        memory_total_bytes: Size of its memory in bytes, as read in the last session.
-        max_sm_clock_mhz: Highest SM clock in MHz, as read in the last session.
-        utilization_ratio: Share of the time in which a kernel ran, 0 to 1.
-        tensor_ratio: Share of it in which tensor cores worked, where the driver counts it.
+        index: Index of the GPU in the driver, or of a MIG slice's GPU.
+        name: Name of the chip, or of the MIG slice.
+        power_limit_watts: Power limit in watts, in the last session.
+        memory_total_bytes: Size of the GPU's memory in bytes, in the last session.
+        max_sm_clock_mhz: Highest SM clock in MHz, in the last session.
+        utilization_ratio: Share of time in which a kernel ran, 0 to 1.
+        tensor_ratio: Share of time in which tensor cores worked, 0 to 1, where the driver counts
+            it.
         memory_used_bytes: Memory in use by all processes, in bytes.
         power_watts: Power draw of the whole card, in watts.
         temperature_c: Temperature of the chip, in degrees Celsius.
         sm_clock_mhz: SM clock of the GPU, in MHz.
-        energy_joules: Used in this training until then, in all its sessions.
-        throttle_reasons: Why clocks were lowered, of `Gpu.slowdowns`; empty for not, None where it
-            is not known.
-        throttled_s: Seconds of this training until then in which clocks were lowered, by ``power``
-            and ``thermal``; None where it is not known.
+        energy_joules: Energy used so far in all sessions of this training, in joules.
+        throttle_reasons: Reasons for lowered clocks, from `Gpu.slowdowns`; empty for full clocks,
+            None where unknown.
+        throttled_s: Seconds so far with lowered clocks in all sessions of this training, by
+            ``power`` and ``thermal``; None where unknown.
     """
 
     uuid: str
@@ -103,18 +104,18 @@ class GpuSamples:
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """What was sampled on one host of a training; all columns are as long as `at_s`.
+    """The samples of one host of a training; all columns are as long as `at_s`.
 
     Attributes:
-        host: The host's name; of several sessions the last one's.
-        at_s: Seconds since the run was created, ascending. Each point is the mean since the one
-            before it.
-        gpus: Those that it trained on, by index.
-        cpu_count: Cores that it might use, as the last session found it.
+        host: Name of the host in the last session.
+        at_s: Seconds since the run was created, ascending. Each point is the mean since the
+            previous point.
+        gpus: Samples of the GPUs that the training used, by index.
+        cpu_count: Number of cores available to the training in the last session.
         memory_total_bytes: Memory of the host, or the limit of its control group, in bytes.
         cpu_ratio: Share of those cores in use by all processes, 0 to 1.
         memory_used_bytes: Memory in use by all processes, in bytes.
-        throttled_ratio: Share of the control group's periods in which its quota of CPU ran out.
+        throttled_ratio: Share of the control group's periods in which its CPU quota ran out.
         events: Starts, restarts and ends, in order.
     """
 
@@ -130,13 +131,13 @@ class Samples:
 
     @property
     def energy_joules(self) -> float | None:
-        """What the GPUs have used in this training so far; None where none of them says."""
+        """The energy of all GPUs in this training so far, in joules; None where none reports it."""
         joules = [last for gpu in self.gpus if (last := _last(gpu.energy_joules)) is not None]
         return sum(joules) if joules else None
 
     @property
     def throttled_s(self) -> dict[str, float] | None:
-        """Seconds in which clocks were lowered, by why, of the GPU that has most; None: unknown."""
+        """The seconds with lowered clocks by reason, the maximum of all GPUs; None if unknown."""
         times = [last for gpu in self.gpus if (last := _last(gpu.throttled_s)) is not None]
         if not times:
             return None
@@ -144,11 +145,11 @@ class Samples:
 
 
 def samples_path(directory: Path, rank: int = 0) -> Path:
-    """Return where the host of a rank, the first one on it, writes its samples.
+    """Return the path of the samples of a host.
 
     Args:
         directory: Directory of the run, which holds the sample files.
-        rank: 0 for the host that leads.
+        rank: First rank on the host. Default 0: the leading host.
     """
     return directory / (SAMPLES if rank == 0 else f"samples-{rank}.jsonl")
 
@@ -157,11 +158,11 @@ def read_samples(path: Path) -> Samples:
     """Read the samples of one host.
 
     Args:
-        path: The run's directory, for the host that leads; or a file of samples.
+        path: Directory of the run, for its leading host, or a file of samples.
 
     Returns:
-        The samples; without any point where there is no such file, where it cannot be read, and
-        where the training was told not to sample. Half a line and what is no sample are left out.
+        The samples, without damaged lines. They are empty without a readable file, and for a
+        training without sampling.
     """
     file = path if path.suffix == ".jsonl" else path / SAMPLES
     try:
@@ -172,7 +173,7 @@ def read_samples(path: Path) -> Samples:
 
 
 def read_all_samples(directory: Path) -> tuple[Samples, ...]:
-    """Read the samples of all hosts of a training, the one that leads first.
+    """Read the samples of all hosts of a training, the leading host first.
 
     Args:
         directory: Directory of the run, which holds the sample files.
@@ -190,7 +191,7 @@ def _is_line(line: Any) -> bool:
 def _samples(lines: Sequence[dict[str, Any]]) -> Samples:
     sessions = [line for line in lines if line.get("kind") == "session"]
     points = [line for line in lines if line.get("kind") == "sample"]
-    # A clock that was put back between two sessions must not turn the axis around.
+    # The axis must ascend even if the clock was set back between two sessions.
     points.sort(key=lambda line: float(line["at_s"]))
     last = sessions[-1] if sessions else {}
     return Samples(
@@ -274,11 +275,11 @@ def _by_name(value: Any) -> dict[str, float] | None:
 
 
 def number_in(line: dict[str, Any], key: str) -> float | None:
-    """Return a finite number of a line; None where there is none, or something else."""
+    """Return a finite number in a line; None where it is missing or of another type."""
     value = line.get(key)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    # Compared so, as JSON has whole numbers that no float can hold.
+    # Not by conversion: JSON allows whole numbers that no float can hold.
     return value if -_LARGEST <= value <= _LARGEST else None
 
 

@@ -1,4 +1,4 @@
-"""Trainings as a kind of run: found, listed, compared and removed through the catalogue."""
+"""Trainings as a kind of run, for the run catalogue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tarmac.runs.judging import JudgedBy
 
-# What was asked and where it ran; the rest differs between any two runs.
+# Settings and environment; all other keys differ between any two runs.
 _COMPARED: Mapping[str, IncEx | bool] = {
     "configuration": True,
     "dataset": True,
@@ -32,10 +32,10 @@ _COMPARED: Mapping[str, IncEx | bool] = {
 
 
 def list_runs(output: Path | None = None) -> tuple[list[Run], list[BrokenRun]]:
-    """Return the trainings under a directory, the newest first, and those that cannot be read.
+    """Return the trainings below a directory, newest first, and the unreadable runs.
 
     Args:
-        output: Where runs lie; `tarmac.runs.default_output` if not given.
+        output: Directory of the runs; by default `tarmac.runs.default_output`.
     """
     runs, broken = Catalogue((TRAINING,), output).read(lambda found: Run.open(found.path))
     runs.sort(key=lambda run: run.record.created_at, reverse=True)
@@ -43,12 +43,12 @@ def list_runs(output: Path | None = None) -> tuple[list[Run], list[BrokenRun]]:
 
 
 def resolve(reference: str, output: Path | None = None) -> Run:
-    """Find one training; see `Catalogue.find`."""
+    """Return a training by its reference; see `Catalogue.find`."""
     return Run.open(Catalogue((TRAINING,), output).find(reference).path)
 
 
 def facts_of(run: Run) -> RunFacts:
-    """Return what is compared of a training."""
+    """Return the facts of a training that are compared."""
     judged = run.record.judged_by
     return RunFacts(
         asked=run.record.model_dump(mode="json", include=_COMPARED),
@@ -101,11 +101,11 @@ TRAINING = RunKind(
     name="training",
     record="run.json",
     marks=(),
-    # Who goes on with an interrupted one says so in its record.
+    # A resume of an interrupted run changes its record.
     settled=frozenset({"completed", "interrupted", "failed"}),
     summarize=_summarize,
     facts=lambda path: facts_of(Run.open(path)),
-    # Of several processes; one alone prints where it was started.
+    # Only trainings of several processes have logs; a single process prints to its terminal.
     logs=lambda path: sorted((path / "logs").glob("rank-*")),
     reserved=_reserved,
     glance=glance_training,

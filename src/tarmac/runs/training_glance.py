@@ -1,7 +1,7 @@
-"""What a monitor shows of a training, from its directory: a few small files, and no model of them.
+"""A monitor's view of a training, from a few small files of its directory, without models.
 
-A monitor also looks at runs of a newer Tarmac, and at such as are being written at that moment. So
-nothing is refused here: what is not there, or is not what was expected, is not known.
+A monitor also reads runs of a newer Tarmac, and runs that are being written. So nothing is refused
+here: missing or unexpected values count as unknown.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-# Epochs that a median is of: what came before may have been another batch size, or another GPU.
+# Number of epochs that the median is taken of: earlier epochs may have had another batch size or
+# another GPU.
 _MEDIAN_OF = 20
 
-# Epochs that shares and times to come are of.
+# Number of last epochs for shares and estimated times.
 _LATELY = 5
 
-# The best first: how well it did on what it did not see.
+# In order of preference: results on unseen data first.
 _SPLITS = ("test", "val", "train")
 
-# A first checkpoint on a slow disk is no hang.
+# The first checkpoint on a slow disk must not look like a hang.
 _LEAST_STEP_S = 24.0
 
 _WAITS = {"data": "data_wait_s", "ranks": "rank_wait_s"}
 
 
 def glance_training(path: Path, readings: Readings | None = None) -> Glance:
-    """Return what there is to see of a training; see `Glancer`."""
+    """Return the glance of a training; see `Glancer`."""
     readings = readings or Readings()
     record = readings.fields(path / "run.json")
     rows = [*readings.lines(path / "metrics.jsonl", _new_rows, _add_row)]
@@ -68,7 +69,7 @@ def glance_training(path: Path, readings: Readings | None = None) -> Glance:
         workload=record.text("workload"),
         pids=(pid,) if pid is not None and is_running and not elsewhere else (),
         locks=(path / ".lock",),
-        # Where another launcher has started its processes, such as torchrun, this tells them.
+        # Identifies processes that another launcher, such as torchrun, has started.
         variables={"TARMAC_LAUNCH": launch} if launch else {},
         uuids=_uuids(record, sampled),
         host=elsewhere,
@@ -108,7 +109,7 @@ def _status(path: Path, record: Fields, readings: Readings) -> str:
 
 
 def _holder_elsewhere(path: Path) -> str:
-    """Return the host that works on a run, where it is another one and can be told."""
+    """Return the host that works on a run; empty for this host or an unknown one."""
     with contextlib.suppress(OSError):
         holder = read_holder(path / ".lock")
         if holder is not None and holder.host != os.uname().nodename:
@@ -123,7 +124,7 @@ def _judged_by(record: Fields) -> JudgedBy:
 
 def _metric(judged: JudgedBy, latest: Fields, final: Fields) -> tuple[str | None, float | None]:
     finals = [judged.of(split) for split in _SPLITS]
-    # The loss in training has a place of its own.
+    # The training loss has a field of its own.
     others = [name for name in (judged.of("val"), judged.metric) if name != "loss"]
     for fields, names in ((final, finals), (latest, others)):
         for name in names:
@@ -133,14 +134,14 @@ def _metric(judged: JudgedBy, latest: Fields, final: Fields) -> tuple[str | None
 
 
 def _median_s(rows: Sequence[Fields]) -> float | None:
-    """Return how long an epoch takes: its line is what a training writes at regular times."""
+    """Return the median duration of an epoch, after which a training regularly writes a line."""
     seconds = _values(rows, "seconds")
-    # Of an even number the larger of the two in the middle: no measure is that exact.
+    # For an even number, the larger of the middle two: the measure is not that exact.
     return sorted(seconds)[len(seconds) // 2] if len(seconds) > 1 else None
 
 
 def _first_epoch_s(between_steps_s: float | None) -> float | None:
-    """Return what is usual while no epoch tells it: steps do, and scores at its end take longer."""
+    """Return the usual interval in the first epoch: that of steps, but long enough for scores."""
     return None if between_steps_s is None else max(between_steps_s, _LEAST_STEP_S)
 
 
@@ -157,12 +158,12 @@ def _eta_s(rows: Sequence[Fields], epochs: int | None, written_at: datetime | No
     epoch_s = sum(seconds) / len(seconds)
     left_s = (epochs - (rows[-1].whole("epoch") or 0)) * epoch_s
     since_s = max(0.0, time.time() - written_at.timestamp())
-    # One that takes longer than those before it has not done those after it.
+    # The current epoch counts at most as one epoch, however long it takes.
     return max(0.0, left_s - min(since_s, epoch_s))
 
 
 def _waits(rows: Sequence[Fields]) -> dict[str, float]:
-    """Return which share of the last epochs was spent waiting, by what for, as far as is told."""
+    """Return the shares of the last epochs spent waiting, by cause, as far as recorded."""
     shares: dict[str, float] = {}
     for name, key in _WAITS.items():
         recent_rows = [row for row in rows[-_LATELY:] if row.number(key) is not None]
@@ -173,7 +174,7 @@ def _waits(rows: Sequence[Fields]) -> dict[str, float]:
 
 
 def _uuids(record: Fields, sampled: Sampled) -> tuple[str, ...]:
-    """Return the GPUs of this host that a training computes on, as it says itself."""
+    """Return the recorded GPUs of a training on this host."""
     if sampled.uuids and sampled.host == os.uname().nodename:
         return sampled.uuids
     replicas = record.inner("parallel").inners("replicas")
@@ -185,7 +186,7 @@ def _uuids(record: Fields, sampled: Sampled) -> tuple[str, ...]:
 
 
 def _ranks(record: Fields) -> tuple[dict[str, object], ...]:
-    """Return how each rank fared in the last session that has ended; empty of one process."""
+    """Return the speed of each rank in the last ended session; empty for a single process."""
     replicas = record.inner("parallel").inners("replicas")
     if len(replicas) < 2:
         return ()
@@ -201,11 +202,11 @@ def _ranks(record: Fields) -> tuple[dict[str, object], ...]:
 
 
 def _newest(directory: Path) -> datetime | None:
-    """Return when the newest checkpoint of a directory was written."""
+    """Return the time of the newest checkpoint in a directory."""
     times: list[float] = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            # One may be removed while the others are looked at.
+            # A checkpoint may be deleted during the loop.
             with contextlib.suppress(OSError):
                 if entry.name.endswith(".safetensors"):
                     times.append(entry.stat().st_mtime)

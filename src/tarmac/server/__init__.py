@@ -1,7 +1,7 @@
-"""The pages of all runs, served live to this user and to nobody else: `tarmac serve`.
+"""The live pages of all runs, for this user alone: `tarmac serve`.
 
-`Site` makes pages of what is there, `Streams` tells browsers what changes in them, `AccessGuard`
-says who may see them. The pages of runs are those of `tarmac.pages`.
+`Site` makes the pages. `Streams` sends changes to browsers. `AccessGuard` decides who may see the
+pages. `tarmac.pages` makes the pages of runs.
 """
 
 from tarmac.server.access import AccessGuard, Verdict

@@ -1,11 +1,10 @@
-"""Who may see the pages: who has the token, in a browser that was not led here by another site.
+"""Access control for the pages: a token, and checks against other sites.
 
-Three things are asked of a request, and each keeps out somebody else. The token or the cookie that
-it was exchanged for: processes and people who were not told. The name that the browser believes to
-talk to: pages of other sites whose name was made to point to this machine (DNS rebinding). Where
-the request comes from: pages of other sites that this browser has open.
+The guard checks three things of a request. The token, or the cookie in exchange for it, keeps out
+other processes and people. The host name keeps out sites whose name was made to point to this
+machine (DNS rebinding). The origin keeps out pages of other sites that the same browser has open.
 
-Pure: nothing here listens, reads or writes.
+Pure: the module does not listen, read or write.
 
 Example:
     >>> guard = AccessGuard(token="secret", cookie_name="tarmac-8080")
@@ -27,21 +26,21 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What this machine calls itself to itself. No name server is asked for them (RFC 6761, 6.3).
+# Names of this machine for itself. Name servers are not asked for them (RFC 6761, 6.3).
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
-# What a browser says of where a request comes from: the user, or a page of this very server.
+# Sec-Fetch-Site of a request by the user, or by a page of this server.
 _OWN_SITES = ("none", "same-origin")
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What is to be done with a request.
+    """The decision about a request.
 
     Attributes:
-        kind: ``pass``; ``enter``: the token is right, give the cookie and take the token out of the
+        kind: ``pass``; ``enter``: the token is right, set the cookie and remove the token from the
             address; or ``refuse``.
-        reason: Why it is refused, in words without any secret.
+        reason: Reason of a refusal, without any secret.
     """
 
     kind: Literal["pass", "enter", "refuse"]
@@ -50,11 +49,11 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class AccessGuard:
-    """Judges requests by their headers.
+    """A guard that judges requests by their headers.
 
     Attributes:
-        token: What the address has that is given to the user. It is in no other text.
-        cookie_name: Browsers give cookies to all ports of a machine, so each server has its own.
+        token: Secret of the address that the user opens. It appears in no other text.
+        cookie_name: Name of this server's cookie. Browsers send cookies to all ports of a machine.
     """
 
     token: str = dataclasses.field(repr=False)
@@ -65,22 +64,22 @@ class AccessGuard:
         """Return a guard with a new token.
 
         Args:
-            port: Where the server listens; None for a socket's file.
+            port: TCP port of the server; None for a socket file.
         """
         name = "tarmac" if port is None else f"tarmac-{port}"
         return cls(secrets.token_urlsafe(32), name)
 
     @property
     def cookie(self) -> str:
-        """The cookie's value, from which the token cannot be told."""
+        """The cookie's value, which does not reveal the token."""
         return hmac.new(self.token.encode(), b"cookie", hashlib.sha256).hexdigest()
 
     def judge(self, headers: Mapping[str, str], query_token: str | None = None) -> Verdict:
         """Judge a request.
 
         Args:
-            headers: With their names in lower case; of one that came twice, both with a comma.
-            query_token: What the address has as the token, if anything.
+            headers: Headers with names in lower case. A comma joins the values of a repeated one.
+            query_token: Token of the address; None without a token.
         """
         foreign = _foreign(headers)
         if foreign:
@@ -97,7 +96,7 @@ class AccessGuard:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _are_same(token, self.token):
             return True
-        # Servers on other ports give this browser cookies of any form, which say nothing here.
+        # Servers on other ports set cookies of any form, which prove nothing here.
         pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
         return any(
             _are_same(value.strip(), self.cookie)
@@ -107,14 +106,14 @@ class AccessGuard:
 
 
 def _foreign(headers: Mapping[str, str]) -> str:
-    """Return why a request is of another site; empty where it is not."""
+    """Return the reason why a request belongs to another site; empty if it does not."""
     host = headers.get("host", "")
     if _name_of(host) not in _LOCAL_NAMES:
         return f"the request is for {_shown(host)}, not for this machine"
     origin = headers.get("origin")
     if origin is not None and origin != f"http://{host}":
         return f"the request comes from {_shown(origin)}, another site"
-    # A link in a chat may lead here, but nothing of another site gets a page into its own.
+    # A link in a chat may lead here, but other sites may not embed or fetch a page.
     is_followed_link = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
         "navigate",
         "document",
@@ -125,15 +124,15 @@ def _foreign(headers: Mapping[str, str]) -> str:
 
 
 def _are_same(given: str, expected: str) -> bool:
-    """Compare secrets in a time that does not depend on where they differ."""
+    """Compare secrets in a time that does not depend on the first difference."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def _name_of(host: str) -> str:
-    """Return the name in a Host header, without its port; empty where it is none."""
+    """Return the name in a Host header, without its port; empty for an invalid header."""
     try:
         parts = urlsplit(f"//{host}")
-        parts.port  # noqa: B018 - raises where it is no number
+        parts.port  # noqa: B018 - raises if it is not a number
     except ValueError:
         return ""
     if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
@@ -142,5 +141,5 @@ def _name_of(host: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return what a stranger has sent, for a message: short, and with nothing that acts."""
+    """Return a stranger's text for a message: at most 80 characters, all printable."""
     return "".join(c if c.isprintable() else "?" for c in text[:80]) or "nobody"

@@ -18,7 +18,7 @@ from tarmac.pages import Link
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# On every page.
+# Links at the top of every page.
 LINKS = (
     Link("Runs", "/"),
     Link("Jobs", "/jobs"),
@@ -28,13 +28,13 @@ LINKS = (
 
 
 def run_address(name: str) -> str:
-    """Return the address of a run's page; links in that page are below it."""
-    # A directory's name need not be text.
+    """Return the address of a run's page; relative links in the page start from it."""
+    # A directory's name may have bytes that are not UTF-8.
     return f"/runs/{quote(os.fsencode(name))}/"
 
 
 def log_address(name: str, file: str) -> str:
-    """Return the address of a page that shows what was printed into a file of a run."""
+    """Return the address of the page for a log file of a run."""
     return f"{run_address(name)}log?{urlencode({'file': os.fsencode(file)})}"
 
 
@@ -44,6 +44,6 @@ def compare_address(names: Sequence[str]) -> str:
 
 
 def list_address(path: str, query: Mapping[str, object]) -> str:
-    """Return the address of a list, without what is empty in its query."""
+    """Return the address of a list, without empty parameters."""
     parameters = {key: value for key, value in query.items() if value}
     return f"{path}?{urlencode(parameters)}" if parameters else path

@@ -1,4 +1,4 @@
-"""The application: addresses to pages, and to what changes in them."""
+"""The web application: pages, and streams of their changes, by address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVENTS = b"/events"
 
 
 class Application:
-    """Answers requests that have passed the guard.
+    """The application behind the guard, which answers accepted requests.
 
     Args:
         site: Site that makes the pages.
@@ -40,7 +40,7 @@ class Application:
         raw_path: bytes = scope["raw_path"]
         response: Response
         if raw_path == b"/favicon.ico":
-            # Browsers ask for it by themselves.
+            # Browsers request an icon on their own.
             response = Response(status_code=204)
         elif raw_path.startswith(_EVENTS + b"/"):
             response = self._events(raw_path.removeprefix(_EVENTS), scope["query_string"])
@@ -49,7 +49,7 @@ class Application:
         await response(scope, receive, send)
 
     async def _page(self, raw_path: bytes, query: bytes) -> Response:
-        # Links in a run's page are below its address, which ends with a slash for that.
+        # Relative links in a run's page need an address that ends with a slash.
         if raw_path.startswith(b"/runs/") and not raw_path.endswith((b"/", b"/log")):
             end = f"?{query.decode('ascii', 'replace')}" if query else ""
             return RedirectResponse(f"{raw_path.decode('ascii', 'replace')}/{end}")
@@ -64,7 +64,7 @@ class Application:
 
     def _rendered(self, raw_path: bytes, query: bytes) -> str:
         page = self._site.page(Address.parse(raw_path, query))
-        # Told to the stream, so that what changes before it is opened is not missed.
+        # With this version, the stream also sends changes made before the browser opens it.
         events = f"{_EVENTS.decode()}{quote_from_bytes(raw_path, safe='/%')}?"
         events += f"{query.decode('ascii', 'replace')}&" if query else ""
         live = Live("/", f"{events}version={version_of(page)}", LINKS)
@@ -78,7 +78,7 @@ class Application:
 
 
 def _html(text: str, status: int) -> Response:
-    # Names of files need not be text.
+    # Names of files may have bytes that are not UTF-8.
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 

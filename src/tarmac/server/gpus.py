@@ -1,4 +1,4 @@
-"""The page of what GPUs do now and for whom: `tarmac top` in a browser."""
+"""The page of the GPUs and their work at the moment: `tarmac top` in a browser."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _GPU_STATES = {"busy": "ok", "free": "plain", "held": "warn", "bad": "bad"}
 _WORK_STATES = {"busy": "ok", "warming": "busy", "idle": "warn", "hung": "bad", "unreadable": "bad"}
-# Of a job with thousands of tasks at work.
+# A job may have thousands of running tasks.
 _ROWS = 200
 
 _LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
 
 
 def gpus_page(snapshot: Snapshot, runs: Collection[str]) -> Page:
-    """Return the page of a moment.
+    """Return the page for a snapshot.
 
     Args:
         snapshot: Snapshot to show, with all hosts and their GPUs.
@@ -98,7 +98,7 @@ def _gpu(gpu: LiveGpu, host: HostSnapshot, runs: Collection[str]) -> Sequence[st
 
 
 def _users(gpu: LiveGpu, host: HostSnapshot, runs: Collection[str]) -> Markup:
-    """Return whose work is on a GPU, and what other processes are, each by user and command."""
+    """Return the work on a GPU, and its other processes by user and command."""
     names = [work.id for work in host.work if gpu.uuid in work.gpu_uuids]
     others = [
         f"{row.user or '-'}: {row.command or row.pid or '-'}"
@@ -127,7 +127,7 @@ def _work(work: Work, runs: Collection[str]) -> Sequence[str | Markup]:
 
 
 def _link(work: str, runs: Collection[str]) -> Markup:
-    """Return the name of a work, which leads to the page of its run where it has one."""
+    """Return the id of a work, as a link to the page of its run if there is one."""
     run = work if work in runs else work.partition("/")[0]
     if run not in runs:
         return escape(work)

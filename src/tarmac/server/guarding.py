@@ -1,4 +1,4 @@
-"""Puts the guard before all pages, and on each answer what keeps other sites away from it."""
+"""The guard before all pages, and the headers that keep other sites out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TOKEN = "token"  # noqa: S105 - its name in an address
 
-# Scripts and what they may reach are said by each page itself, which knows its own.
+# Each page adds its own rules for scripts, because only the page knows its scripts.
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; object-src 'none'",
@@ -34,13 +34,13 @@ _HEADERS = {
 
 
 class Guarded:
-    """An application that nobody reaches whom the guard refuses.
+    """An application that receives only requests that the guard accepts.
 
     Args:
         application: Application to protect. It receives only the requests that pass.
         guard: Guard that accepts or refuses each request.
-        owner: Returns the user ID of who is at the other end of a connection, from the addresses
-            of both ends; None where that is not told, which leaves the token to decide.
+        owner: Returns the user ID of a connection's client, from the addresses of both ends. None
+            if unknown: then only the token decides.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Guarded:
         self._owner = owner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let it pass."""
+        """Answer a request, or pass it to the application."""
         if scope["type"] != "http":
             return
 
@@ -68,7 +68,7 @@ class Guarded:
         await answer(scope, receive, send_guarded)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return what a request is answered without the application; None if it passes."""
+        """Return the guard's answer to a request; None if the request passes."""
         if self._is_of_another_user(scope):
             return _refusal("this is another user's; see your own: tarmac serve")
         if scope["method"] not in ("GET", "HEAD"):
@@ -84,18 +84,18 @@ class Guarded:
 
     def _is_of_another_user(self, scope: Scope) -> bool:
         if scope["client"] is None or scope["server"] is None or scope["server"][1] is None:
-            # By a socket's file, which its owner alone may open.
+            # The client used a socket file, which only its owner can open.
             return False
         owner = self._owner(tuple(scope["client"]), tuple(scope["server"]))
         return owner is not None and owner != os.geteuid()
 
     def _entrance(self, scope: Scope, query: list[tuple[str, str]]) -> Response:
-        """Give the cookie, and lead to the same page without the token in its address.
+        """Set the cookie, and lead to the same page without the token in its address.
 
-        By a page and not by a redirection: a browser that came here by a link of another site
-        does not send the cookie along to where it is redirected.
+        The answer is a page, not a redirect: after a link from another site, a browser does not
+        send the cookie to the redirect's target.
         """
-        # What begins with two of either is an address of another site.
+        # An address that begins with two slashes or backslashes is one of another site.
         path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/\\")
         target = f"{path}?{urlencode(query)}" if query else path
         response = HTMLResponse(

@@ -1,4 +1,4 @@
-"""Listens on this machine alone, until it is told to end."""
+"""A server that listens on this machine alone, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 
-# What is under way when the end comes gets so long, in seconds.
+# Seconds for unfinished requests when the server stops.
 _GRACE_S = 1
 
 
 def listen_on_port(port: int) -> socket.socket:
-    """Return a socket that processes of this machine alone can reach.
+    """Return a socket that only processes of this machine can reach.
 
     Args:
-        port: 0 for one that is free.
+        port: TCP port; 0 for any free port.
 
     Raises:
-        RequestError: The port is taken, or it is none.
+        RequestError: The port is taken or invalid.
     """
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,14 +52,14 @@ def listen_on_port(port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def listen_on_file(path: Path) -> Iterator[socket.socket]:
-    """Give a socket that is a file, which its owner alone can open; it is removed at the end.
+    """Yield a socket file that only its owner can open; remove it at the end.
 
     Raises:
-        RequestError: It cannot be made, or another server listens on it.
+        RequestError: The file cannot be created, or another server listens on it.
     """
     with contextlib.suppress(OSError):
         if stat.S_ISSOCK(path.lstat().st_mode) and not _is_answered(path):
-            # What a server that was killed has left.
+            # A killed server left the file behind.
             path.unlink()
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
@@ -98,8 +98,8 @@ async def serve_until_told(
     Args:
         application: ASGI application that answers the requests.
         listener: Socket to listen on. Closed at the end.
-        ready: Called once it answers.
-        end: Called when it is told to end, for what would go on by itself.
+        ready: Called once the server answers.
+        end: Called on a stop signal, to end streams that would continue by themselves.
     """
     config = uvicorn.Config(
         application,
@@ -107,7 +107,7 @@ async def serve_until_told(
         ws="none",
         loop="asyncio",
         lifespan="off",
-        # Nothing is logged: addresses may have the token.
+        # Nothing is logged: addresses may contain the token.
         log_config=None,
         access_log=False,
         server_header=False,
@@ -118,7 +118,7 @@ async def serve_until_told(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and takes the wish to end for no failure."""
+    """A server that reports when it answers, and for which a stop signal is no failure."""
 
     def __init__(
         self, config: uvicorn.Config, ready: Callable[[], None], end: Callable[[], None]
@@ -129,7 +129,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals while it serves; uvicorn's own would send them again afterwards."""
+        """Handle signals while serving; uvicorn's own code would raise them again afterwards."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
@@ -140,7 +140,7 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start the server, then call ``ready``."""
         await super().startup(sockets=sockets)
         self._ready()
 

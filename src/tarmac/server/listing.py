@@ -1,4 +1,4 @@
-"""The runs that are there now, by the names that their pages have."""
+"""The current runs, by the names of their pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVERY_S = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """All runs at one moment, by name: their path from the directory in which they lie.
+    """All runs at one moment, by name: the path relative to the output directory.
 
     Attributes:
         runs: Readable runs by name, the newest first.
@@ -35,17 +35,17 @@ class Listing:
     broken: Mapping[str, BrokenRun]
 
     def path(self, name: str) -> Path | None:
-        """Return a run's directory; None where there is none of that name."""
+        """Return a run's directory; None if no run has that name."""
         run = self.runs.get(name) or self.broken.get(name)
         return None if run is None else run.path
 
 
 class RunLister:
-    """Lists runs for any number of threads.
+    """A cached list of the runs, for any number of threads.
 
     Args:
-        output: Where the runs lie.
-        every_s: Directories are not looked through more often, however many look at the list.
+        output: Directory of the runs.
+        every_s: Minimum seconds between two scans of the directories, for all readers. Default 1.
     """
 
     def __init__(self, output: Path, *, every_s: float = _EVERY_S) -> None:
@@ -56,7 +56,7 @@ class RunLister:
         self._latest: tuple[float, Listing] | None = None
 
     def list(self) -> Listing:
-        """Return the runs as they are, or were a moment ago."""
+        """Return the runs as of now, or of at most ``every_s`` seconds ago."""
         with self._turn:
             if self._latest is None or time.monotonic() - self._latest[0] > self._every_s:
                 runs, broken = self._index.summaries()

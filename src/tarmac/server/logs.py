@@ -1,4 +1,4 @@
-"""What a run's processes have printed: the end of a file, as text that does nothing."""
+"""Pages of logs: the end of a file that a run's processes wrote, as plain text."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# Of a file that may have gigabytes.
+# Log files may have gigabytes.
 _SHOWN_BYTES = 64 * 1024
 
-# Of a job with thousands of tasks.
+# A job may have thousands of tasks.
 _SHOWN_FILES = 200
 
-# What terminals act on: colours and moves (ECMA-48), titles; and characters that show nothing.
+# Sequences that terminals act on: colours and moves (ECMA-48), titles; and invisible characters.
 _COMMANDS = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f]"
 )
 
 
 def log_names(run: Path, files: Sequence[Path]) -> dict[str, Path]:
-    """Return a run's logs by their paths from its directory."""
+    """Return a run's logs by their paths relative to its directory."""
     return {file.relative_to(run).as_posix(): file for file in files if file.is_relative_to(run)}
 
 
 def log_section(name: str, files: Sequence[str], parts: Sequence[str] = ()) -> Section:
-    """Return the part of a run's page that leads to its logs.
+    """Return the section of a run's page that links to its logs.
 
     Args:
         name: Name of the run, for the links.
-        files: Its logs; see `log_names`.
-        parts: Folders of the run in which each folder has a page, such as a job's tasks.
+        files: Logs of the run; see `log_names`.
+        parts: Folders of the run whose subfolders have pages, such as a job's tasks.
     """
     if not files:
         return Section("logs", "Logs", paragraph("It has printed into no file of its own."))
@@ -60,11 +60,11 @@ def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Pa
     Args:
         name: Name of the run, for the texts and links.
         run: Directory of the run. Files outside of it are not read.
-        files: Its logs; see `log_names`.
+        files: Logs of the run; see `log_names`.
         chosen: Log to show, a key of ``files``.
 
     Raises:
-        TarmacError: It cannot be read, or lies elsewhere.
+        TarmacError: The log cannot be read, or lies outside of the run's directory.
     """
     text, is_whole = read_end(files[chosen], run)
     note = "" if is_whole else f"The last {_SHOWN_BYTES // 1024} KiB; the file is longer."
@@ -83,19 +83,19 @@ def log_page(name: str, run: Path, files: Mapping[str, Path], chosen: str) -> Pa
 
 
 def way_back(name: str) -> Markup:
-    """Return what leads from a part of a run to the run's page."""
+    """Return a link to the run's page, for the page of a part of the run."""
     return Markup('<p><a href="{}">Back to {}</a></p>').format(run_address(name), name)
 
 
 def read_end(file: Path, run: Path) -> tuple[str, bool]:
-    """Return the last lines of a log as plain text, and whether they are all of it.
+    """Return the last lines of a log as plain text, and whether that is the whole log.
 
     Args:
         file: Log file to read, inside ``run``.
-        run: The directory that it must lie in, wherever links lead.
+        run: Directory that the file must lie in after all links are resolved.
 
     Raises:
-        TarmacError: It cannot be read, lies elsewhere, or is no file.
+        TarmacError: The file cannot be read, lies elsewhere, or is not a regular file.
     """
     learn_marks(run)
     try:
@@ -105,7 +105,7 @@ def read_end(file: Path, run: Path) -> tuple[str, bool]:
 
 
 def _plain(text: str) -> str:
-    """Return what a terminal would show in the end."""
+    """Return a text as a terminal shows it in the end."""
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _COMMANDS.sub("", "\n".join(lines))
 

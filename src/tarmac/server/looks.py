@@ -1,4 +1,4 @@
-"""What GPUs do now, for however many want to know it."""
+"""Snapshots of the GPUs, shared by all readers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
     from tarmac.monitor import LocalFeed, Snapshot
 
-# One look serves all who want one within this time, in seconds.
+# One snapshot serves all readers within this time, in seconds.
 _FRESH_S = 1.0
 
 
 class Looks:
-    """Takes snapshots, when they are wanted and not more often than once a second.
+    """Snapshots on request, at most one a second.
 
     Args:
-        open_feed: Opens what they come from, when the first is wanted.
+        open_feed: Opens the source of the snapshots, at the first request.
     """
 
     def __init__(self, open_feed: Callable[[], LocalFeed]) -> None:
@@ -38,7 +38,7 @@ class Looks:
             return self._latest[1]
 
     def close(self) -> None:
-        """Close what they come from, unless a look is under way."""
+        """Close the source, unless a snapshot is under way."""
         if self._turn.acquire(blocking=False):
             try:
                 if self._feed is not None:

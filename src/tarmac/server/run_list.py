@@ -1,4 +1,4 @@
-"""The page of all runs: what is at work, what came of the others, and a choice to compare."""
+"""The page of all runs: running and ended ones, and a choice to compare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tarmac.runs import RunSummary
     from tarmac.server.listing import Listing
 
-# Rows at once; a page of a thousand takes browsers a second.
+# Rows per page; browsers take a second for a thousand rows.
 _ROWS = 100
 
 _STATES = {
@@ -37,12 +37,12 @@ _TITLES = {"": "Runs", "job": "Jobs", "search": "Searches"}
 
 @dataclasses.dataclass(frozen=True)
 class ListQuery:
-    """What is to be listed.
+    """Filter and page number of the list of runs.
 
     Attributes:
         path: Address of the page: ``/``, ``/jobs`` or ``/searches``.
         kind: Name of the only kind to list. Empty for all kinds.
-        text: Each of its words is in a run's name, workload, status or result.
+        text: Words that must all occur in a run's name, kind, workload, status or result.
         number: Number of the page of 100 runs, from 1.
     """
 
@@ -52,7 +52,7 @@ class ListQuery:
     number: int = 1
 
     def fits(self, name: str, run: RunSummary) -> bool:
-        """Whether a run is to be listed."""
+        """Return whether a run matches the query."""
         if self.kind and run.kind != self.kind:
             return False
         words = f"{name} {run.kind} {run.workload or ''} {run.status} {run.result}".lower()
@@ -60,12 +60,12 @@ class ListQuery:
 
 
 def run_list_page(listing: Listing, query: ListQuery, output: str) -> Page:
-    """Return the page of the runs that fit a query.
+    """Return the page of the runs that match a query.
 
     Args:
         listing: Listing of all runs, before the query.
         query: Filter and page number of the list.
-        output: Where they lie, for a text.
+        output: Directory of the runs, for the page's text.
     """
     runs = {name: run for name, run in listing.runs.items() if query.fits(name, run)}
     num_pages = max(1, -(-len(runs) // _ROWS))
@@ -119,7 +119,7 @@ def _row(name: str, run: RunSummary) -> Sequence[str | Markup]:
     began = Markup('<time datetime="{}">{}</time>').format(
         run.created_at.isoformat(), f"{run.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
     )
-    # The run's own, by which a choice is kept when the list is made anew.
+    # An id of the run's own, so that a choice survives an update of the list.
     choice = Markup(
         '<input type="checkbox" id="choose-{}" name="run" value="{}" aria-label="Compare {}">'
     ).format(quote(os.fsencode(name)), name, name)

@@ -1,4 +1,4 @@
-"""Which page is at which address, and when it may have changed."""
+"""The pages by address, and the states that show whether a page may have changed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 _LISTS = {"/": "", "/jobs": "job", "/searches": "search"}
 
-# What a job's page leads to below it.
+# Folders of a job's run whose subfolders have pages.
 _PARTS = ("tasks", "instances")
 
 
 class NoSuchPageError(TarmacError):
-    """There is nothing at an address."""
+    """No page exists at an address."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """What a browser asks for.
+    """The path and query of a request.
 
     Attributes:
-        path: Decoded, such as ``/runs/a study/``.
-        query: Pairs, in their order.
+        path: Decoded path, such as ``/runs/a study/``.
+        query: Keys and values as pairs, in their order.
     """
 
     path: str
@@ -46,27 +46,27 @@ class Address:
 
     @classmethod
     def parse(cls, raw_path: bytes, query: bytes) -> Address:
-        """Take apart what came in a request; names of files need not be text."""
+        """Parse the parts of a request; paths may have bytes that are not UTF-8."""
         pairs = parse_qsl(query.decode("ascii", "replace"), errors="surrogateescape")
         return cls(os.fsdecode(unquote_to_bytes(raw_path)), tuple(pairs))
 
     def first(self, key: str) -> str:
-        """Return the first value of a key; empty where there is none."""
+        """Return the first value of a key; empty if the key is missing."""
         return next((value for name, value in self.query if name == key), "")
 
     def all(self, key: str) -> list[str]:
-        """Return the values of a key, each once."""
+        """Return the values of a key, without repetitions."""
         return [*dict.fromkeys(value for name, value in self.query if name == key)]
 
 
 class Site:
-    """All pages, made of what is there at the moment; for any number of threads.
+    """All pages, made from the runs as they are now; for any number of threads.
 
     Args:
         lister: Lister of the runs in the output directory.
-        page_of: Makes the page of a run or of a job's task, or of several runs side by side, from
+        page_of: Makes the page of a run, of a job's task, or of several runs side by side, from
             their directories.
-        look: Returns what GPUs do now.
+        look: Returns a snapshot of the GPUs.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Site:
         """Return the page at an address.
 
         Raises:
-            NoSuchPageError: There is none, or its run was removed.
+            NoSuchPageError: The address has no page, or its run was removed.
         """
         listing = self._lister.list()
         if address.path in _LISTS:
@@ -111,7 +111,7 @@ class Site:
             return _damaged(name, str(error), *self._printed(listing, name, run))
 
     def state(self, address: Address) -> object:
-        """Return what differs, once the page at an address may; it costs little."""
+        """Return a value that differs whenever the page at an address may differ; it is cheap."""
         listing = self._lister.list()
         if address.path in _LISTS:
             return listing
@@ -168,7 +168,7 @@ class Site:
             return _damaged("Compare", str(error))
 
     def _printed(self, listing: Listing, name: str, run: Path) -> Sequence[Section]:
-        """Return what a run has printed, which may say more where its records cannot be read."""
+        """Return the section of a run's logs, which may explain why its records are unreadable."""
         with contextlib.suppress(TarmacError, OSError):
             if logs := self._logs(listing, name, run):
                 return [log_section(name, [*logs], _PARTS)]
@@ -185,12 +185,12 @@ def _first_with_text(logs: Mapping[str, Path]) -> str:
 
 
 def _is_below(part: str) -> bool:
-    """Whether a path is one below where it starts, as it is written."""
+    """Return whether a relative path stays below its start, by its text alone."""
     return bool(part) and not {"", ".", ".."} & {*part.rstrip("/").split("/")} and "\0" not in part
 
 
 def _is_inside(path: Path, directory: Path) -> bool:
-    """Whether a path is in a directory, wherever links lead."""
+    """Return whether a path is in a directory after all links are resolved."""
     return os.path.realpath(path).startswith(f"{os.path.realpath(directory)}/")
 
 
@@ -199,7 +199,7 @@ def _number(text: str) -> int:
 
 
 def _split_run(path: str, listing: Listing) -> tuple[str, str]:
-    """Return the run that an address is of, the longest name that fits, and the rest of it."""
+    """Return the run of an address, by the longest name that matches, and the rest."""
     if path.startswith("/runs/"):
         parts = path.removeprefix("/runs/").split("/")
         for end in range(len(parts), 0, -1):
@@ -219,7 +219,7 @@ def _damaged(name: str, reason: str, *more: Section) -> Page:
 
 
 def _looks(path: Path) -> list[tuple[str, int, int]]:
-    """Return how a file looks, or the files in a directory; runs write whatever becomes of them."""
+    """Return name, time and size of a file, or of a directory's files: a run's writes change it."""
     try:
         if not path.is_dir():
             files = [("", path.lstat())]
