@@ -1,7 +1,7 @@
-"""Tells browsers what has changed in the pages that they show, by server-sent events.
+"""Server-sent events that update the pages in browsers.
 
-However many show a page, it is made once for all of them, and only when something that it is made
-of has changed.
+All browsers that show a page share its updates. The page is made anew once for all of them, and
+only after its state has changed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from tarmac.pages import Page
     from tarmac.server.site import Address, Site
 
-# Between two looks, in seconds.
+# Seconds between two checks for changes.
 _EVERY_S = 1.0
 
-# What no file tells, such as a database elsewhere, is looked at so often.
+# Seconds after which a page is made anew in any case: no file shows changes in a remote database.
 _AT_LEAST_EVERY_S = 30.0
 
-# A line without a meaning, by which a connection is found to be broken, in seconds.
+# Seconds between comment lines on an idle stream, which reveal a broken connection.
 _BEAT_S = 15.0
 
 _RETRY_MS = 2000
@@ -38,12 +38,12 @@ RELOAD = "event: reload\ndata: \n\n"
 
 
 def version_of(page: Page) -> str:
-    """Return a text that is the same for the same content."""
+    """Return a text that is equal for pages with equal content."""
     return _version(page_parts(page))
 
 
 class Streams:
-    """The pages that are watched by browsers at the moment.
+    """Streams of changes for the pages that browsers show at the moment.
 
     Args:
         site: Site that makes the pages.
@@ -57,13 +57,13 @@ class Streams:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """End all streams, at once."""
+        """End all streams at once."""
         self._closed.set()
         for watched in self._watched.values():
             watched.wake()
 
     async def events(self, address: Address, version: str) -> AsyncIterator[str]:
-        """Yield what changes in a page from now on, as text of an event stream.
+        """Yield the changes of a page from now on, as text of an event stream.
 
         Args:
             address: Address of the page to watch.
@@ -78,7 +78,7 @@ class Streams:
         shown: Mapping[str, str] | None = None
         try:
             while not self._closed.is_set():
-                # Before it is looked: what comes while something is sent is not missed.
+                # Taken before the parts, so that a change during a transmission is not missed.
                 news = watched.news
                 parts = watched.parts
                 if watched.is_gone:
@@ -103,7 +103,7 @@ class Streams:
                     watched.task.cancel()
 
     async def _watch(self, address: Address, watched: _Watched) -> None:
-        """Make a page anew whenever it may have changed, for as long as it is watched."""
+        """Make a page anew whenever it may have changed, while a browser shows it."""
         known: object = None
         unchanged_s = _AT_LEAST_EVERY_S
         while not watched.is_gone:
@@ -116,14 +116,14 @@ class Streams:
             except NoSuchPageError:
                 watched.end()
             except Exception:
-                # What is shown stays, and whoever loads the page anew is told; it is tried again.
+                # Browsers keep the page and see the error after a reload; the loop tries again.
                 known = None
             await asyncio.sleep(self._every_s)
             unchanged_s += self._every_s
 
 
 class _Watched:
-    """A page that is watched: its parts as they were last, and what is set once there is more."""
+    """A page that browsers show: its latest parts, and an event for the next change."""
 
     def __init__(self) -> None:
         self.num_streams = 0

@@ -1,4 +1,4 @@
-"""Work that blocks, beside the loop that serves; nobody waits for it at the end."""
+"""Threads for work that would block the server's event loop; the exit does not wait for them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Result = TypeVar("_Result")
 async def in_thread(
     function: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
 ) -> _Result:
-    """Call a function in a thread of its own, and return what it returns.
+    """Call a function in a thread of its own, and return its result.
 
-    `asyncio.to_thread` would hold up the end of the process until the function has returned.
+    `asyncio.to_thread` would delay the end of the process until the function returns.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_Result] = loop.create_future()
@@ -37,7 +37,7 @@ async def in_thread(
             result, error = function(*args, **kwargs), None
         except Exception as raised:
             result, error = None, raised
-        # Where the loop has ended meanwhile, nobody wants to know.
+        # The loop may have ended meanwhile; then no task awaits the result.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 

@@ -1,4 +1,4 @@
-"""``tarmac serve``: all pages, on this machine and for this user alone, until Ctrl-C."""
+"""``tarmac serve``: all pages, for this user on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Serving:
-    """Where pages are served.
+    """The address of the served pages.
 
     Attributes:
-        url: What to open, with the token; nobody but the user may see it.
+        url: URL to open, with the token; only the user may see it.
         port: TCP port on the loopback interface. None for a socket file.
         socket: Socket file to listen on. None for a port.
     """
@@ -48,17 +48,17 @@ def serve(
     """Serve the pages of all runs until Ctrl-C or SIGTERM.
 
     Args:
-        output: Where the runs lie; `tarmac.runs.default_output` if not given.
+        output: Directory of the runs. Default: `tarmac.runs.default_output`.
         port: TCP port on the loopback interface. Default 0: any free port.
-        socket: A file to listen on instead of a port.
-        ready: Called once pages are served.
+        socket: Socket file to listen on instead of a port. Default: none.
+        ready: Called with the address once pages are served.
 
     Raises:
-        RequestError: A package is missing, or it cannot be listened there.
+        RequestError: A package is missing, or the port or socket file is not available.
     """
     require("starlette", "tarmac serve")
     require("uvicorn", "tarmac serve")
-    # The extra's packages.
+    # Packages of an extra.
     from tarmac.server.listening import listen_on_file, listen_on_port  # noqa: PLC0415
 
     with contextlib.ExitStack() as opened:

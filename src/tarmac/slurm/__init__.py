@@ -1,7 +1,7 @@
-"""Slurm, by its commands alone: submit, look, cancel, and what its words mean.
+"""Slurm through its commands: submit, poll, cancel, and explain its messages.
 
-Knows nothing of job files. `write_script` makes what sbatch gets, `SlurmCommands` asks a real
-cluster, and whatever is no answer is a `Silence`. `OneMachineSlurm` is a small one for trials.
+Independent of job files. `write_script` makes the file for sbatch, and `SlurmCommands` calls a
+real cluster. A failed call returns a `Silence`. `OneMachineSlurm` is a small cluster for trials.
 
 Example::
 

@@ -1,4 +1,4 @@
-"""What keeps the accounts of a `OneMachineSlurm`: slurmdbd over MariaDB and MUNGE of its own."""
+"""Accounting for a `OneMachineSlurm`: slurmdbd with a MariaDB and a MUNGE of its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tarmac.slurm.programs import search_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# unix(7): the path of a socket has 108 bytes with its end.
+# unix(7): a socket's path has at most 108 bytes, including its terminating zero.
 _LONGEST_SOCKET = 107
 
-# Where Debian, Fedora and others have the tables that a server itself needs.
+# Paths of the server's system tables in Debian, Fedora and others.
 _SYSTEM_TABLES = tuple(
     Path("/usr/share") / name / file
     for name in ("mysql", "mariadb")
@@ -40,7 +40,7 @@ StorageUser=root
 StorageLoc=slurm_acct_db
 """
 
-# Slurm's commands find the socket in `AuthInfo`, and what asks slurmdbd in the password's place.
+# Slurm's commands read the socket from `AuthInfo`; clients of slurmdbd read it from the password.
 _LINES = """\
 AuthType=auth/munge
 CredType=cred/munge
@@ -55,7 +55,7 @@ JobAcctGatherFrequency=1"""
 
 @dataclasses.dataclass(frozen=True)
 class Accounts:
-    """The files and commands of slurmdbd and of what it needs.
+    """The files and commands of slurmdbd, MariaDB and MUNGE.
 
     Attributes:
         directory: The cluster's directory, for sockets, keys and the database.
@@ -67,7 +67,7 @@ class Accounts:
 
     @property
     def sockets(self) -> Mapping[str, Path]:
-        """By daemon, where those listen that slurmdbd needs, in the order of their start."""
+        """The socket of each daemon that slurmdbd needs, in the order of their start."""
         return {
             "munged": self.directory / "munge.sock",
             "mariadbd": self._database / "mariadbd.sock",
@@ -75,15 +75,15 @@ class Accounts:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What leads slurmdbd to its database, which listens at no port."""
+        """The environment variables for slurmdbd, as its database has only a socket, no port."""
         return {"MYSQL_UNIX_PORT": str(self.sockets["mariadbd"])}
 
     def command(self, daemon: str) -> Sequence[str]:
-        """Return what starts one of the daemons in the foreground."""
+        """Return the command that runs a daemon in the foreground."""
         directory, sockets = self.directory, self.sockets
         return {
             "munged": (
-                # It minds that others cannot reach its socket; nobody else is to.
+                # munged objects where others cannot reach its socket, which is intended here.
                 *("munged", "--foreground", "--force"),
                 *(f"--key-file={directory}/munge.key", f"--seed-file={directory}/munge.seed"),
                 *(f"--socket={sockets['munged']}", f"--pid-file={directory}/munge.pid"),
@@ -98,11 +98,11 @@ class Accounts:
         }[daemon]
 
     def lines(self, port: int) -> str:
-        """Return the lines of ``slurm.conf`` that lead to slurmdbd."""
+        """Return the lines of ``slurm.conf`` for this slurmdbd."""
         return _LINES.format(munge=self.sockets["munged"], port=port)
 
     def write(self, port: int) -> None:
-        """Write all files, and set up the database where there is none.
+        """Write all files, and set up the database where it does not exist.
 
         Raises:
             RequestError: The directory's path is too long for sockets.
@@ -129,7 +129,7 @@ class Accounts:
         tables = next((path for path in _SYSTEM_TABLES if path.exists()), None)
         if tables is None:
             raise TarmacError(f"MariaDB's {_SYSTEM_TABLES[0].name} is not below /usr/share")
-        # slurmdbd keeps procedures in the database, for which there must be those tables.
+        # slurmdbd stores procedures in the database, which needs those tables.
         done = subprocess.run(
             [*self._mariadbd, "--bootstrap"],
             input=b"CREATE DATABASE mysql;\nUSE mysql;\n" + tables.read_bytes(),
@@ -147,9 +147,9 @@ class Accounts:
     def _mariadbd(self) -> Sequence[str]:
         return (
             *("mariadbd", "--no-defaults", "--user=root", f"--datadir={self._database}"),
-            # Nobody but root reaches its socket.
+            # Safe without passwords, as only root can reach the socket.
             *("--skip-grant-tables", "--performance-schema=OFF"),
-            # As slurmdbd asks for; what is lost with the machine was a trial.
+            # slurmdbd asks for these sizes. Durability does not matter, as this is a trial.
             *("--innodb-buffer-pool-size=64M", "--innodb-log-file-size=64M"),
             *("--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"),
         )

@@ -1,7 +1,8 @@
-"""What Slurm's commands print, read: pure, from text to records.
+"""Parsers for the output of Slurm's commands: pure functions from text to records.
 
-Every reader returns None where the text is no answer of its form. An answer of several lines begins
-with its header, so that an empty one is told from none; lines without the mark are notices.
+Each parser returns None where the text does not have the expected form. An answer of several
+lines begins with its header, so that an empty answer differs from none. Lines without the mark
+are notices.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _MARK = "tarmac"
 
-# What may hold any character comes last.
+# Fields that may hold any character come last.
 QUEUE_FORMAT = f"{_MARK}|%i|%j|%T|%N|%r"
 NODE_FORMAT = f"{_MARK}|%N|%P|%T|%c|%m|%l|%f|%G|%E"
 ACCOUNT_FORMAT = "JobID,State,ExitCode,NodeList,MaxRSS,End,Partition,Timelimit,Elapsed"
@@ -29,14 +30,14 @@ ACCOUNT_FORMAT = "JobID,State,ExitCode,NodeList,MaxRSS,End,Partition,Timelimit,E
 _MIB = 2**20
 _KIB = 2**10
 
-# Of a step that the kernel ended for its memory (sacct(1), "OUT_OF_MEMORY").
+# Signal of a step that the kernel ended for its memory (sacct(1), "OUT_OF_MEMORY").
 _SIGNAL_OF_MEMORY = 125
 
-# Slurm's numbers are of 32 bits, and its sizes of 64; Python refuses to read thousands of digits.
+# Slurm's numbers have 32 bits and its sizes 64; Python refuses to read thousands of digits.
 _ID = r"\d{1,10}"
 _SIZE = r"\d{1,20}"
 
-# slurm.conf(5): the most that MaxArraySize may be.
+# slurm.conf(5): the largest MaxArraySize.
 _MAX_ARRAY_SIZE = 4_000_001
 
 _UNIT = re.compile(rf"(?P<job>{_ID})(?:_(?:(?P<one>{_ID})|\[(?P<many>[\d,:-]+)(?:%\d+)?\]))?")
@@ -47,18 +48,18 @@ _HOSTNAME = re.compile(r"[\w.-]+")
 
 _DURATION = re.compile(rf"(?:({_ID})-)?({_ID}):({_ID}):({_ID})")
 
-# `sbatch --parsable`: the number, and the cluster's name where there are several.
+# `sbatch --parsable` prints the number, and the cluster's name where there are several clusters.
 _JOB = re.compile(rf"^({_ID})(?:;\S+)?$", re.MULTILINE)
 
 
 def read_job_number(text: str) -> int | None:
-    """Read what sbatch was given; notices come before it, and some are numbers."""
+    """Parse the job number from sbatch's output; notices before it may be numbers too."""
     numbers = _JOB.findall(text)
     return int(numbers[-1]) if numbers else None
 
 
 def read_limits(text: str) -> Limits | None:
-    """Read ``scontrol show config``."""
+    """Parse ``scontrol show config``."""
     settings = {
         key.strip(): value.strip()
         for key, equals, value in (line.partition("=") for line in text.splitlines())
@@ -81,19 +82,19 @@ def read_limits(text: str) -> Limits | None:
 
 
 def _controller(found: Mapping[str, str]) -> str:
-    """Return the address of the first controller, which stays the first where another is active."""
+    """Return the address of the first controller, even while a backup is active."""
     host, port = found.get("SlurmctldHost[0]", ""), found.get("SlurmctldPort", "")
     return f"{host.partition('(')[0]}:{port}" if host else ""
 
 
 def read_hostnames(text: str) -> Sequence[str] | None:
-    """Read ``scontrol show hostnames``: a name in each line."""
+    """Parse ``scontrol show hostnames``: a name in each line."""
     names = text.split("\n")[:-1]
     return names if names and all(map(_HOSTNAME.fullmatch, names)) else None
 
 
 def read_nodes(text: str) -> Sequence[SlurmNode] | None:
-    """Read sinfo's lines of `NODE_FORMAT`."""
+    """Parse sinfo's lines of `NODE_FORMAT`."""
     rows = _rows(text, NODE_FORMAT, "NODELIST")
     if rows is None:
         return None
@@ -115,7 +116,7 @@ def read_nodes(text: str) -> Sequence[SlurmNode] | None:
 
 
 def read_queue(text: str) -> Sequence[Queued] | None:
-    """Read squeue's lines of `QUEUE_FORMAT`; what an array shows in one line becomes its units."""
+    """Parse squeue's lines of `QUEUE_FORMAT`; expand an array's line into its units."""
     rows = _rows(text, QUEUE_FORMAT, "JOBID")
     if rows is None:
         return None
@@ -129,7 +130,7 @@ def read_queue(text: str) -> Sequence[Queued] | None:
 
 
 def read_accounting(text: str) -> Sequence[Accounted] | None:
-    """Read sacct's lines of `ACCOUNT_FORMAT`; of a unit that was begun again, the last try."""
+    """Parse sacct's lines of `ACCOUNT_FORMAT`; keep the last try of a requeued unit."""
     lines = text.splitlines()
     header = ACCOUNT_FORMAT.replace(",", "|")
     if header not in lines:
@@ -151,7 +152,7 @@ def read_accounting(text: str) -> Sequence[Accounted] | None:
 
 
 def read_jobs(text: str) -> Sequence[Accounted] | None:
-    """Read ``scontrol --oneliner show job``."""
+    """Parse ``scontrol --oneliner show job``."""
     if "No jobs in the system" in text:
         return []
     lines = [line for line in text.splitlines() if line.startswith("JobId=")]
@@ -159,17 +160,17 @@ def read_jobs(text: str) -> Sequence[Accounted] | None:
 
 
 def _rows(text: str, form: str, first: str) -> list[list[str]] | None:
-    """Return the fields of the lines that an answer has, behind its header."""
+    """Return the fields of an answer's lines after its header."""
     width = form.count("|")
     lines = [line for line in text.splitlines() if line.startswith(f"{_MARK}|")]
     if not lines or not lines[0].startswith(f"{_MARK}|{first}|"):
         return None
     rows = [line.split("|", width)[1:] for line in lines[1:]]
-    # One line that is cut off makes all of it doubtful.
+    # A truncated line makes the whole answer doubtful.
     return None if any(len(row) != width for row in rows) else rows
 
 
-# An array of a thousand elements is shown in the same line for as long as none of them begins.
+# An array of a thousand elements keeps the same line until its first element begins.
 @functools.lru_cache(maxsize=64)
 def _queued(
     units: str, name: str, state: str, nodes: str, reason: str
@@ -192,7 +193,7 @@ def _queued(
 
 
 def _units(words: str) -> Sequence[Unit] | None:
-    """Return what ``80``, ``80_3`` or ``80_[3,7-9%2]`` stands for."""
+    """Expand ``80``, ``80_3`` or ``80_[3,7-9%2]`` into units."""
     match = _UNIT.fullmatch(words)
     if match is None:
         return None
@@ -204,7 +205,7 @@ def _units(words: str) -> Sequence[Unit] | None:
 
 
 def _expanded(ranges: str) -> Sequence[int] | None:
-    """Return the elements of an array; None where there are more than Slurm has."""
+    """Return the elements of an array; None where there are more than Slurm allows."""
     elements: list[int] = []
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
@@ -218,7 +219,7 @@ def _expanded(ranges: str) -> Sequence[int] | None:
 
 
 def _accounted(unit: Unit, fields: Sequence[str]) -> Accounted:
-    """Make it from the fields of `ACCOUNT_FORMAT` that follow the first."""
+    """Return a record from the fields of `ACCOUNT_FORMAT` after the first."""
     state, code, nodes, rss, end, partition, limit, ran = fields
     exit_code, _, signal = code.partition(":")
     return Accounted(
@@ -244,7 +245,7 @@ def _with_step(unit: Accounted, step: Accounted) -> Accounted:
 
 
 def _jobs(line: str) -> Iterator[Accounted]:
-    # The first of a name counts: a comment may hold anything, and stands behind.
+    # The first field of a name counts, as a comment may hold any text and comes later.
     fields: Mapping[str, str] = dict(
         part.partition("=")[::2] for part in reversed(line.split(" ")) if "=" in part
     )
@@ -261,7 +262,7 @@ def _number(words: str | None, default: int) -> int:
 
 
 def _seconds(words: str) -> float | None:
-    """Read a duration: ``1-02:03:04``, ``02:03:04``; None for what is none, as ``UNLIMITED``."""
+    """Parse a duration such as ``1-02:03:04`` or ``02:03:04``; None for any other text."""
     match = _DURATION.fullmatch(words)
     if match is None:
         return None

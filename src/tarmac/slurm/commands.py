@@ -1,8 +1,8 @@
-"""Slurm by its own commands, the same in all of its versions: text in, text out.
+"""Slurm through its commands, for all of its versions: text in, text out.
 
-What a command prints counts only where its form shows that it is an answer: sites print notices,
-wrappers print nothing, and a controller that is busy prints errors and may yet have done what it
-was asked. Whatever else comes back is a `Silence`.
+Output counts as an answer only if it has the form of one. Sites print notices, wrappers print
+nothing, and a busy controller prints errors although it may have carried out the request. All
+other output becomes a `Silence`.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ if TYPE_CHECKING:
     from tarmac.slurm.interface import Limits, Queued, Script
     from tarmac.slurm.site import SlurmNode
 
-# What leads Slurm's commands to the cluster; all other variables of theirs are another job's.
+# Variables that select the cluster. Slurm's other variables belong to another job.
 _LEADING = ("SLURM_CONF", "SLURM_CONF_SERVER")
 _SLURMS = re.compile(r"S(?:LURM|BATCH|QUEUE|ACCT|INFO|CANCEL|CONTROL|RUN)_")
 
-# What a job's environment starts from.
+# Variables that a job's environment keeps.
 _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 
-# More names make a long command line; then all of the user's jobs are shown, and ours picked.
+# More names make the command line too long. Then squeue shows all of the user's jobs.
 _MAX_NAMES = 64
 _MAX_UNITS = 500
 
-# Of scancel's arguments: jobs, and spans of one array's elements.
+# Most arguments of one scancel, and most spans of an array's elements in an argument.
 _MAX_WORDS = 500
 _MAX_SPANS = 200
 
-# Of what was said, in a message.
+# Most characters of a command's output in a message.
 _MAX_SAID = 500
 
 _Answer = TypeVar("_Answer")
 
-# sacct asked from a moment on leaves out what had begun before.
+# sacct leaves out jobs that began before its start time, so the query starts earlier.
 _EARLIER = timedelta(days=1)
 
-# What asks for a unit is told so where it is not known any more: an answer like another.
+# Messages about an unknown unit, which are an answer: the unit is gone.
 _GONE = re.compile(
     r"invalid job id|already complet|job has already finished|no jobs in the system", re.IGNORECASE
 )
 
-# What an update says of what it comes too late for.
+# Message of an update that comes too late.
 _BEGUN = "no longer pending"
 
-# What sbatch prints where it was refused, or has not even asked.
+# Messages of a certain refusal, by the controller or by sbatch itself.
 _REFUSED = re.compile(
     r"batch job submission failed|allocation failure|^sbatch: (?:error|fatal|unrecognized|invalid)",
     re.IGNORECASE | re.MULTILINE,
@@ -81,16 +81,16 @@ _REFUSED = re.compile(
 
 
 def job_variables(own: Mapping[str, str]) -> dict[str, str]:
-    """Return what a job's environment starts from: of one's own, only what holds on all nodes."""
+    """Return the variables for a job's environment: only those that hold on all nodes."""
     return {name: own[name] for name in _KEPT if name in own}
 
 
 class SlurmCommands:
-    """The Slurm that its commands on ``PATH`` lead to.
+    """The Slurm cluster that the commands on ``PATH`` use.
 
     Args:
-        variables: One's own environment, without what Slurm would read of another job in it.
-        timeout_s: After which a command has not answered.
+        variables: Environment of this process. Slurm's variables of another job are removed.
+        timeout_s: Seconds until a command counts as unanswered. Default 60.
     """
 
     def __init__(self, variables: Mapping[str, str], *, timeout_s: float = 60.0) -> None:
@@ -99,22 +99,22 @@ class SlurmCommands:
         self._variables = {
             **{name: value for name, value in variables.items() if not _SLURMS.match(name)},
             **self._leading,
-            # Times are written and read in one zone, whatever the user's is.
+            # All times are in UTC, whatever the user's time zone.
             "TZ": "UTC",
             "LC_ALL": "C",
             "SLURM_TIME_FORMAT": "standard",
-            # Else squeue cuts off an array's elements after 64 characters.
+            # By default squeue truncates an array's elements after 64 characters.
             "SLURM_BITSTR_LEN": "0",
         }
         self._known_limits: Limits | None = None
 
     @property
     def is_here(self) -> bool:
-        """Whether this machine has the command that submits."""
+        """Whether this machine has sbatch."""
         return shutil.which("sbatch", path=self._variables.get("PATH")) is not None
 
     def limits(self) -> Limits | Silence:
-        """Return what the site allows; asked once."""
+        """Return the site's limits, cached after the first answer."""
         if self._known_limits is None:
             limits = self._read(read_limits, "scontrol", "show", "config")
             if isinstance(limits, Silence):
@@ -123,12 +123,12 @@ class SlurmCommands:
         return self._known_limits
 
     def nodes(self) -> Sequence[SlurmNode] | Silence:
-        """Return the site's nodes, each once for every partition that it is in."""
+        """Return the site's nodes, once for each partition of a node."""
         return self._read(read_nodes, "sinfo", "--Node", f"--format={NODE_FORMAT}")
 
     def test(self, script: Script) -> str | Silence | None:
-        """Return why a script can never run, in Slurm's words; None where it may."""
-        # It sends what the job's environment would start from, as a submission does.
+        """Return why a script can never run, in Slurm's words; None where it may run."""
+        # sbatch sends these variables to the controller, as a submission does.
         variables = {**job_variables(self._variables), **self._leading}
         done = self._run(("sbatch", "--test-only"), variables, script.text)
         if isinstance(done, Silence):
@@ -136,14 +136,14 @@ class SlurmCommands:
         return None if done.returncode == 0 else _refusal(done)
 
     def submit(self, script: Script, variables: Mapping[str, str]) -> Submitted | str | Silence:
-        """Submit a script; a refusal comes back in Slurm's words.
+        """Submit a script; return a refusal in Slurm's words.
 
         Args:
             script: Script to submit, with its name.
-            variables: All that the job's environment starts from, such as `job_variables`.
+            variables: Environment of the job, such as `job_variables`.
 
         Returns:
-            A `Silence` where it is not known whether it was accepted: look by its name first.
+            A `Silence` where Slurm may or may not have the job: call `find` next.
         """
         done = self._run(("sbatch", "--parsable"), {**variables, **self._leading}, script.text)
         if isinstance(done, Silence):
@@ -156,7 +156,7 @@ class SlurmCommands:
         return _refusal(done)
 
     def find(self, name: str, since: datetime) -> Submitted | Silence | None:
-        """Return what was submitted under a name, queued or ended; None where nothing was."""
+        """Find a submitted script by its name, queued or ended; None where there is none."""
         shown = self._queue("--states=all", f"--name={name}")
         if isinstance(shown, Silence):
             return shown
@@ -173,7 +173,7 @@ class SlurmCommands:
         return Submitted(min(jobs), name) if jobs else None
 
     def queue(self, names: Collection[str]) -> Sequence[Queued] | Silence:
-        """Return the units of some scripts that squeue knows, in one call."""
+        """Return the units of some scripts that squeue shows, in one call."""
         wanted = frozenset(names)
         chosen = [f"--name={','.join(sorted(wanted))}"] if len(wanted) <= _MAX_NAMES else []
         shown = self._queue(*chosen)
@@ -182,7 +182,7 @@ class SlurmCommands:
         return [queued for queued in shown if queued.name in wanted]
 
     def own_nodes(self) -> Sequence[str] | Silence:
-        """Return the nodes on which jobs of this user run, each once."""
+        """Return the distinct names of nodes on which jobs of this user run."""
         shown = self._queue("--states=RUNNING")
         if isinstance(shown, Silence):
             return shown
@@ -193,9 +193,9 @@ class SlurmCommands:
         return names if isinstance(names, Silence) else tuple(dict.fromkeys(names))
 
     def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | Silence:
-        """Return what is known of units that have left the queue, in one call for up to 500.
+        """Return the endings of units that have left the queue, in one call for up to 500.
 
-        Where the accounts do not answer, the controller is asked, which remembers for
+        Where sacct does not answer, the controller is asked. It remembers a job for
         `Limits.min_job_age_s`.
         """
         limits = self.limits()
@@ -206,7 +206,8 @@ class SlurmCommands:
             some = units[first : first + _MAX_UNITS]
             kept: Sequence[Accounted] | Silence | None = None
             if limits.has_accounting:
-                # Elements that were cancelled before they began are shown with their whole array.
+                # sacct shows elements that were cancelled before they began as one row of the
+                # array.
                 jobs = sorted({unit.job for unit in some})
                 kept = self._accounting(since, f"--jobs={','.join(map(str, jobs))}")
             if kept is None or isinstance(kept, Silence):
@@ -218,7 +219,7 @@ class SlurmCommands:
         return results
 
     def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> Silence | None:
-        """Cancel units, or all of some names; what has ended is left as it is."""
+        """Cancel units, or all units of some names; ended units stay as they are."""
         arguments = [("--quiet", *words) for words in _argued(units)]
         arguments += [("--quiet", f"--user={os.geteuid()}", f"--name={name}") for name in names]
         for words in arguments:
@@ -228,24 +229,24 @@ class SlurmCommands:
         return None
 
     def avoid(self, job: int, nodes: Collection[str]) -> Silence | None:
-        """Let what waits of a job run on other nodes than these alone."""
+        """Keep a job's waiting units off some nodes."""
         excluded = f"ExcNodeList={','.join(nodes)}"
         done = self._run(("scontrol", "update", f"JobId={job}", excluded), self._variables)
         if isinstance(done, Silence):
             return done
-        # Of an array it tells of each part, and fails where one has begun.
+        # An array's update reports on each part, and fails where a part has begun.
         is_heard = done.returncode == 0 or _GONE.search(done.stderr) or _BEGUN in done.stderr
         return None if is_heard else Silence("scontrol", _words(done))
 
     def throttle(self, job: int, most: int) -> Silence | None:
-        """Let at most so many elements of an array run at once."""
+        """Limit how many elements of an array run at once."""
         answer = self._ask("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}")
         return answer if isinstance(answer, Silence) else None
 
     def why_never(self, job: int) -> str:
         """Return why a limit of its QOS or account never lets a job start; empty where it may.
 
-        A site whose limits may not be read, or are not there, says nothing.
+        Also empty where the site's limits cannot be read, or there are none.
         """
         request = self._read(read_asked, "scontrol", "--oneliner", "show", "job", str(job))
         if isinstance(request, Silence):
@@ -267,7 +268,7 @@ class SlurmCommands:
             f"format={','.join(fields)}",
         )
         lines = answer.splitlines() if isinstance(answer, str) else []
-        # A notice of the site has other columns.
+        # A site's notice has another number of columns.
         return [line for line in lines if line.count("|") == len(fields) - 1]
 
     def _queue(self, *words: str) -> Sequence[Queued] | Silence:
@@ -285,7 +286,7 @@ class SlurmCommands:
 
     def _remembered(self, units: Sequence[Unit]) -> Sequence[Accounted] | Silence:
         jobs = {unit.job for unit in units}
-        # One number or none at all: scontrol takes no list.
+        # scontrol takes one job or none, but no list.
         chosen = [str(job) for job in jobs] if len(jobs) == 1 else []
         return self._read(read_jobs, "scontrol", "--oneliner", "show", "job", *chosen, gone=[])
 
@@ -295,7 +296,7 @@ class SlurmCommands:
         *command: str,
         gone: _Answer | None = None,
     ) -> _Answer | Silence:
-        """Ask, and read the answer; `gone` is the one where what is asked for is not known."""
+        """Run a command and parse its output; return `gone` where the job is unknown."""
         output = self._ask(*command)
         if isinstance(output, Silence):
             return output
@@ -303,7 +304,7 @@ class SlurmCommands:
         return Silence(command[0], _shortened(output or "")) if answer is None else answer
 
     def _ask(self, *command: str) -> str | Silence | None:
-        """Return what a command prints; None where what it was asked for is gone."""
+        """Return the output of a command; None where the job is unknown."""
         done = self._run(command, self._variables)
         if isinstance(done, Silence):
             return done
@@ -363,13 +364,13 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _words(done: _Done) -> str:
-    """Return what a command said, or that it said nothing."""
+    """Return a command's output as one message, or that it printed nothing."""
     text = _shortened(done.stderr.strip() or done.stdout.strip())
     return f"{text} (exit code {done.returncode})" if done.returncode else text
 
 
 def _shortened(said: str) -> str:
-    # Masked before it is cut: nothing knows half of a secret.
+    # Redact before truncating: redaction cannot recognize half of a secret.
     said = without_known(" ".join(said.split()))
     if not said:
         return "said nothing"
@@ -377,14 +378,14 @@ def _shortened(said: str) -> str:
 
 
 def _refusal(done: _Done) -> str | Silence:
-    """Return a refusal of sbatch's; a `Silence` where it may have been accepted for all we know."""
+    """Return sbatch's refusal; a `Silence` where sbatch may have been accepted."""
     if is_silence(done.stderr) or not _REFUSED.search(done.stderr):
         return Silence(done.name, _words(done))
     return done.stderr.strip()
 
 
 def _argued(units: Sequence[Unit]) -> Iterator[Sequence[str]]:
-    """Yield arguments for scancel: ``20_[1-3,7]``, in lines that are not too long."""
+    """Yield argument lists for scancel, such as ``20_[1-3,7]``, of limited length."""
     words: list[str] = []
     for job, some in itertools.groupby(sorted(units, key=_order), lambda unit: unit.job):
         elements = [unit.element for unit in some if unit.element is not None]
@@ -400,7 +401,7 @@ def _order(unit: Unit) -> tuple[int, int]:
 
 
 def _ranges(elements: Sequence[int]) -> Iterator[str]:
-    """Yield numbers that grow as ``1-3,7``, so many at once as scancel takes."""
+    """Yield ascending numbers as ranges, such as ``1-3,7``, in portions that scancel takes."""
     spans: list[tuple[int, int]] = []
     for element in elements:
         if spans and spans[-1][1] == element - 1:

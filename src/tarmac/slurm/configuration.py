@@ -1,4 +1,4 @@
-"""The files and commands of a Slurm whose nodes are all this machine."""
+"""The files and commands of a Slurm cluster whose nodes are all this machine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CredType=cred/none"""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What a `OneMachineSlurm` is made of.
+    """The configuration of a `OneMachineSlurm`.
 
     Attributes:
         directory: Directory that gets all files of the cluster.
@@ -77,21 +77,21 @@ class Configuration:
 
     @property
     def conf(self) -> Path:
-        """The file that leads to this cluster."""
+        """The path of ``slurm.conf``."""
         return self.directory / "slurm.conf"
 
     @property
     def logs(self) -> Path:
-        """The directory of what the daemons say."""
+        """The directory of the daemons' logs."""
         return self.directory / "log"
 
     @property
     def accounts(self) -> Accounts | None:
-        """What keeps its accounts, where there are any."""
+        """The accounting daemons; None without accounting."""
         return Accounts(self.directory, self.logs) if self.accounting else None
 
     def command(self, daemon: str) -> Sequence[str]:
-        """Return what starts a daemon in the foreground; a node's by the node's name."""
+        """Return the command that runs a daemon in the foreground; a slurmd has its node's name."""
         if daemon == "slurmctld":
             return ("slurmctld", "-D", "-f", str(self.conf))
         if daemon in NODES or self.accounts is None:
@@ -117,7 +117,7 @@ class Configuration:
         for node, port in zip(NODES, ports, strict=True):
             files = [self.directory / f"{node}-gpu{number}" for number in range(_GPUS_PER_NODE)]
             for file in files:
-                # Slurm takes devices only; these are what /dev/null is.
+                # Slurm accepts only devices as GPUs. These are copies of /dev/null.
                 if not file.exists():
                     os.mknod(file, stat.S_IFCHR | 0o666, os.makedev(1, 3))
             gpus += [f"NodeName={node} Name=gpu File={file}" for file in files]
@@ -143,7 +143,7 @@ class Configuration:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at now, each another."""
+    """Return distinct ports that are free now."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
         for taken in sockets:

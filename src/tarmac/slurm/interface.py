@@ -1,4 +1,4 @@
-"""What is said to a Slurm, and what it answers: plain records, the same for all of its versions."""
+"""Slurm's interface: plain records for requests and answers, the same for all versions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from tarmac.slurm.site import SlurmNode
 
-# Where a command cannot go on without Slurm's answer.
+# Hint of errors where a command cannot continue without Slurm's answer.
 SILENCE_HINT = "Is this a machine that jobs are submitted from? Try: sinfo"
 
-# squeue(1), "JOB STATE CODES", as far as they differ for who waits; others are read as `other`.
+# The states of squeue(1), "JOB STATE CODES", that Tarmac distinguishes; all others are `other`.
 UnitState = Literal[
     "pending",
     "running",
@@ -34,7 +34,7 @@ UnitState = Literal[
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Unit:
-    """What Slurm starts, and tells apart: a job, or one element of an array.
+    """The identity of a unit that Slurm starts: a job, or one element of an array.
 
     Attributes:
         job: Job number; for an array, the number of the whole array.
@@ -45,16 +45,16 @@ class Unit:
     element: int | None = None
 
     def __str__(self) -> str:
-        """Return it as Slurm's commands take it: ``80``, ``80_3``."""
+        """Return the unit in the form of Slurm's commands: ``80``, ``80_3``."""
         return str(self.job) if self.element is None else f"{self.job}_{self.element}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Script:
-    """A job, or an array of equal ones, ready for sbatch.
+    """A job, or an array of equal jobs, ready for sbatch.
 
     Attributes:
-        name: Job name, unique among all of this user's, by which the job is looked up.
+        name: Job name, unique among all jobs of this user, by which the job is found.
         text: Content of the file, with its ``#SBATCH`` lines; holds no secret.
         elements: Number of elements of an array; None for a job that is no array.
         throttle: Most elements of an array that run at once; None for no limit.
@@ -68,7 +68,7 @@ class Script:
 
 @dataclasses.dataclass(frozen=True)
 class Submitted:
-    """What was accepted.
+    """An accepted script.
 
     Attributes:
         job: Job number; for an array, the number that its elements share.
@@ -87,9 +87,9 @@ class Queued:
         unit: Job or array element that squeue shows.
         name: Name of the unit's `Script`.
         state: State of the unit, such as ``pending``; ``other`` where Tarmac knows no name for it.
-        word: The state in Slurm's own word.
-        reason: Reason for waiting, in Slurm's own word: ``Priority``, ``ReqNodeNotAvail``.
-        nodes: Nodes where it runs, as Slurm lists them: ``n[1-3]``.
+        word: State as Slurm writes it: ``PENDING``.
+        reason: Reason for waiting, as Slurm writes it: ``Priority``, ``ReqNodeNotAvail``.
+        nodes: Nodes on which the unit runs, as Slurm lists them: ``n[1-3]``.
     """
 
     unit: Unit
@@ -107,15 +107,15 @@ class Accounted:
     Attributes:
         unit: Job or array element that has left the queue.
         state: State at its end; ``pending`` or ``running`` where it has not ended.
-        word: The state in Slurm's own words: ``CANCELLED by 1002``.
+        word: State as Slurm writes it: ``CANCELLED by 1002``.
         exit_code: Exit code of the unit's script. Default 0.
         signal: Number of the signal that ended its script; 0 for none.
-        nodes: Nodes where it ran, as Slurm lists them.
+        nodes: Nodes on which the unit ran, as Slurm lists them.
         max_rss_bytes: The most memory that a step held; None where unknown.
-        ended_at: Time of its end; None where unknown.
+        ended_at: Time of the unit's end; None where unknown.
         partition: Partition of the unit; empty where unknown.
         time_limit_s: Time limit of the unit; None for no limit or an unknown limit.
-        ran_s: Time that the unit ran; None where unknown.
+        ran_s: Seconds that the unit ran; None where unknown.
     """
 
     unit: Unit
@@ -133,7 +133,7 @@ class Accounted:
 
 @dataclasses.dataclass(frozen=True)
 class Silence:
-    """No answer that can be understood: says nothing about any job.
+    """No answer, or one that cannot be understood: no evidence about any job.
 
     Attributes:
         command: Command that did not answer: ``squeue``.
@@ -146,17 +146,17 @@ class Silence:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a site allows, from ``scontrol show config``.
+    """A site's limits, from ``scontrol show config``.
 
     Attributes:
         version: Version of Slurm, such as ``22.05.8``.
-        max_array_size: The highest index of an array is one less.
+        max_array_size: Highest index of an array plus one. Default 1001.
         min_job_age_s: Seconds for which scontrol still shows a job that has ended.
         kill_wait_s: Seconds between SIGTERM and SIGKILL.
-        has_accounting: Whether sacct knows anything.
-        requeues: Whether jobs are begun again unless they say otherwise.
-        preemption: ``PreemptMode``, in Slurm's words.
-        cluster: ``ClusterName``; empty where it is not shown.
+        has_accounting: Whether the site has slurmdbd, so that sacct works.
+        requeues: Whether Slurm requeues jobs unless they opt out.
+        preemption: Value of ``PreemptMode``, as Slurm writes it.
+        cluster: Value of ``ClusterName``; empty where it is not shown.
         controller: Address of the first controller: ``head:6817``; empty where it is not shown.
     """
 
@@ -172,59 +172,59 @@ class Limits:
 
 
 class Slurm(Protocol):
-    """A cluster's commands. None blocks for longer than a minute.
+    """The commands of a cluster. No call blocks for longer than a minute.
 
-    Whatever is not an answer is a `Silence`, never an empty list.
+    A call without an answer returns a `Silence`, never an empty list.
     """
 
     def limits(self) -> Limits | Silence:
-        """Return what the site allows; asked once."""
+        """Return the site's limits, cached after the first answer."""
         ...
 
     def nodes(self) -> Sequence[SlurmNode] | Silence:
-        """Return the site's nodes, each once for every partition that it is in."""
+        """Return the site's nodes, once for each partition of a node."""
         ...
 
     def test(self, script: Script) -> str | Silence | None:
-        """Return why a script can never run, in Slurm's words; None where it may."""
+        """Return why a script can never run, in Slurm's words; None where it may run."""
         ...
 
     def submit(self, script: Script, variables: Mapping[str, str]) -> Submitted | str | Silence:
-        """Submit a script; a refusal comes back in Slurm's words.
+        """Submit a script; return a refusal in Slurm's words.
 
         Args:
             script: Script to submit, with its name.
-            variables: All that the job's environment starts from.
+            variables: Environment variables of the job.
 
         Returns:
-            A `Silence` where it is not known whether it was accepted: look by its name first.
+            A `Silence` where Slurm may or may not have the job: call `find` next.
         """
         ...
 
     def find(self, name: str, since: datetime) -> Submitted | Silence | None:
-        """Return what was submitted under a name, queued or ended; None where nothing was."""
+        """Find a submitted script by its name, queued or ended; None where there is none."""
         ...
 
     def queue(self, names: Collection[str]) -> Sequence[Queued] | Silence:
-        """Return the units of some scripts that squeue knows, in one call."""
+        """Return the units of some scripts that squeue shows, in one call."""
         ...
 
     def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | Silence:
-        """Return what is known of units that have left the queue, in one call for up to 500."""
+        """Return the endings of units that have left the queue, in one call for up to 500."""
         ...
 
     def why_never(self, job: int) -> str:
-        """Return why a limit of its QOS or account never lets a job start; empty where it may."""
+        """Return why a limit never lets a job start, in words; empty where it may start."""
         ...
 
     def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> Silence | None:
-        """Cancel units, or all of some names; what has ended is left as it is."""
+        """Cancel units, or all units of some names; ended units stay as they are."""
         ...
 
     def avoid(self, job: int, nodes: Collection[str]) -> Silence | None:
-        """Let what waits of a job run on other nodes than these alone."""
+        """Keep a job's waiting units off some nodes."""
         ...
 
     def throttle(self, job: int, most: int) -> Silence | None:
-        """Let at most so many elements of an array run at once."""
+        """Limit how many elements of an array run at once."""
         ...

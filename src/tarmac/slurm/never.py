@@ -1,7 +1,7 @@
-"""What a limit of a QOS or an association never lets start: what is asked for, against the limit.
+"""Limits of a QOS or an association that never let a job start, compared with its request.
 
-Slurm gives one reason, such as ``QOSGrpCpuLimit``, to a job that waits for others to end and to one
-that asks for more than the limit itself. Texts in, words out; `SlurmCommands` asks for them.
+Slurm gives the same reason, such as ``QOSGrpCpuLimit``, to a job that waits for others to end and
+to a job that exceeds the limit alone. This module only parses texts; `SlurmCommands` fetches them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# Columns of sacctmgr(1), with how a limit is said. All bound what one job may ever have.
+# Columns of sacctmgr(1) that limit what one job may ever have, each with words for its scope.
 _LIMITS: Mapping[str, str] = {
     "GrpTRES": "in all",
     "MaxTRES": "for a job",
@@ -26,19 +26,19 @@ ASSOCIATION_FIELDS: tuple[str, ...] = ("Account", "User", "GrpTRES", "MaxTRES")
 _AMOUNT = re.compile(r"([\d.]+)([KMGTP]?)")
 _UNITS = {unit: 1024.0**power for power, unit in enumerate("MGTP")} | {"K": 1 / 1024}
 
-# Of what limits a number of jobs nothing can be compared, nor of what limits time.
+# Only limits on amounts of resources compare with a request; limits on jobs and time do not.
 _REASON = re.compile(r"(QOS|Assoc)(Grp|Max)\w*?(Cpu|CPU|Mem|Memory|GRES|Node|Billing|License)")
 
 
 @dataclasses.dataclass(frozen=True)
 class AskedJob:
-    """What a job asks for, as scontrol shows it.
+    """The resources that a job requests, as scontrol shows them.
 
     Attributes:
         tres: Amounts by Slurm's name of a resource: ``cpu``, ``mem`` in MiB, ``gres/gpu``.
-        qos: Name of its QOS.
-        account: Name of its account; empty where there are no accounts.
-        partition: Name of its partition.
+        qos: Name of the job's QOS.
+        account: Name of the job's account; empty where there are no accounts.
+        partition: Name of the job's partition.
     """
 
     tres: Mapping[str, float]
@@ -48,12 +48,12 @@ class AskedJob:
 
 
 def is_amount_limit(reason: str) -> bool:
-    """Whether squeue's reason is a limit of how much of a resource there may be."""
+    """Return whether squeue's reason is a limit on the amount of a resource."""
     return _REASON.match(reason) is not None
 
 
 def read_asked(text: str) -> AskedJob | None:
-    """Read ``scontrol --oneliner show job``; of an array, its first line."""
+    """Parse ``scontrol --oneliner show job``; of an array, its first line."""
     line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
     fields = dict(re.findall(r"(?:^| )(\w+)=(\S*)", line))
     tres = fields.get("ReqTRES") or fields.get("TRES")
@@ -64,14 +64,15 @@ def read_asked(text: str) -> AskedJob | None:
 
 
 def why_never(asked: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]) -> str:
-    """Return why a job can never start, in words; empty where it can.
+    """Return why a job can never start, in words; empty where it may start.
 
     Args:
-        asked: What it asks for.
-        user: Name of its user.
-        qos: Lines of ``sacctmgr -nP show qos`` with `QOS_FIELDS`, of its QOS and its partition's.
-        associations: Lines of ``sacctmgr -nP show associations`` with `ASSOCIATION_FIELDS`, of its
-            account.
+        asked: Resources that the job requests.
+        user: Name of the job's user.
+        qos: Lines of ``sacctmgr -nP show qos`` with `QOS_FIELDS`, for the job's QOS and its
+            partition's.
+        associations: Lines of ``sacctmgr -nP show associations`` with `ASSOCIATION_FIELDS`, for the
+            job's account.
     """
     return next(_beyond(asked, user, qos, associations), "")
 
@@ -107,6 +108,6 @@ def _tres(text: str) -> dict[str, float]:
         name, _, written = part.partition("=")
         amount = _AMOUNT.fullmatch(written)
         if amount is not None:
-            # Memory without a unit is in MiB.
+            # Slurm writes memory without a unit in MiB.
             amounts[name] = float(amount[1]) * (_UNITS[amount[2] or "M"] if name == "mem" else 1.0)
     return amounts

@@ -1,8 +1,8 @@
-"""A Slurm of two nodes on one machine, in a directory of its own, for trials and tests.
+"""A Slurm cluster of two nodes on one machine, in its own directory, for trials and tests.
 
-Debian's packages are enough: ``slurm-wlm``, and for accounting `ACCOUNTING_PACKAGES`. Its nodes
-``n1`` and ``n2`` have two GPUs each that are like /dev/null, so nothing computes on them. Nothing
-is read from or written to ``/etc/slurm``.
+Debian's packages suffice: ``slurm-wlm``, and `ACCOUNTING_PACKAGES` for accounting. The nodes
+``n1`` and ``n2`` have two pretended GPUs each, copies of /dev/null. The cluster neither reads nor
+writes ``/etc/slurm``.
 
 Example::
 
@@ -38,18 +38,18 @@ ACCOUNTING_PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server-cor
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch")
 _ACCOUNTING_PROGRAMS = ("slurmdbd", "mariadbd", "munged", "sacctmgr")
 
-# Daemons of Slurm register with each other within a second or two; a busy machine takes longer.
+# Slurm's daemons register with each other within a second or two; on a busy machine later.
 _READY_WITHIN_S = 60.0
 _END_WITHIN_S = 10.0
 _JOBS_END_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.1
 
-# Ports are free when they are chosen, and somebody else's a moment later: then all begin anew.
+# Another process may take a port after it was chosen. Then the cluster starts again.
 _STARTS = 5
 
 
 class OneMachineSlurm:
-    """Two nodes and a controller; all of them end with this process, however that ends.
+    """Two nodes and a controller, which end with this process, however it ends.
 
     Args:
         directory: Directory that gets all files of the cluster; made where it does not exist.
@@ -57,10 +57,10 @@ class OneMachineSlurm:
         partitions: Lines of the form ``PartitionName=...``. Default: one partition, ``main``.
         cpus: Number of CPUs of each node. Default: all CPUs of this machine.
         memory_mib: Memory of each node, in MiB. Default 4096.
-        accounting: Whether it keeps accounts, by slurmdbd, MariaDB and MUNGE of its own.
-        accounts: Accounts of the user root, each with its limits in the form of sacctmgr: ``{"few":
-            ["MaxSubmitJobs=3"]}``. They are made before the controller starts. Slurm 22.05 crashes
-            when a second account is added later.
+        accounting: Whether to keep accounts, by its own slurmdbd, MariaDB and MUNGE. Default false.
+        accounts: Accounts of the user root, each with its limits in sacctmgr's form: ``{"few":
+            ["MaxSubmitJobs=3"]}``. They are made before the controller starts, as Slurm 22.05
+            crashes when a second account is added later.
 
     Raises:
         RequestError: Slurm is not installed, or this user may not start it.
@@ -101,17 +101,17 @@ class OneMachineSlurm:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What Slurm's commands need in their environment to find this cluster."""
+        """The environment variables that point Slurm's commands to this cluster."""
         return {"SLURM_CONF": str(self._configuration.conf)}
 
     def start(self) -> None:
-        """Start the daemons, and wait until the nodes are ready.
+        """Start the daemons and wait until the nodes are ready.
 
         Raises:
-            TarmacError: They are not within a minute, or a daemon ends instead.
+            TarmacError: A daemon ends, or the nodes are not ready within a minute.
         """
         (conf,) = self.variables.items()
-        # Jobs outlive their daemons; whatever leads to this cluster ends with it.
+        # Jobs outlive their daemons, so the guard ends each process with this cluster's variable.
         self._guard.enter_context(guarded(conf[1], variable=conf[0]))
         for start in range(_STARTS):
             self._configuration.write()
@@ -128,12 +128,12 @@ class OneMachineSlurm:
                 return
 
     def start_daemon(self, name: str) -> None:
-        """Start a daemon: ``slurmctld``, a node's by the node's name, ``slurmdbd``."""
+        """Start a daemon: ``slurmctld``, ``slurmdbd``, or a node's slurmd by the node's name."""
         accounts = self._configuration.accounts
         with self._log(name).open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 self._configuration.command(name),
-                # One that crashes leaves its memory's image where it began.
+                # A daemon that crashes leaves its core dump here.
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -146,7 +146,7 @@ class OneMachineSlurm:
             )
 
     def end_daemon(self, name: str, *, kill: bool = False) -> None:
-        """End a daemon; the steps of a node's go on."""
+        """End a daemon; the job steps of a node continue."""
         daemon = self._daemons.pop(name)
         daemon.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -157,17 +157,17 @@ class OneMachineSlurm:
     def stop(self) -> None:
         """End all jobs and all daemons."""
         controller = self._daemons.get("slurmctld")
-        # Without one nobody would answer; what leads to this cluster ends all the same.
+        # Without a controller, the guard alone ends the jobs.
         if controller is not None and controller.poll() is None:
             self._end_jobs()
         self._end_daemons()
         self._guard.close()
 
     def run(self, *command: str) -> str:
-        """Run one of Slurm's commands here, and return what it prints.
+        """Run one of Slurm's commands on this cluster; return its output.
 
         Raises:
-            TarmacError: It fails, or does not answer within a minute.
+            TarmacError: The command fails, or does not answer within a minute.
         """
         try:
             done = subprocess.run(
@@ -187,10 +187,15 @@ class OneMachineSlurm:
     def wait_until(
         self, is_so: Callable[[], bool], what: str, *, within_s: float = _READY_WITHIN_S
     ) -> None:
-        """Wait for something about this cluster, a minute at most.
+        """Wait until a condition on this cluster holds.
+
+        Args:
+            is_so: Returns whether the condition holds.
+            what: Condition in words, for the error message.
+            within_s: Seconds to wait. Default 60.
 
         Raises:
-            TarmacError: It is not so within that.
+            TarmacError: The condition does not hold in time.
         """
         end = time.monotonic() + within_s
         while not is_so():
@@ -253,7 +258,7 @@ class OneMachineSlurm:
     def _end_jobs(self) -> None:
         with contextlib.suppress(TarmacError):
             self.run("scancel", f"--user={os.getuid()}")
-            # What minds no TERM is killed without Slurm, which would first wait for KillWait.
+            # The guard kills jobs that ignore SIGTERM; Slurm would first wait for KillWait.
             self.wait_until(
                 lambda: not self.run("squeue", "-h").strip(),
                 "its jobs have ended",
@@ -261,7 +266,7 @@ class OneMachineSlurm:
             )
 
     def _end_daemons(self) -> None:
-        # What keeps the accounts is started first, and ends last.
+        # The accounting daemons start first, so they end last.
         for name in reversed([*self._daemons]):
             self.end_daemon(name)
 
@@ -284,7 +289,7 @@ class OneMachineSlurm:
 
 
 class _DaemonError(Exception):
-    """A daemon ended as it was started."""
+    """A daemon ended during its start."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""The programs that a Slurm on this machine is made of, and where they are."""
+"""The search for the programs of a Slurm on this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def search_path() -> str:
-    """Return what ``PATH`` must be for daemons, where the ``PATH`` of most users does not lead."""
+    """Return ``PATH`` with the directories of daemons, which most users' ``PATH`` lacks."""
     return os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
 
 def require(programs: Sequence[str], problem: str, packages: Sequence[str]) -> None:
-    """Refuse to go on without some programs.
+    """Raise a RequestError where a program is missing.
 
     Args:
         programs: Names of the programs to look for.
@@ -26,7 +26,7 @@ def require(programs: Sequence[str], problem: str, packages: Sequence[str]) -> N
         packages: Names of the Debian packages that contain them.
 
     Raises:
-        RequestError: One is missing.
+        RequestError: A program is missing.
     """
     path = search_path()
     if not all(shutil.which(name, path=path) for name in programs):

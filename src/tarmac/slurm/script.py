@@ -1,4 +1,4 @@
-"""The file that sbatch gets: what is asked for, and the one command that is run."""
+"""The file for sbatch: the job's options, and the one command that the job runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ UNIT = '"${SLURM_ARRAY_TASK_ID:-0}"'
 
 _MIB = 2**20
 
-# Slurm may send the warning up to a minute early (sbatch(1), --signal), so a short job has none.
+# Slurm may send the warning up to a minute early (sbatch(1), --signal), so shorter jobs get none.
 _WARNED_FROM_S = 600
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What jobs ask for; those of one shape can be elements of one array.
+    """The needs of a job; jobs of one shape can be elements of one array.
 
     Attributes:
         cpus: CPU cores of each node; fractions are rounded up.
@@ -38,8 +38,8 @@ class Shape:
         gpu_type: Kind of GPU, such as ``a100``; empty for any.
         nodes: Number of nodes of each job. Default 1.
         time_limit_s: Time limit in seconds, rounded up to minutes; None for the partition's.
-        partition, account, qos, constraint, reservation: As sbatch's options.
-        nice: Value that lowers the priority; 0 leaves it.
+        partition, account, qos, constraint, reservation: Values of sbatch's options.
+        nice: Value that lowers the priority; 0 keeps the priority.
         exclude: Names of nodes that jobs must avoid.
         extra: Further options of sbatch, each a line: ``--licenses=matlab``.
         setup: Lines of shell before the command: ``module load cuda``.
@@ -64,15 +64,15 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """A job, or an array of equal ones.
+    """A job, or an array of equal jobs.
 
     Attributes:
-        name: Job name, unique among all of this user's.
+        name: Job name, unique among all jobs of this user.
         shape: Resources and limits of the job.
-        command: Shell text; `UNIT` in it is the element's number.
+        command: Shell text to run; `UNIT` in it becomes the element's number.
         directory: Working directory of the command; must exist on the nodes.
-        output: Gets what the command prints, by a path below `directory`; ``%A`` in it is the job's
-            number, ``%a`` the element's, ``%j`` the unit's own.
+        output: Path below `directory` of the command's output; ``%A`` in it is the job's number,
+            ``%a`` the element's, ``%j`` the unit's own.
         elements: Number of elements of an array; None for a job that is no array.
         throttle: Most elements of an array that run at once; None for no limit.
         comment: Text that scontrol shows with the job.
@@ -89,21 +89,21 @@ class Request:
 
 
 def write_script(request: Request, nodes: Iterable[SlurmNode] | None = ()) -> Script:
-    """Write what sbatch is to get.
+    """Return the script of a job for sbatch.
 
-    The job starts from the environment that sbatch has, without the user's login: ``NONE`` and a
-    list of names would have each node log the user in for each job. Lines of `Shape.setup` do need
-    what a login gives, such as ``module``.
+    The job starts from sbatch's environment, without a login of the user: with ``NONE`` or a list
+    of names, each node would log the user in for each job. Only lines of `Shape.setup` need a
+    login, for commands such as ``module``.
 
     Args:
         request: Job or array to write the script for.
         nodes: Nodes of the site, for a request of GPUs; None where they are unknown.
 
     Raises:
-        RequestError: No node has such GPUs; or a value cannot be written in such a file.
+        RequestError: No node has such GPUs, or a value cannot be written in such a file.
     """
     shape = request.shape
-    # A `%` of the directory must not be read as a pattern.
+    # Slurm would read a `%` in the directory as a pattern.
     output = str(request.directory).replace("%", "%%") + "/" + request.output
     options = {
         "job-name": request.name,
@@ -113,7 +113,7 @@ def write_script(request: Request, nodes: Iterable[SlurmNode] | None = ()) -> Sc
         "output": _without_backslash(output),
         "open-mode": "append",
         "export": "ALL",
-        # With it a job survives the loss of its node and being preempted.
+        # A requeued job survives preemption and the loss of its node.
         "requeue": None,
         "signal": _signal(shape),
         "nodes": str(shape.nodes),
@@ -130,7 +130,7 @@ def write_script(request: Request, nodes: Iterable[SlurmNode] | None = ()) -> Sc
         "exclude": ",".join(shape.exclude),
         "nice": str(shape.nice) if shape.nice else "",
     }
-    # Of bash as a login shell, `module` and what the site sets up are there.
+    # Only a login shell has `module` and the site's setup.
     lines = ["#!/bin/bash -l" if shape.setup else "#!/bin/sh"]
     for name, value in options.items():
         if value is None:
@@ -167,7 +167,7 @@ def _gres(shape: Shape, nodes: Iterable[SlurmNode] | None) -> str:
 
 
 def _quoted(name: str, value: str) -> str:
-    """Quote a value as sbatch reads its lines: a backslash protects a quote and itself."""
+    """Quote a value for an ``#SBATCH`` line, where a backslash escapes quotes and itself."""
     value = _one_line(name, value)
     if re.fullmatch(r"[\w@%+=:,./-]+", value):
         return value
@@ -181,7 +181,7 @@ def _one_line(name: str, value: str) -> str:
 
 
 def _without_backslash(path: str) -> str:
-    # Where its output's name has one, Slurm fills in no number of the job (sbatch(1), "filename
+    # With a backslash in the path, Slurm does not fill in the job's number (sbatch(1), "filename
     # pattern").
     if "\\" in path:
         raise RequestError(

@@ -1,4 +1,4 @@
-"""What a site has: its nodes, their GPUs, and how a job asks for some of those."""
+"""A site's nodes and GPUs, and the ``--gres`` values that request GPUs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tarmac.machine import fitting_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Of what cuts GPUs into parts, in the order of preference: shard (from 22.05 on) lets go of more
-# than one share a job on the same GPU; mps needs NVIDIA's daemon.
+# Resources that divide GPUs, in order of preference: shard (since 22.05) lets several jobs share
+# a GPU; mps needs NVIDIA's daemon.
 _PARTS = ("shard", "mps")
 
 _GRES = re.compile(
@@ -24,7 +24,7 @@ _GRES = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Gres:
-    """So many of a generic resource on a node.
+    """An amount of a generic resource on a node.
 
     Attributes:
         name: Name of the resource, such as ``gpu``, ``shard`` or ``mps``.
@@ -44,14 +44,14 @@ class SlurmNode:
     Attributes:
         name: Name of the node in Slurm.
         partition: Name of a partition that has the node.
-        is_default: Whether a job that names no partition goes to that one.
+        is_default: Whether jobs without a partition go to this partition.
         state: State by sinfo, such as ``idle``, ``mixed`` or ``drained*``.
         cpus: Number of CPUs of the whole node.
         memory_bytes: Memory of the whole node.
         gres: Generic resources of the node, such as GPUs.
         features: Features that a `constraint` may name.
         time_limit: Time limit of the partition, as Slurm writes it: ``1-00:00:00``, ``infinite``.
-        reason: Reason for which it is down or drained, as an operator or Slurm wrote it.
+        reason: Reason why the node is down or drained, as an operator or Slurm wrote it.
     """
 
     name: str
@@ -67,14 +67,14 @@ class SlurmNode:
 
     @property
     def is_usable(self) -> bool:
-        """Whether jobs are started there, now or once others have ended."""
+        """Whether jobs can start on the node, now or once others have ended."""
         return re.match(r"idle|mix|alloc|comp|plan|resv|reserved|power", self.state) is not None
 
 
 def read_gres(words: str) -> tuple[Gres, ...]:
-    """Read what sinfo shows of a node's generic resources: ``gpu:a100:4(S:0-1),shard:a100:16``."""
+    """Parse sinfo's column of generic resources: ``gpu:a100:4(S:0-1),shard:a100:16``."""
     resources = []
-    # Sockets stand in brackets, with commas of their own.
+    # Brackets hold sockets, with commas of their own.
     for part in re.sub(r"\([^)]*\)", "", words).split(","):
         match = _GRES.fullmatch(part.strip())
         if match is not None:
@@ -83,12 +83,12 @@ def read_gres(words: str) -> tuple[Gres, ...]:
 
 
 def gpus_of(node: SlurmNode) -> int:
-    """Return how many GPUs a node has."""
+    """Return the number of GPUs of a node."""
     return sum(gres.count for gres in node.gres if gres.name == "gpu")
 
 
 def partitions_with_gpus(nodes: Iterable[SlurmNode]) -> str:
-    """Return a sentence that names the partitions whose nodes have GPUs; empty where none has."""
+    """Return a sentence that names the partitions with GPUs; empty where none has GPUs."""
     names = sorted({node.partition for node in nodes if gpus_of(node)})
     if not names:
         return ""
@@ -98,10 +98,10 @@ def partitions_with_gpus(nodes: Iterable[SlurmNode]) -> str:
 def request_gpus(
     nodes: Iterable[SlurmNode] | None, gpus: float, *, kind: str = "", partition: str = ""
 ) -> str:
-    """Return what ``--gres`` asks for, so that each node gives so many GPUs.
+    """Return the value of ``--gres`` that gives each node so many GPUs.
 
-    ``--gres`` counts per node and hides no GPU of a job from its other processes, in all versions;
-    ``--gpus-per-task`` does, which breaks what passes between GPUs.
+    In all versions, ``--gres`` counts per node and lets all processes of a job see its GPUs.
+    ``--gpus-per-task`` hides GPUs, which breaks communication between them.
 
     Args:
         nodes: Nodes of the site; None where they are unknown.
@@ -110,7 +110,7 @@ def request_gpus(
         partition: Partition whose nodes count; empty for all nodes.
 
     Raises:
-        RequestError: No node has that, or a part of one is asked of nodes that are not known.
+        RequestError: No node has such GPUs, or a part of a GPU is requested of unknown nodes.
     """
     if nodes is None:
         if gpus < 1:
@@ -130,7 +130,7 @@ def request_gpus(
             or "`sinfo -o '%N %P %G'` shows what nodes have; GPUs are there by `Gres=gpu:N`.",
         )
     kinds = {gres.kind for gres in gpu if gres.kind}
-    # Sites write kinds in small letters, or as their maker does.
+    # Sites write kinds in lower case, or as the vendor does.
     kind = next(iter(fitting_names(kinds, kind)), kind) if kind and kind not in kinds else kind
     if kind and not kinds:
         raise RequestError(
@@ -159,7 +159,7 @@ def _whole_gpus(gpus: float, kind: str) -> str:
 
 def _part_of_gpu(nodes: Sequence[SlurmNode], gpus: float, kind: str, where: str) -> str:
     for name in _PARTS:
-        # The fewest per GPU, so that the part is never smaller than was asked.
+        # Use the fewest parts per GPU, so that the share is never smaller than requested.
         per_gpu = [
             _count(node, name, kind) / _count(node, "gpu", kind)
             for node in nodes

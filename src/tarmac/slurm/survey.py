@@ -1,4 +1,4 @@
-"""What nodes really have, by a small job on each: Python, containers, GPUs, directories."""
+"""A survey of a site's nodes by a small job on each: Python, containers, GPUs, directories."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _BUS = Path("/sys/bus/pci/devices")
 _TIME_LIMIT_S = 300
 _MEMORY_BYTES = 128 * 2**20
 
-# After the jobs' end, a network file system may show their answers late.
+# A network file system may show the answers so long after the jobs' end.
 _LATE_S = 10.0
 
-# The makers of GPUs, by PCI's number and their drivers' names. No control group hides from a job
-# what the bus has.
+# GPU vendors: PCI's vendor ID and the names of their drivers. The PCI bus shows all GPUs of a
+# node, even those that a control group hides from the job.
 _MAKERS = {
     "NVIDIA": ("0x10de", ("nvidia",)),
     "AMD": ("0x1002", ("amdgpu",)),
     "Intel": ("0x8086", ("xe", "i915")),
 }
 
-# By which programs GPUs of other makers than NVIDIA are looked at.
+# Monitoring programs for GPUs of vendors other than NVIDIA.
 _TOOLS = {"AMD": ("rocm-smi", "amd-smi"), "Intel": ("xpu-smi",)}
 
-# Kinds of GPU that are parts of one (MIG), which no bus has: ``1g.10gb``.
+# Kinds of GPU that are parts of a GPU (MIG), which no bus shows: ``1g.10gb``.
 _PART = re.compile(r"\d+g\.\d+gb")
 
-# A line for each finding.
+# The script writes a line for each finding.
 _LOOK = """\
 out={directory}/$SLURMD_NODENAME
 {{
@@ -82,17 +82,17 @@ echo "containers=docker"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SlurmFindings(NodeFindings):
-    """What is known of a node of Slurm.
+    """The findings on a node of Slurm.
 
     Attributes:
-        node: What Slurm says of it.
-        python: The newest interpreter from 3.9 on, version and path; empty where there is none.
-        containers: What can run them.
-        num_gpus: That drivers have there; Slurm may know of more, which is a fault.
-        makers: How many of those each maker's driver has: ``{"AMD": 8}``.
-        user_id: The user's number there.
-        has_interpreter: Whether Tarmac's own interpreter is there too, which stages inputs,
-            outputs and environments.
+        node: Node as sinfo shows it.
+        python: Version and path of the newest interpreter from 3.9 on; empty for none.
+        containers: Names of the container engines on the node.
+        num_gpus: Number of GPUs with a driver; a larger number in Slurm is a fault.
+        makers: Number of GPUs by vendor: ``{"AMD": 8}``.
+        user_id: ID of the user on the node; -1 where unknown.
+        has_interpreter: Whether the node has Tarmac's own interpreter, which stages inputs, outputs
+            and environments.
     """
 
     node: SlurmNode
@@ -114,17 +114,18 @@ def survey_nodes(
     patience_s: float = 120.0,
     most: int = MAX_NODES,
 ) -> Sequence[SlurmFindings]:
-    """Look at a site's nodes by a job on each; of many, by a job on one of each kind.
+    """Survey a site's nodes by a job on each node; with many nodes, on one of each kind.
 
     Args:
         slurm: Commands of the site's Slurm.
-        directory: What the nodes should see, such as where runs are made; gets a directory of its
-            own for a while.
-        python: Tarmac's own interpreter, which stages inputs where nodes have it too.
-        variables: Environment variables that the jobs start from.
-        shape: Partition, account and the like; a core and little memory are asked for.
-        patience_s: Seconds to wait for jobs to begin.
-        most: Where there are more nodes than that, one of each kind is looked at, of so many kinds.
+        directory: Directory that the nodes should see, such as the parent of runs; gets a temporary
+            directory.
+        python: Path of Tarmac's own interpreter, which stages inputs where nodes have it too.
+        variables: Environment variables of the jobs.
+        shape: Partition, account and the like; the jobs request one core and little memory.
+        patience_s: Seconds to wait for the jobs' answers. Default 120.
+        most: Most nodes to survey. A site with more nodes gets a job on one node of each kind, for
+            so many kinds.
 
     Raises:
         TarmacError: Slurm does not answer.
@@ -154,12 +155,12 @@ def survey_nodes(
                 for node, *others in groups
             ]
         finally:
-            # What has not begun by now would look for a directory that is gone.
+            # Jobs that have not begun by now would look for a deleted directory.
             slurm.cancel(names=survey.names)
 
 
 class _Survey:
-    """The jobs that look."""
+    """The survey's jobs."""
 
     def __init__(
         self, slurm: Slurm, place: Path, variables: dict[str, str], shape: Shape, python: str
@@ -174,11 +175,11 @@ class _Survey:
 
     @property
     def names(self) -> Sequence[str]:
-        """Those of the jobs that may be in the queue."""
+        """The names of the jobs that may be in the queue."""
         return self._asked
 
     def submit(self, node: SlurmNode) -> None:
-        """Have a node looked at, unless Slurm starts nothing there."""
+        """Submit the job of a node, unless Slurm starts nothing there."""
         if not node.is_usable:
             self._problems[node.name] = f"is {node.state}" + (
                 f": {node.reason}" if node.reason else ""
@@ -199,7 +200,7 @@ class _Survey:
             output=f"{node.name}.engine",
         )
         script = write_script(request)
-        # Where no answer comes it may have been accepted.
+        # Record the name first: after no answer, the job may still have been accepted.
         self._asked.append(script.name)
         answer = self._slurm.submit(script, self._variables)
         if isinstance(answer, Submitted):
@@ -210,7 +211,7 @@ class _Survey:
             self._problems[node.name] = explain_refusal(answer).splitlines()[0]
 
     def wait(self, patience_s: float) -> None:
-        """Wait until all nodes have answered, or no job of theirs is left, or it is late."""
+        """Wait until all nodes have answered, no job is left, or the time is over."""
         end = time.monotonic() + patience_s
         gone_since: float | None = None
         while not all(self._answer(name) for name in self._submitted):
@@ -234,7 +235,7 @@ class _Survey:
             time.sleep(_LOOK_EVERY_S)
 
     def findings(self, node: SlurmNode) -> SlurmFindings:
-        """Return what is known of a node by now."""
+        """Return the present findings on a node."""
         if node.name in self._problems:
             return SlurmFindings(
                 name=node.name, node=node, state="failed", words=(self._problems[node.name],)
@@ -253,7 +254,7 @@ class _Survey:
         return SlurmFindings(name=node.name, node=node, state="blind", words=(words,))
 
     def _answer(self, name: str) -> str | None:
-        # Opened anew, upon which network file systems ask their server.
+        # Network file systems ask their server when a directory is opened.
         if name not in os.listdir(self._place):  # noqa: PTH208 - names alone
             return None
         return (self._place / name).read_text(errors="replace")
@@ -270,10 +271,10 @@ def _kind(node: SlurmNode) -> tuple[object, ...]:
 
 
 def look_script(directory: Path, python: str, bus: Path = _BUS) -> str:
-    """Return the lines of shell that look at the node that they run on.
+    """Return the lines of shell that survey the node on which they run.
 
     Args:
-        directory: Gets a file of what was seen, by the node's name.
+        directory: Directory that gets a file of findings, named after the node.
         python: Path of Tarmac's own interpreter.
         bus: Directory where the kernel shows the devices on PCI.
     """
@@ -283,11 +284,11 @@ def look_script(directory: Path, python: str, bus: Path = _BUS) -> str:
 
 
 def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
-    """Return what a look has seen of a node.
+    """Parse the findings on a node.
 
     Args:
-        node: What Slurm says of it.
-        answer: The file that the look has written.
+        node: Node as sinfo shows it.
+        answer: Content of the file that `look_script` wrote.
     """
     pairs = [line.partition("=")[::2] for line in answer.splitlines()]
     values = dict(pairs)
@@ -327,7 +328,7 @@ def read_look(node: SlurmNode, answer: str) -> SlurmFindings:
 
 
 def _count_gpus(devices: Sequence[str]) -> dict[str, int]:
-    """Return how many GPUs each maker's own driver has.
+    """Return the number of GPUs with a driver of their own vendor, by vendor.
 
     Args:
         devices: Vendor and driver of each device on the bus: ``0x10de nvidia``.

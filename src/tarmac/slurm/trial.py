@@ -1,4 +1,4 @@
-"""A Slurm for as long as a command or a shell runs, to try things on."""
+"""A temporary Slurm cluster for trials, which ends with a command or a shell."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 def try_slurm(
     command: Sequence[str] = (), *, accounting: bool = False, say: Callable[[str], None] = print
 ) -> int:
-    """Start a `OneMachineSlurm`, run a command in its sight, and end all of it.
+    """Start a `OneMachineSlurm`, run a command with its environment, and end the cluster.
 
     Args:
-        command: A program and its arguments; by default the user's shell.
+        command: Program and its arguments. Default: the user's shell.
         accounting: Whether the Slurm keeps accounts.
-        say: Is told what is there, and that it ends.
+        say: Called with each message for the user. Default: `print`.
 
     Returns:
-        The exit code of the command; 128 and its number where a signal ended it.
+        The exit code of the command; 128 plus the signal's number where a signal ended it.
 
     Raises:
-        RequestError: Slurm is not installed, or this user may not start it; or there is no such
-            command.
-        TarmacError: It does not start.
+        RequestError: Slurm is not installed, this user may not start it, or the command does not
+            exist.
+        TarmacError: The cluster does not start.
     """
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     with scratch_directory() as place:
@@ -53,7 +53,7 @@ def try_slurm(
 
 
 def _run(words: Sequence[str], environment: dict[str, str]) -> int:
-    """Run a program; Ctrl-C reaches it from the terminal, and SIGTERM is passed on."""
+    """Run a program and forward SIGTERM; Ctrl-C reaches the program from the terminal."""
     programs: list[subprocess.Popen[bytes]] = []
     received: list[int] = []
 
@@ -67,14 +67,14 @@ def _run(words: Sequence[str], environment: dict[str, str]) -> int:
         subprocess.Popen(words, env=environment) as program,
     ):
         programs.append(program)
-        # It may have come while the program was started.
+        # SIGTERM may have come while the program was starting.
         if received:
             program.terminate()
         return program.wait()
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing; unlike SIG_IGN, a program that is started does not inherit that."""
+    """Ignore a signal; unlike SIG_IGN, a started program does not inherit this handler."""
 
 
 @contextlib.contextmanager

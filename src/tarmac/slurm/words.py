@@ -1,6 +1,6 @@
-"""What Slurm's words mean: states, reasons to wait, and refusals, in words that say what to do.
+"""Explains Slurm's states, reasons to wait, and refusals, with advice.
 
-Slurm's own words stay beside ours, so that they can be looked up in its manuals.
+Slurm's own terms stay in the messages, so that users can look them up in its manuals.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tarmac.slurm.interface import UnitState
 
-# squeue(1) and sacct(1), "JOB STATE CODES"; those of a job that may still run come from
-# "JOB STATE FLAGS" of newer versions.
+# squeue(1) and sacct(1), "JOB STATE CODES"; the states of a job that may still run are "JOB STATE
+# FLAGS" in newer versions.
 _STATES: Mapping[str, UnitState] = {
     "PENDING": "pending",
     "CONFIGURING": "pending",
@@ -42,7 +42,7 @@ _STATES: Mapping[str, UnitState] = {
     "STOPPED": "suspended",
 }
 
-# squeue(1), "JOB REASON CODES", and slurm's own resource limits page for QOS*, Assoc*.
+# squeue(1), "JOB REASON CODES", and Slurm's page on resource limits for QOS*, Assoc*.
 REASONS: Mapping[str, str] = {
     "None": "was just submitted",
     "Priority": "waits for its turn",
@@ -80,7 +80,7 @@ REASONS: Mapping[str, str] = {
     "WaitingForScheduling": "was just submitted",
 }
 
-# What a limit of a user, group, account or QOS holds back, by the last part of its name.
+# The resource that a limit of a user, group, account or QOS concerns, by the end of its name.
 _LIMITED: Mapping[str, str] = {
     "Cpu": "CPUs",
     "GRES": "GPUs",
@@ -101,7 +101,7 @@ _LIMITED: Mapping[str, str] = {
     "Unknown": "some resource",
 }
 
-# As partition_mgr.c has it: Job's QOS not permitted to use this partition (a allows b not c)
+# Message of partition_mgr.c: Job's QOS not permitted to use this partition (a allows b not c)
 _NOT_PERMITTED = re.compile(
     r"Job's (?P<kind>QOS|account) not (?:permitted to|known, so it can't) use this partition"
 )
@@ -110,8 +110,8 @@ _LIMIT = re.compile(
     r"(?P<whose>QOS|Assoc|Association)(?P<which>Grp|Max|Group|Min)(?P<rest>\w*?)(?:Limit|Cpu)?$"
 )
 
-# Of the client and the network, in the versions 20.02 to 25.05 of slurm_errno.c: whether the
-# controller has done what it was asked is not known.
+# Messages of the client and the network, from slurm_errno.c in the versions 20.02 to 25.05. They
+# leave open whether the controller has carried out the request.
 _SILENCES = re.compile(
     r"socket timed out|timed out on send|unable to contact slurm controller"
     r"|unable to establish|connection refused|connection reset|connection timed out"
@@ -128,7 +128,7 @@ _SILENCES = re.compile(
     re.IGNORECASE,
 )
 
-# Refusals that end by themselves once fewer of one's jobs are in the queue.
+# Refusals that stop once fewer of the user's jobs are in the queue.
 _FULL = re.compile(
     r"AssocMaxSubmit|AssocGrpSubmit|QOSMaxSubmit|QOSGrpSubmit|MaxSubmitJob"
     r"|job violates accounting/qos policy|too many jobs|maximum job ?count|MaxJobCount"
@@ -194,16 +194,16 @@ REFUSALS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def read_state(word: str) -> UnitState:
-    """Return the state that Slurm's word for it stands for; ``CANCELLED by 1002`` is one too."""
+    """Return the state for Slurm's word for it, such as ``CANCELLED by 1002``."""
     first = word.strip().partition(" ")[0].rstrip("+*")
     return _STATES.get(first.upper(), "other")
 
 
 def explain_reason(reason: str) -> str:
-    """Say in words why a job waits, what would help, and in brackets what Slurm calls it.
+    """Return why a job waits and what would help, with Slurm's own reason in brackets.
 
     Args:
-        reason: As squeue shows it: ``Priority``, ``(launch failed requeued held)``.
+        reason: Reason as squeue shows it: ``Priority``, ``(launch failed requeued held)``.
     """
     reason = reason.strip()
     if reason.startswith("(") and reason.endswith(")"):
@@ -212,19 +212,19 @@ def explain_reason(reason: str) -> str:
     words = REASONS.get(key) or _held(reason) or _not_permitted(reason) or _limit(key)
     if words is None:
         return f"waits: {reason}" if reason else "waits"
-    # What says which nodes is worth reading; it follows the reason's name.
+    # The full reason follows, as it may name nodes.
     return f"{words} ({reason})"
 
 
 def explain_refusal(words: str) -> str:
-    """Return a refusal in Slurm's words, in one line, and what to do about it in the next."""
+    """Return Slurm's refusal in one line, followed by a line of advice where there is any."""
     message = _said(words)
     advice = next((advice for pattern, advice in REFUSALS if pattern.search(message)), None)
     return message if advice is None else f"{message}\n{advice}"
 
 
 def explain_full(words: str) -> str:
-    """Say what a refusal that `is_full` means for jobs that follow, and Slurm's word for it."""
+    """Return what a refusal for a full queue means for further jobs, with Slurm's term."""
     named = re.search(r"\b(?:Assoc|QOS|Max)[A-Z]\w+", words)
     return (
         "the site takes no more of your jobs for now; more follow as others end "
@@ -233,12 +233,12 @@ def explain_full(words: str) -> str:
 
 
 def is_full(words: str) -> bool:
-    """Whether a refusal ends by itself once fewer of one's own jobs are in the queue."""
+    """Return whether a refusal stops once fewer of the user's jobs are in the queue."""
     return _FULL.search(words) is not None
 
 
 def is_silence(words: str) -> bool:
-    """Whether words of a command say only that Slurm could not be asked."""
+    """Return whether a command's message only says that Slurm could not be reached."""
     return _SILENCES.search(words) is not None
 
 

@@ -1,4 +1,4 @@
-"""The end of a search: trains the winner anew, and scores the test set once."""
+"""The end of a search: retrain the winner on all data, and score the test set once."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.5
 
-# Beside the winner's run: what is trained there.
+# Description of the winner's network, stored beside its run.
 _NETWORK = "network.json"
 
 
 @contextlib.contextmanager
 def concluding(study: StudyWriter, halted: Callable[[], bool], *, waits: bool) -> Iterator[bool]:
-    """Be the one process that concludes a study, while the block lasts.
+    """Hold the lock of the process that concludes a study, while the block runs.
 
     Args:
-        study: All its trials are finished.
-        halted: Whether to give up waiting for another one.
-        waits: Whether to wait while another one does it, which may fail.
+        study: Study whose trials are all finished.
+        halted: Returns whether to stop waiting for another process.
+        waits: Whether to wait while another process concludes the study, which may fail.
 
     Yields:
-        Whether this process is the one.
+        Whether this process holds the lock.
     """
     lock = owner_lock(study.path / ".conclude.lock", study.record.locks)
     is_ours = lock.acquire()
@@ -74,13 +74,13 @@ def conclude(
 
     Args:
         study: Study that this process concludes, inside a block of `concluding`.
-        why: Why the search is over.
+        why: Reason why the search is over.
         slot: Device and threads to train with.
         reporter: Reporter that receives each epoch's metrics.
-        halted: Whether to give up.
+        halted: Returns whether to stop.
 
     Returns:
-        Whether it is done; False if it was given up.
+        True once the study has ended; False after a stop.
 
     Raises:
         TarmacError: The training failed.
@@ -111,7 +111,7 @@ def conclude(
 
 
 def _begin_or_keep(output: Path, network: Mapping[str, Any]) -> None:
-    """Keep what was trained of a network when its process was ended; else make room for it."""
+    """Keep an interrupted training of the same network; otherwise empty the directory."""
     known = output / _NETWORK
     with contextlib.suppress(OSError, ValueError):
         if parse_json(known.read_bytes()) == network:

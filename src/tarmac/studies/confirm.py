@@ -1,4 +1,4 @@
-"""Trains the best networks again from other seeds: the best of many is partly the luckiest."""
+"""Train the best networks again from other seeds, because the best of many is partly luck."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUM_SEEDS = 2
 
 
 def finalists(study: Study, complete: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Return the trials that are to be trained again, best first; none where none was asked for."""
+    """Return the trials to train again, best first; empty if the request confirms none."""
     order = best_first([[trial.values[0]] for trial in complete], study.maximize[:1])
     return [complete[index] for index in order[: study.request.confirm]]
 
@@ -32,16 +32,16 @@ def confirm(
     evaluator: Evaluator,
     stop: Callable[[], bool],
 ) -> bool:
-    """Train the finalists from other seeds and keep in the study what they reach.
+    """Train the finalists from other seeds, and store the results in the study.
 
     Args:
-        study: All its trials are finished.
+        study: Study whose trials are all finished.
         complete: Trials of the study that have a value.
         evaluator: Evaluator that trains the networks.
-        stop: Whether to give up; asked after every epoch.
+        stop: Returns whether to stop; called after every epoch.
 
     Returns:
-        Whether it is done; False if it was given up.
+        True once all finalists are trained; False after a stop.
     """
     request = study.request
     assert request.epochs is not None
@@ -52,7 +52,7 @@ def confirm(
         for seed in range(request.seed + 1, request.seed + 1 + NUM_SEEDS):
             if trial.number in known:
                 continue
-            # Beyond all trials, whose numbers name what they leave behind.
+            # Above all trial numbers, because run directories are named after the numbers.
             number = len(study.ledger.trials) + trial.number * NUM_SEEDS + seed - request.seed
             trial_numbers[number] = trial.number
             candidates.append(
@@ -67,7 +67,7 @@ def confirm(
             )
     reached: dict[int, tuple[float, ...]] = dict.fromkeys(trial_numbers.values(), ())
 
-    def report(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
+    def report(progress: Progress) -> bool:  # noqa: ARG001 - the interface's signature
         return stop()
 
     num_done = 0
@@ -78,7 +78,7 @@ def confirm(
         if result.error is None:
             values = values_of(study.objectives, result.metrics)
             reached[trial_numbers[result.number]] += (values[0],)
-    # An evaluator that is halted leaves the rest out.
+    # A halted evaluator yields no results for the remaining candidates.
     if num_done < len(candidates):
         return False
     study.update(confirmed={**known, **reached})
@@ -88,7 +88,7 @@ def confirm(
 def confirmed_best(study: Study, complete: Sequence[FrozenTrial]) -> FrozenTrial | None:
     """Return the finalist with the best mean over all its seeds.
 
-    One that failed from another seed is out. None where none is left, or none was asked for.
+    Finalists that failed from another seed are excluded. None if there is no finalist left.
     """
     confirmed = study.record.confirmed
     left = [

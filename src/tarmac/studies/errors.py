@@ -1,4 +1,4 @@
-"""Errors of a search that its callers tell from others."""
+"""Errors of a search that callers handle separately."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tarmac.errors import RequestError, TarmacError
 
 
 class FieldError(RequestError):
-    """A field of a request has a value that it cannot have.
+    """An invalid value in a field of a request.
 
     Attributes:
-        path: The field's keys in a study's file, from the outermost, such as ``("space", "lr")``.
+        path: Keys of the field in a study file, outermost first, such as ``("space", "lr")``.
     """
 
     def __init__(self, path: tuple[str, ...], message: str, *, hint: str | None = None) -> None:
@@ -18,4 +18,4 @@ class FieldError(RequestError):
 
 
 class HopelessError(TarmacError):
-    """Nothing of a search works: it is the request that is wrong, whoever goes on with it."""
+    """A search whose trainings all fail: the request is wrong, and a retry cannot help."""

@@ -1,1 +1,1 @@
-"""A study's workers on a cluster: as a job of equal tasks, followed from where it was asked for."""
+"""A study's workers on a cluster: a job of equal tasks, followed from the submitting machine."""

@@ -1,4 +1,4 @@
-"""What a study's workers do, told to whoever asked for them: from the study, and from their job."""
+"""Report the progress of a study's cluster workers, from the study and from their job."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.study import Study
 
-# Of a study that is over, whatever its workers still have to do takes seconds.
+# Workers need only seconds to leave a study that is over.
 _LEAVE_WITHIN_S = 120.0
 
-# So often a worker is begun again with no epoch trained by any since.
+# Maximum number of retries of a worker while no worker trains an epoch.
 _MAX_FUTILE = 10
 
-# A journal on a network file system is read anew each time.
+# Each poll reads the journal, which may be on a network file system.
 _LOOK_EVERY_S = 1.0
 
 
 class Following(jobs.Silent):
-    """A job's reporter that tells a search's reporter how the study gets on.
+    """A job's reporter that forwards the progress of the study to a search's reporter.
 
     Args:
-        study: What the workers work on; this process only reads it.
+        study: Study of the workers; this process only reads it.
         reporter: Reporter of the search, which receives its progress.
-        leave_within_s: How long workers may take to leave a study that is over.
+        leave_within_s: Seconds that workers may take to leave a finished study. Default 120.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class Following(jobs.Silent):
 
     @property
     def progress(self) -> int:
-        """A number that grows with every epoch, the winner's too, and every trial that ends."""
+        """A count of all epochs, including the winner's, and all finished trials."""
         epochs = sum(len(trial.intermediate_values) for trial in self._study.ledger.trials)
         return epochs + self._winner_epochs + len(self._ended)
 
     @property
     def is_overdue(self) -> bool:
-        """Whether workers that are still there hang: the study is long over."""
+        """Whether the remaining workers hang, because the study has been over for long."""
         since = self._over_since
         return since is not None and time.monotonic() - since >= self._leave_within_s
 
     @property
     def why_stuck(self) -> str:
-        """Why a worker is begun again and again while nothing is trained; empty where none is."""
+        """Reason for a worker's repeated retries without any training; empty without retries."""
         return self._why_again if max(self._num_again.values(), default=0) > _MAX_FUTILE else ""
 
     def told(self, event: Event) -> None:
-        """Say why a worker waits, once for each reason."""
+        """Report why a worker waits or where it runs, once per reason."""
         match event:
             case jobs.Waiting(attempt, reason):
                 self._note(attempt.task, f"waits: {reason}")
@@ -84,10 +84,10 @@ class Following(jobs.Silent):
                 self._note(attempt.task, f"is at work on {host}")
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
-        """Say nothing: its trials will."""
+        """Do nothing: the worker's trials are reported instead."""
 
-    def retrying(self, task: Task, reason: str, delay_s: float) -> None:  # noqa: ARG002 - Reporter's
-        """Say that a worker follows another."""
+    def retrying(self, task: Task, reason: str, delay_s: float) -> None:  # noqa: ARG002 - Reporter's signature
+        """Report the retry of a worker."""
         self._num_again[task.name] += 1
         self._why_again = (
             f"{task.name} was begun again {self._num_again[task.name]} times: {reason}"
@@ -95,17 +95,17 @@ class Following(jobs.Silent):
         self._note(task, f"is begun again: {reason}")
 
     def ended(self, ended: jobs.Ended) -> None:
-        """Say of a worker that it failed."""
+        """Report the failure of a worker."""
         if ended.outcome == "failed":
             self._note(ended.task, f"has failed: {ended.reason}")
 
     def waited(self) -> None:
-        """Look at the study, where that is due."""
+        """Poll the study, if a poll is due."""
         if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
             self.look()
 
     def look(self) -> None:
-        """Tell what has become of trials since the last look."""
+        """Report the changes of trials since the last poll."""
         self._looked_at = time.monotonic()
         ledger = self._study.ledger
         ledger.refresh()
@@ -119,7 +119,7 @@ class Following(jobs.Silent):
                 self._ended.add(trial.number)
                 self._reporter.trial_done(self._study, trial)
         self._tell_generations()
-        # Those after its last checkpoint are trained again, which is no progress.
+        # Epochs after the winner's last checkpoint may be trained again, which is no progress.
         num_epochs = _num_epochs_below(self._study.path / BEST)
         self._winner_epochs = max(self._winner_epochs, num_epochs)
         if self.progress != self._progress:
@@ -150,7 +150,7 @@ class Following(jobs.Silent):
 
 
 def _num_epochs_below(directory: Path) -> int:
-    """Return how many epochs the trainings below a directory have written down."""
+    """Return the number of epochs that the trainings below a directory have recorded."""
     count = 0
     for path in directory.glob("[!.]*/metrics.jsonl"):
         with contextlib.suppress(OSError):

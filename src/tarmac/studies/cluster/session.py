@@ -1,4 +1,4 @@
-"""A study searched by workers on a cluster, from the machine where it was asked for."""
+"""Run a study with workers on a cluster, from the submitting machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-# How this machine's part ended: the study is over; it was stopped; or its workers go on without it.
+# How this session ended: the study is over, it was stopped, or its workers go on without us.
 End = Literal["over", "stopped", "detached"]
 
 
@@ -35,33 +35,33 @@ def search_on(
 ) -> End:
     """Search with workers on a cluster until the study is over.
 
-    Workers that an earlier session left there go on; no others are begun beside them. Where a
-    worker's time ends, or its node, and trials are left, another one takes its place. Workers that
-    hang once the study is over are ended.
+    Workers of an earlier session go on; no others are started beside them. If a worker's time or
+    node ends while trials are left, another worker replaces it. Workers that hang after the end of
+    the study are cancelled.
 
     Args:
-        study: The study, opened by `open_study` as a shared one.
-        workers: What is asked of the cluster.
+        study: The study, opened by `open_study` with ``is_shared``.
+        workers: Workers to request from the cluster.
         reporter: Reporter that receives the search's progress.
-        stop: Whether to end the workers; asked a few times a second.
-        detach: Whether to leave them to the cluster and return.
-        storage: The URL of the study's database where it holds a password: each worker gets it as
-            a secret, in `STORAGE_VARIABLE`.
+        stop: Returns whether to cancel the workers; called a few times a second.
+        detach: Returns whether to leave the workers on the cluster and return.
+        storage: URL of the study's database if it holds a password: each worker gets it as a
+            secret, in `STORAGE_VARIABLE`.
 
     Raises:
         RequestError: The cluster can never run such workers, or another process works on this
             search already; nothing was started.
-        TarmacError: The search failed, or its workers end and have trained nothing.
+        TarmacError: The search failed, or its workers ended without training anything.
     """
     is_secret = storage is not None and has_password(storage)
     if storage is not None and is_secret:
-        # Where jobs look for a secret of this name.
+        # Jobs read the secret from the environment variable of its name.
         os.environ[STORAGE_VARIABLE] = storage
     left = _left_behind(study, workers)
     run = left or _make_run(study, workers, is_secret=is_secret)
     with study.lock:
         study.reload()
-        # Workers that were left there may have ended the study since.
+        # Workers of an earlier session may have completed the study since.
         if left is None or study.record.status != "completed":
             study.update(status="running", ended_at=None, error=None)
     following = Following(study, reporter)
@@ -96,7 +96,7 @@ def search_on(
 
 
 class _Leaving:
-    """Asks whether to leave workers to the cluster, and remembers that it was so."""
+    """A ``detach`` callback that remembers a positive answer."""
 
     def __init__(self, detach: Callable[[], bool]) -> None:
         self._detach = detach
@@ -108,10 +108,10 @@ class _Leaving:
 
 
 def _end_of(study: StudyWriter, *, is_stopped: bool) -> End | None:
-    """Return how a search has ended whose workers have; None where something is left to do.
+    """Return how a search ended once its workers have ended; None if trials are left.
 
     Raises:
-        TarmacError: It has failed.
+        TarmacError: The search has failed.
     """
     study.reload()
     if study.record.status == "completed":
@@ -125,7 +125,7 @@ def _end_of(study: StudyWriter, *, is_stopped: bool) -> End | None:
 
 
 def _left_behind(study: StudyWriter, workers: Workers) -> JobRun | None:
-    """Find the workers that an earlier session left with the cluster."""
+    """Return the workers of an earlier session that are still active; None without any."""
     for record in sorted((study.path / RUNS).glob("[!.]*/job-run.json"), reverse=True):
         if jobs.read_status(record.parent).is_active:
             run = jobs.find_run(str(record.parent))
@@ -147,10 +147,10 @@ def _make_run(study: StudyWriter, workers: Workers, *, is_secret: bool) -> JobRu
 
 
 def _refuse_standstill(run: JobRun) -> NoReturn:
-    """Refuse to begin more workers after some that have trained nothing, and say why.
+    """Raise an error with the reason why the workers trained nothing.
 
     Raises:
-        TarmacError: In any case.
+        TarmacError: Always.
     """
     for task in jobs.read_status(run.path).tasks:
         if task.reason:
@@ -166,10 +166,10 @@ def _refuse_standstill(run: JobRun) -> NoReturn:
 
 
 def _refuse_more(run: JobRun, why: str) -> NoReturn:
-    """Refuse to let workers be begun again that train nothing.
+    """Raise an error for repeated retries of workers that train nothing.
 
     Raises:
-        TarmacError: In any case.
+        TarmacError: Always.
     """
     raise TarmacError(
         f"the workers train nothing: {why}",

@@ -1,4 +1,4 @@
-"""How long a worker may still work, by what it was told and by what its cluster says."""
+"""The time that a worker has left, by its own limit and by its cluster's."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# A cluster asks a job to end up to two minutes early: Slurm looks once a minute, and its warning is
-# meant to come a minute before the end (sbatch(1), --signal).
+# A cluster may ask a job to end up to two minutes early: Slurm checks once a minute, and its
+# warning is due a minute before the end (sbatch(1), --signal).
 _EARLY_S = 120.0
-# Of a short time, a worker has this much all the same.
+# A worker with a short limit may use at least this share of it.
 _LEAST_SHARE = 0.5
 
 
 def time_left(limit_s: float | None, environment: Mapping[str, str]) -> Callable[[], float]:
-    """Return a function that says how many seconds a worker has left; infinitely many without end.
+    """Return a function that returns a worker's seconds left; infinity without a limit.
 
     Args:
-        limit_s: Seconds from now that it may work; None for no such limit.
-        environment: With ``SLURM_JOB_END_TIME`` where Slurm says it, in seconds since 1970; 22.05
-            does not.
+        limit_s: Seconds from now that it may work; None for no limit.
+        environment: Environment variables; Slurm sets ``SLURM_JOB_END_TIME``, in seconds since
+            1970, but not in version 22.05.
     """
     ends: list[float] = []
     if limit_s is not None:

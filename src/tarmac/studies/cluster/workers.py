@@ -1,4 +1,4 @@
-"""What is asked of a cluster for a study, and the job that it becomes: an equal task per worker."""
+"""The workers of a study on a cluster, and their job: an equal task per worker."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from tarmac.studies.request import Request
     from tarmac.studies.study.study import Study
 
-# The exit status of a worker that leaves for want of time, with work left to do: EX_TEMPFAIL of
-# sysexits.h, "the user is invited to retry".
+# Exit code of a worker whose time is over while trials are left: EX_TEMPFAIL of sysexits.h, "the
+# user is invited to retry".
 AGAIN = 75
 
-# Below a study's directory: the runs of its workers.
+# Subdirectory of a study for the runs of its workers.
 RUNS = "cluster"
 
-# Where a worker finds the URL of the study's database, where that holds a password.
+# Environment variable with the URL of the study's database, if it holds a password.
 STORAGE_VARIABLE = "TARMAC_STUDY_STORAGE"
 
-# So often a worker may leave for want of time, each time with trials done.
+# Maximum number of times that a worker's time may be over, each time with trials done.
 _MAX_TURNS = 100_000
 
 _MEET = "the workers of a search meet in its directory"
 
-# Without it a worker would look for data in another place.
+# Without this variable a worker would look for data elsewhere.
 _PASSED_ON = ("TARMAC_DATA",)
 
 
@@ -44,14 +44,14 @@ class Workers:
     """Workers of a study on a cluster.
 
     Attributes:
-        on: Where, one of `tarmac.jobs.executor_names`.
+        on: Executor of the workers, one of `tarmac.jobs.executor_names`.
         count: Maximum number of workers, at least 1.
         cpus: CPU cores of each worker. Default 1.
         gpus: GPUs of each worker. Default 0.
-        memory: Bytes that each may take; None for no limit of Tarmac's.
-        time_s: Seconds that each may work; another one follows where trials are left. None for as
-            long as the cluster lets it.
-        options: By executor, what only that one understands.
+        memory: Memory of each worker in bytes; None sets no limit.
+        time_s: Seconds that each worker may work; another worker follows while trials are left.
+            None for the cluster's own limit.
+        options: Options of the executors, by executor name.
     """
 
     on: str
@@ -63,10 +63,10 @@ class Workers:
     options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what no cluster has.
+        """Check the values.
 
         Raises:
-            RequestError: Of a number that is too small, or workers that could not meet.
+            RequestError: A number is too small, or the workers could not share a directory.
         """
         if self.count < 1:
             raise RequestError(f"workers is {self.count}, expected at least 1")
@@ -80,13 +80,13 @@ class Workers:
 def most_workers(
     request: Request, num_networks: int | None, *, num_done: int = 0, num_trained: int = 0
 ) -> int:
-    """Return how many workers a search has trials for at the same time; at least 1.
+    """Return the number of workers that a search has trials for at a time, at least 1.
 
     Args:
         request: Request that the study carries out.
         num_networks: Number of networks in its space; None for infinitely many.
-        num_done: Trials that have ended.
-        num_trained: Those of them that were trained.
+        num_done: Number of finished trials. Default 0.
+        num_trained: Number of finished trials that were trained. Default 0.
     """
     if find_method(request.method).breeds_generations:
         ends = [request.population]
@@ -102,7 +102,7 @@ def most_workers(
 
 
 def most_workers_of(study: Study) -> int:
-    """Return how many workers what is left of a study has trials for; see `most_workers`."""
+    """Return the number of workers that the rest of a study has trials for; see `most_workers`."""
     ledger = study.ledger
     ledger.refresh()
     num_done = sum(trial.state.is_finished() for trial in ledger.trials)
@@ -118,10 +118,10 @@ def workers_job(
 
     Args:
         directory: Directory of the study, which each worker opens.
-        workers: What is asked of the cluster.
-        most: Number of workers that there are trials for, from `most_workers`.
-        has_secret_storage: Whether its database's URL is given to workers in `STORAGE_VARIABLE`,
-            as a secret.
+        workers: Workers to request from the cluster.
+        most: Number of workers that have trials, from `most_workers`.
+        has_secret_storage: Whether workers get the database's URL as a secret, in
+            `STORAGE_VARIABLE`.
     """
     count = min(workers.count, most)
     path = escape(str(directory.resolve()))
@@ -131,7 +131,7 @@ def workers_job(
     model = find_executor(workers.on).options
     known = {} if model is None else model.model_fields
     if "requeue_on_timeout" in known:
-        # Also a worker that had to be killed then: its networks come back.
+        # Requeue a worker killed at its time limit too: its networks return to the queue.
         options.setdefault(workers.on, {})["requeue_on_timeout"] = True
     if workers.time_s is not None:
         command += ["--time", f"{workers.time_s:g}s"]

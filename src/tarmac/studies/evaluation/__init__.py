@@ -1,1 +1,1 @@
-"""What trains the candidates of a study."""
+"""The evaluators that train the candidates of a study."""

@@ -1,4 +1,4 @@
-"""Chooses what trains a study's networks, and says why."""
+"""Choose the evaluator of a study's networks, with a reason."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Evaluator
     from tarmac.studies.study.study import Study
 
-# More networks than are ever planned at a time.
+# Above any number of networks that are planned at a time.
 _ALL = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What trains the networks.
+    """The chosen evaluator of a study.
 
     Attributes:
         evaluator: Evaluator that trains the networks.
-        at_once: How many networks it wants in one call; None where it takes the next whenever it
-            has room, so that no network is claimed before it can be trained.
-        close: Ends what it has started.
-        summary: Where and how, for the user.
-        goes_on: Whether a training that is cut short goes on where it was, wherever it is begun
-            again.
+        at_once: Number of networks per call. None: the evaluator takes a network only when a
+            process is free, so that no network is claimed early.
+        close: Stops the processes of the evaluator.
+        summary: Devices and way of training, in words for the user.
+        goes_on: Whether an interrupted training resumes from a checkpoint, on any host.
     """
 
     evaluator: Evaluator
@@ -52,14 +51,14 @@ def choose_evaluator(
 ) -> Chosen:
     """Choose how a study's networks are trained.
 
-    Multilayer perceptrons train in stacks, whatever their number: also a stack of one takes less
-    time than a process of its own (`bench/population.py`). Each GPU has a stack at a time, and so
-    has each core of a CPU. Replicas of a CPU and ``workers`` ask for processes.
+    Multilayer perceptrons train in stacks, whatever their number: even a stack of one takes less
+    time than a separate process (`bench/population.py`). Each GPU, and each core of a CPU, trains
+    one stack at a time. Replicas of a CPU and ``workers`` select processes instead.
 
     Args:
         study: The study whose networks are trained.
-        devices: The devices to train on, of one type.
-        halted: Whether to give up what is under way; called several times a second.
+        devices: The devices to train on, all of one type.
+        halted: Returns whether to stop running trainings; called several times a second.
     """
     against = _against_stacks(study, devices)
     if against is None:
@@ -88,7 +87,7 @@ def choose_evaluator(
 
 
 def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
-    """Return why networks are not stacked, in words, or None where they are."""
+    """Return why networks do not train in stacks, in words; None if they do."""
     settings = study.record.settings
     if study.request.workers is not None:
         return "a number of workers was asked for"
@@ -116,7 +115,7 @@ def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], boo
         workload,
         load_dataset(workload, record.settings),
         **sizes,
-        # GPUs of one search are alike; the smallest memory is what holds every stack.
+        # GPUs of one search are alike; every stack must fit the smallest free memory.
         device=min(devices, key=lambda device: device.available_bytes),
     )
     precision, _ = stacks.precision
@@ -134,8 +133,8 @@ def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], boo
         pool = PooledEvaluator(stacks, setup, slots, study.path / "logs", halted)
         evaluator, close = pool, pool.close
         where += f", in {counted(len(slots), 'process')}"
-    # A generation at once. Where all networks are known from the start, as many as there are; a
-    # method that learns from each result would learn nothing within a batch.
+    # Train a whole generation, or all networks of brute force, in one batch. Other methods learn
+    # from each result, and would learn nothing within a larger batch.
     method = find_method(request.method)
     is_planned = method.breeds_generations or method.tries_all
     return Chosen(

@@ -1,7 +1,7 @@
-"""Builds a space's networks before anything starts, so that values that none can have are refused.
+"""Build a space's networks before a search starts, to refuse values that no network can have.
 
-A network is built and called on PyTorch's meta device, where it has shapes and no values, which
-takes milliseconds. Only an error of the real one, on the CPU, is the user's.
+A network is built and called on PyTorch's meta device, with shapes but without values, which takes
+milliseconds. If that fails, a real network on the CPU decides: only its error is the user's.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-# A value may only fit others than the defaults, as heads fit some widths.
+# A value may not fit the defaults of other parameters, as attention heads fit only some widths.
 _NUM_DRAWS = 4
 
 
 def check_corners(
     space: Space, workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
 ) -> None:
-    """Raise a FieldError where no network has one of a space's values.
+    """Raise a FieldError for a value of a space that no network can have.
 
     Args:
-        space: Space whose choices and ends of ranges are tried, each with the defaults of the
-            others, then with a few draws of them.
+        space: Space whose choices and ends of ranges are tried: first with the defaults of the
+            other parameters, then with a few random draws.
         workload: Workload of the networks.
         dataset: Dataset that the workload trains on.
         settings: Settings of all networks.
     """
-    # Models may print and warn, and a command's output may be JSON.
+    # Models may print and warn, which would break a command's JSON output.
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for corner in space.corners():
@@ -72,12 +72,12 @@ def _networks(space: Space, corner: Mapping[str, Setting]) -> Iterator[dict[str,
 def _why_impossible(
     workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
 ) -> RequestError | None:
-    """Return the error of a network that cannot be built for its data; None where it can."""
+    """Return the error of a network that cannot be built for its data; None if it can."""
     try:
         changed, arguments = configure(workload, dataset, settings)
         with torch.random.fork_rng(devices=[]):
             _, inputs, _ = first_samples(changed, dataset)
-            # Whatever fails without values is tried with them.
+            # A model that fails without values is tried with values below.
             with contextlib.suppress(Exception), torch.no_grad(), torch.device("meta"):
                 call_model(build_model(changed, arguments, seed=0).eval(), _on_meta(inputs))
                 return None

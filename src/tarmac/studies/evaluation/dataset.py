@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def load_dataset(workload: Workload, settings: Mapping[str, Setting]) -> Dataset:
-    """Load a workload's data: those that a setting names, else its own.
+    """Load the dataset that the setting ``dataset`` names, else the workload's own.
 
     Raises:
         RequestError: There is no such dataset.
-        TarmacError: It cannot be had.
+        TarmacError: The dataset cannot be loaded.
     """
     name = settings.get("dataset", workload.dataset)
     return name() if callable(name) else data.load(str(name))

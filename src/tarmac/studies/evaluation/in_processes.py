@@ -1,4 +1,4 @@
-"""Trains networks one per process: what one of them does to its process harms no other."""
+"""Train one network per process, so that a crash harms no other network."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.interface import Candidate, EpochReporter
     from tarmac.studies.evaluation.slots import Slot
 
-# Between two checkpoints of a training that may be cut short, in seconds.
+# Seconds between two checkpoints of a training that may be interrupted.
 _CHECKPOINT_EVERY_S = 60.0
 
-# What each process runs.
+# Module that each process runs.
 PROGRAM = "tarmac.studies.evaluation.worker"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training:
-    """What all networks of a study share.
+    """The options that all trainings of a study share.
 
     Attributes:
-        workload: What is trained, as `tarmac.workloads.find_workload` takes it.
-        train_size: How many samples to train on.
-        validation_size: How many to hold out.
-        validation_split: How samples are held out, as `tarmac.data.hold_out` takes it. Default
-            ``auto``.
-        validation_seed: By which they are drawn, the same for networks of any seed.
-        runs: Where runs' directories are made.
-        logs: Where processes write what they print.
-        keeps_checkpoints: Whether a training that is cut short goes on from a checkpoint, wherever
-            it is begun again, rather than from its start.
+        workload: Workload to train, as for `tarmac.workloads.find_workload`.
+        train_size: Number of training samples.
+        validation_size: Number of held-out samples.
+        validation_split: How samples are held out, as for `tarmac.data.hold_out`. Default ``auto``.
+        validation_seed: Seed that draws the held-out samples, the same for all networks. Default 0.
+        runs: Directory for the networks' runs.
+        logs: Directory for the output of processes.
+        keeps_checkpoints: Whether an interrupted training resumes from a checkpoint, on any host,
+            instead of restarting.
     """
 
     workload: str
@@ -55,15 +54,15 @@ class Training:
 
 
 class ProcessEvaluator:
-    """Trains each network by `tarmac.training` in a process; several at a time.
+    """An evaluator that trains each network by `tarmac.training` in a process.
 
-    Processes live on from network to network, because importing PyTorch takes a second, and are
-    replaced after a failure.
+    Several processes train at the same time. A process is reused for the next network, because
+    importing PyTorch takes a second, and is replaced after a failure.
 
     Args:
-        training: What all networks share.
-        slots: Where they train, one for each process.
-        halted: Whether to give up what is under way; asked several times a second.
+        training: Options that all trainings share.
+        slots: Devices or shares of a CPU, one per process.
+        halted: Returns whether to stop running trainings; called several times a second.
     """
 
     def __init__(
@@ -76,11 +75,11 @@ class ProcessEvaluator:
         self._epoch_s = _CHECKPOINT_EVERY_S
 
     def evaluate(self, candidates: Iterable[Candidate], report: EpochReporter) -> Iterator[Result]:
-        """Train candidates, each as soon as there is room; see `Evaluator.evaluate`.
+        """Train each candidate as soon as a process is free; see `Evaluator.evaluate`.
 
         Args:
-            candidates: The next is taken when a process is free, and no earlier.
-            report: Called after every epoch of each.
+            candidates: Candidates to train; the next is taken only when a process is free.
+            report: Called after every epoch of each candidate.
         """
         left: Iterator[Candidate] | None = iter(candidates)
         busy: dict[int, Candidate] = {}
@@ -114,7 +113,7 @@ class ProcessEvaluator:
                 self._workers.pop(index).kill()
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
@@ -144,14 +143,14 @@ class ProcessEvaluator:
         }
 
     def _hear(self, index: int, candidate: Candidate, report: EpochReporter) -> Result | None:
-        """Take what a process says; return its candidate's result once there is one."""
+        """Read the messages of a process; return its candidate's result once there is one."""
         worker = self._workers[index]
         messages = worker.receive()
         if messages is None:
             if was_asked_to_end(worker):
                 return Result(number=candidate.number, stopped=True)
             why = worker.why_ended()
-            # Nobody else comes to a candidate's run again.
+            # No later process cleans up this candidate's run.
             run = self._training.runs / f"{candidate.number:05d}"
             for directory in (run, *run.glob("*/"), *run.glob("*/checkpoints/")):
                 remove_abandoned(directory)

@@ -1,7 +1,7 @@
 """The interface between a study, which proposes networks, and the evaluators that train them.
 
-A study hands over a batch of candidates and takes their results as they come, in any order. It does
-not know whether they were trained one by one, in processes of their own, or as one stacked model.
+A study passes a batch of candidates and receives their results in any order. The study does not
+know whether the candidates train one by one, in separate processes, or as one stacked model.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Candidate:
     """A network to train.
 
     Attributes:
-        number: The trial's, unique in its study.
-        settings: What it sets, by the names that ``tarmac train --set`` takes;
+        number: Number of the trial, unique in its study.
+        settings: Settings of the network, by the names of ``tarmac train --set``;
             ``learning_rate`` and ``batch_size`` too.
         seed: Seed of the initial weights, the order of samples and all random draws.
         epochs: Maximum number of epochs to train.
-        patience: It stops once ``monitor`` has not got better for so many epochs; None for never.
-        monitor: A metric on held-out data, ``NAME:max`` or ``NAME:min``.
+        patience: Epochs without a better ``monitor`` after which the training stops; None: never.
+        monitor: Metric on held-out data, ``NAME:max`` or ``NAME:min``. Default ``loss:min``.
     """
 
     number: int
@@ -39,13 +39,13 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A candidate at the end of one of its epochs.
+    """The metrics of a candidate after an epoch.
 
     Attributes:
         number: Number of the candidate, unique in its study.
         epoch: Number of the finished epoch, from 1.
-        metrics: At least ``loss``, ``val_loss`` and each metric that the workload is scored by,
-            alone and with ``val_``: ``accuracy``, ``val_accuracy``.
+        metrics: At least ``loss``, ``val_loss`` and each score of the workload, alone and with
+            ``val_``: ``accuracy``, ``val_accuracy``.
     """
 
     number: int
@@ -54,25 +54,24 @@ class Progress:
 
 
 class EpochReporter(Protocol):
-    """Receives every epoch of every candidate, and decides whether the candidate goes on."""
+    """A callback after every epoch, which decides whether the candidate goes on."""
 
     def __call__(self, progress: Progress) -> bool:
-        """Return whether the candidate is to stop here, as a loser."""
+        """Return whether to stop the candidate now, as a loser."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a candidate's training ended.
+    """The result of a candidate's training.
 
     Attributes:
         number: Number of the candidate, unique in its study.
         metrics: Metrics of the last epoch, with ``epochs`` (trained), ``num_parameters`` and
-            ``seconds`` (its share of the time, where several were trained as one). Empty if it
-            failed.
-        stopped: Whether the `EpochReporter` stopped it, or something else that was not its fault.
-        error: Why it failed: NaN, out of memory, an exception's message. None if it did not.
-        num_companions: How many other networks were trained in the same stack.
+            ``seconds`` (in a stack, its share of the time). Empty if it failed.
+        stopped: Whether the `EpochReporter`, or an event such as SIGTERM, stopped the training.
+        error: Reason for the failure: NaN, out of memory, an exception's message. Default None.
+        num_companions: Number of other networks in the same stack.
     """
 
     number: int
@@ -83,13 +82,13 @@ class Result:
 
 
 class Evaluator(Protocol):
-    """Trains candidates."""
+    """The interface of evaluators, which train candidates."""
 
     def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
-        """Train all candidates and yield each one's result as soon as it is there.
+        """Train all candidates and yield each result as soon as it is known.
 
-        One candidate's failure is its result, never an exception. Closing the iterator stops what
-        is still being trained.
+        A failed candidate yields a result, never an exception. Closing the iterator stops the
+        running trainings.
 
         Args:
             candidates: Candidates to train, all with different numbers.

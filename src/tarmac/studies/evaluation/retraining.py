@@ -1,4 +1,4 @@
-"""Trains one network on all data in a process of its own, and scores it on the test set."""
+"""Train a network on all data in a separate process, and score it on the test set."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def train_whole(
 
     Args:
         worker: Process that trains the network.
-        job: What, as for a candidate; without ``validation_size``.
+        job: Message for the worker, as for a candidate but without ``validation_size``.
         on_epoch: Called with each epoch's metrics.
-        halted: Whether to give up.
+        halted: Returns whether to stop.
 
     Returns:
-        The run's metrics and directory; None if it was given up.
+        The run's metrics and directory; None after a stop.
 
     Raises:
         TarmacError: The training failed.

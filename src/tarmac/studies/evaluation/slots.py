@@ -1,4 +1,4 @@
-"""Where processes train: each on a device, or on a share of a CPU's threads."""
+"""The slots of training processes: a device each, or a share of a CPU's threads."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _MAX_ON_CPU = 8
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Room for one process.
+    """The device of one training process.
 
     Attributes:
-        device: As PyTorch spells it.
-        num_threads: Its threads on a CPU; 0 for a GPU.
+        device: Device in PyTorch's notation, such as ``cuda:0``.
+        num_threads: Number of CPU threads; 0 for a GPU.
     """
 
     device: str
     num_threads: int
 
     def show(self) -> str:
-        """Say where it is, such as ``cpu with 2 threads``."""
+        """Return the slot in words, such as ``cpu with 2 threads``."""
         if not self.num_threads:
             return self.device
         return f"{self.device} with {self.num_threads} thread{'s' if self.num_threads > 1 else ''}"
 
 
 def slots_of(devices: tuple[Device, ...], workers: int | None) -> list[Slot]:
-    """Share devices out among processes.
+    """Divide devices among processes.
 
-    A GPU is one process's unless there are more processes than GPUs. On a CPU small networks train
-    fastest one per core, so its threads are shared out evenly.
+    Each GPU has one process, unless there are more processes than GPUs. On a CPU, small networks
+    train fastest with one per core, so the threads are divided evenly.
     """
     first = devices[0]
     if first.type == "cuda":
