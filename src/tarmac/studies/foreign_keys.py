@@ -1,4 +1,4 @@
-"""Keys of other systems' search files, and what says the same in a study's file.
+"""Keys of other systems' search files, and the equivalent keys of a study file.
 
 From the documentation of Weights & Biases' sweeps, Optuna, Ray Tune, Katib and NNI, as of 2026.
 """
@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r"(?:(?:space|datasets\.[^.]+)\.)?[^.]+\.([^.]+)")
 
 
 def with_own_keys(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield problems of a study, those of another system's keys with what Tarmac calls it."""
+    """Yield the problems of a study file; hint at Tarmac's key for another system's key."""
     for problem in problems:
         match = _PARAMETER.fullmatch(problem.path)
         own = _OF_PARAMETERS.get(match[1]) if match else _OF_STUDIES.get(problem.path)

@@ -1,4 +1,4 @@
-"""A study's trials as this process knows them, each read once it has changed."""
+"""A cache of a study's trials: each refresh reads the new and the unfinished ones."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
     from tarmac.studies.space import Space
 
-# Where a trial says which generation it belongs to: the attribute that Optuna derives from the name
-# of its sampler's class.
+# Attribute of a trial with its generation. Optuna derives the name from its sampler's class name.
 GENERATION = "EvolutionSampler:generation"
-# Where a study has the ids of the trials that survive into a generation, by its number.
+# Prefix of a study's attribute with the ids of the trials that survive into a generation.
 SURVIVORS = "EvolutionSampler:parent:"
 
 
 class Ledger:
-    """The trials of a study, by number, generation and network; it only reads.
+    """A read-only index of a study's trials, by number, generation and network.
 
-    Optuna's storages return all trials or one. Reading all at every question takes time that grows
-    with the square of their number; finished ones never change, so they are read once.
+    Optuna's storages return all trials or a single one. Reading all trials for each query takes
+    time that grows with the square of their number. Finished trials never change, so they are
+    read once.
 
     Args:
         storage: Optuna's storage, which holds the trials.
         study_id: Number of the study in the storage.
-        space: Says which trials are of the same network.
+        space: Search space, whose keys identify trials of the same network.
     """
 
     def __init__(self, storage: BaseStorage, study_id: int, space: Space) -> None:
@@ -46,7 +46,7 @@ class Ledger:
         self._generations: dict[int, dict[int, None]] = {}
 
     def refresh(self) -> None:
-        """Read what is new."""
+        """Read new trials, and unfinished ones again."""
         for number in sorted(self._open):
             self._keep(number, self._storage.get_trial(self._ids[number]))
         while True:
@@ -63,7 +63,7 @@ class Ledger:
             self._keep(trial.number, trial)
 
     def trial_id(self, number: int) -> int:
-        """Return the storage's name of a trial."""
+        """Return the id of a trial in the storage."""
         return self._ids[number]
 
     def of_generation(self, generation: int) -> Sequence[FrozenTrial]:
@@ -71,10 +71,10 @@ class Ledger:
         return [self.trials[number] for number in self._generations.get(generation, ())]
 
     def survivors(self, generation: int) -> list[FrozenTrial] | None:
-        """Return the survivors that a generation begins with; None where none are chosen yet.
+        """Return the survivors that a generation starts with; None before they are chosen.
 
         Raises:
-            TarmacError: They are no trials of the study.
+            TarmacError: A recorded survivor is not a trial of the study.
         """
         attributes = self._storage.get_study_system_attrs(self._study_id)
         ids = attributes.get(f"{SURVIVORS}{generation}")
@@ -90,7 +90,7 @@ class Ledger:
 
     @property
     def last_generation(self) -> int:
-        """The highest generation that there is; -1 where there is none."""
+        """The highest generation; -1 without any."""
         return max(self._generations, default=-1)
 
     def in_state(self, *states: TrialState) -> list[FrozenTrial]:
@@ -103,7 +103,7 @@ class Ledger:
 
     @property
     def trained(self) -> list[FrozenTrial]:
-        """The finished trials that were trained, rather than known from an earlier one."""
+        """The finished trials that were trained, without repeats of known networks."""
         return [
             trial
             for trial in self.trials
@@ -121,7 +121,7 @@ class Ledger:
         generation = trial.system_attrs.get(GENERATION)
         if isinstance(generation, int):
             self._generations.setdefault(generation, {})[number] = None
-        # A trial that is being asked for has some of its parameters only.
+        # A trial has only some of its parameters while the sampler suggests them.
         if not self._space.problems(trial.params):
             self.by_key.setdefault(self._space.key(trial.params), number)
         if trial.state.is_finished():

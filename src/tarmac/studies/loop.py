@@ -1,4 +1,4 @@
-"""The loop of a search: hands candidates to the evaluator and writes their results."""
+"""The loop of a search, which passes candidates to the evaluator and stores their results."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from tarmac.studies.terms import Leave, Terms
 
 _LOOK_EVERY_S = 0.3
-# Of a study whose others take long, on a file system that many look at.
+# Maximum pause while other workers train: many workers poll the same file system.
 _LOOK_AT_LEAST_EVERY_S = 2.0
 _MARGIN = 1.5
 _STORE_TIME_EVERY_S = 5.0
-# Whole numbers among what of a result is stored with its trial, where optuna-dashboard shows it.
+# Metrics stored as whole numbers with a trial, where optuna-dashboard shows them.
 _COUNTS = ("epochs", "num_parameters")
 
 
 class SearchLoop:
-    """One process's work on a study.
+    """The work of one process on a study.
 
     Args:
         study: The study, which this process may write.
-        owner: The process's name among the study's leases.
+        owner: Name of this process's lease.
         reporter: Reporter that receives the search's progress.
-        stop: Whether the user wants it to stop; asked several times a second.
-        terms: What it takes of the study, and until when.
+        stop: Returns whether the user requests a stop; called several times a second.
+        terms: Share of the trials to take, and time limit.
 
     Attributes:
-        leave: Why it left the study, once `run` has returned None.
-        num_trained: The trials that it has finished.
-        num_epochs: The epochs of all trials that it has seen.
-        has_waited: Whether there was nothing for it for a while, for others had all networks.
+        leave: Reason for leaving the study, once `run` has returned None.
+        num_trained: Number of trials that this process has finished.
+        num_epochs: Number of epochs that this process has trained, over all trials.
+        has_waited: Whether the process has waited because others held all networks.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SearchLoop:
         self._started = time.monotonic()
         self._stored_time_at = self._started
         first, judged = study.objectives[0], study.record.judged_by
-        # Objectives that only the end of a training shows have no curve; what counts has.
+        # Costs such as ``seconds`` have no learning curve; the workload's own metric has.
         is_scored = first.metric.startswith("val_")
         self._metric = first.metric if is_scored else judged.of("val")
         is_maximized = first.maximize if is_scored else judged.more_is_better
@@ -91,7 +91,7 @@ class SearchLoop:
         return self._before_s + time.monotonic() - self._started
 
     def halted(self) -> bool:
-        """Whether what is under way is to be given up: the user stops, or the time is over."""
+        """Return whether to stop running trainings: on a user's stop, or when time is over."""
         budget = self._study.request.budget
         return self._stop() or (budget is not None and self.elapsed_s >= budget)
 
@@ -102,7 +102,8 @@ class SearchLoop:
             chosen: Evaluator to train with, from `choose_evaluator`.
 
         Returns:
-            Why it is over; None where it is not, and `leave` says why this process leaves it.
+            Reason why the search is over; None if it is not, and `leave` says why this process
+            leaves.
 
         Raises:
             HopelessError: Every network of the first batch failed.
@@ -125,7 +126,7 @@ class SearchLoop:
                 if self._terms.leaves_the_rest and self._queue.is_spent:
                     self.leave = "others"
                     return None
-                # Other processes have the rest of this generation.
+                # Other processes train the rest of this generation.
                 self.has_waited = True
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LOOK_AT_LEAST_EVERY_S)
@@ -138,10 +139,10 @@ class SearchLoop:
 
     @property
     def fits_another(self) -> bool:
-        """Whether the time that is left suffices for a network like those that were trained.
+        """Whether the time left suffices for another network like the trained ones.
 
-        A first one that goes on elsewhere is begun in any time: else one that takes longer than a
-        worker has would never be trained.
+        If trainings resume on other workers, the first network starts in any case. Otherwise a
+        network that takes longer than a worker's time would never be trained.
         """
         left_s = self._terms.time_left_s()
         if self._goes_on and not self.num_epochs:
@@ -150,7 +151,7 @@ class SearchLoop:
 
     @property
     def needed_s(self) -> float:
-        """How long a network takes, in seconds: half as long again as half of them took."""
+        """Estimated seconds per network: 1.5 times the median so far; 0 before the first."""
         took = [
             (trial.datetime_complete - trial.datetime_start).total_seconds()
             for trial in self._study.ledger.trained
@@ -163,7 +164,7 @@ class SearchLoop:
     def _batch(
         self, first: Candidate, claims: Iterator[Candidate], at_once: int | None
     ) -> Iterator[Candidate]:
-        """Return what is trained together: a first one and, at once or bit by bit, others."""
+        """Return the candidates to train together; claim lazily if ``at_once`` is None."""
         if at_once is None:
             return itertools.chain([first], claims)
         most = at_once
@@ -176,7 +177,7 @@ class SearchLoop:
             candidate = self._queue.next()
             if candidate is None:
                 return
-            # Of a training that goes on from a checkpoint the first epochs are told already.
+            # A training that resumes from a checkpoint has reported its first epochs already.
             trial = self._study.ledger.trials[candidate.number]
             self._curves[candidate.number] = dict(trial.intermediate_values)
             self._reporter.started(candidate.number, candidate.settings)
@@ -200,7 +201,7 @@ class SearchLoop:
         try:
             self._study.add_value(number, progress.epoch, value)
         except UpdateFinishedTrialError:
-            # This process seemed dead for a while, and another one has trained it since.
+            # This process's lease had expired, and another process has trained the network since.
             return True
         self._reporter.epoch_done(progress)
         if self.halted():
@@ -216,7 +217,7 @@ class SearchLoop:
         return False
 
     def _finish(self, result: Result) -> None:
-        """Finish a trial, unless this process seemed dead and another one has it now."""
+        """Finish a trial, unless this process's lease expired and another process owns it."""
         with self._study.lock:
             if not self._queue.is_mine(result.number):
                 return
@@ -246,7 +247,7 @@ class SearchLoop:
         self._study.tell(result.number, values, state)
 
     def _refuse_hopeless(self) -> None:
-        """End a search in which nothing has worked: it is the request, not the networks."""
+        """Raise an error if all first networks failed: the request is wrong, not the networks."""
         ledger = self._study.ledger
         trained = ledger.trained
         enough = min(self._study.request.population, 10)

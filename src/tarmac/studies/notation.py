@@ -1,4 +1,4 @@
-"""How people write parameters: in ``--set``, in YAML and in a model's signature."""
+"""The notation of search parameters: in ``--set``, in YAML and in a model's signature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Marks a model's keyword parameter as one to search over, and where.
+    """A mark on a model's keyword parameter: search over this range of values.
 
     Example:
         ``def model(dropout: Annotated[float, Range(0.0, 0.5)] = 0.2)``
@@ -25,7 +25,7 @@ class Range:
     Attributes:
         low: Least value of the range, included.
         high: Greatest value of the range, included where ``step`` reaches it.
-        step: From one value to the next; None for every value between.
+        step: Distance between two values; None for every value between.
         log: Whether to draw on a logarithmic scale.
     """
 
@@ -36,15 +36,15 @@ class Range:
 
 
 class ParameterText(BaseModel):
-    """A parameter as a study's file has it: a value, a list, ``16..128``, or a mapping.
+    """A parameter as written in a study file: a value, a list, ``16..128``, or a mapping.
 
     Attributes:
-        choices: Named values; one alone fixes the setting.
+        choices: Values to choose from; a single value fixes the setting.
         low: Least value of the range; None for choices.
         high: Greatest value of the range; None for choices.
-        step: From one to the next.
+        step: Distance between two values; None for every value between.
         log: Whether to draw on a logarithmic scale.
-        when: The parameter is used only where each of these others has one of these values.
+        when: Use the parameter only if each parameter named here has one of its listed values.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,12 +90,12 @@ class ParameterText(BaseModel):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it has one value, everywhere."""
+        """Whether the parameter has a single value and no condition."""
         return self.choices is not None and len(self.choices) == 1 and not self.when
 
     @property
     def shortest(self) -> Any:
-        """What is read as the same: a value, a list, a range such as ``16..128:16``, a mapping."""
+        """The shortest notation: a value, a list, a range such as ``16..128:16``, a mapping."""
         if self.when:
             return self.model_dump(mode="json", exclude_defaults=True)
         if self.choices is not None:
@@ -105,7 +105,7 @@ class ParameterText(BaseModel):
 
     @property
     def fixed(self) -> Setting:
-        """The one value that it has; None also where there are several, see `is_fixed`."""
+        """The single value, which may be None; also None for several values, see `is_fixed`."""
         return self.choices[0] if self.is_fixed and self.choices else None
 
 
@@ -113,7 +113,7 @@ def _read_range(text: str) -> dict[str, Any]:
     ends, separator, how = text.partition(":")
     low, _, high = ends.partition("..")
     expected = "is no range, expected LOW..HIGH, LOW..HIGH:log or LOW..HIGH:STEP"
-    # Of three dots nobody knows whether the last is that of .20.
+    # In ``1...20`` the last dot may belong to ``.20``, so the text is ambiguous.
     if "..." in ends:
         raise ValueError(f"{expected}, with two dots")
     try:
@@ -126,7 +126,7 @@ def _read_range(text: str) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float:
-    """Read a number; a whole one with all its digits, which a float has to 2**53 only."""
+    """Read a number; an int keeps all its digits, a float only up to 2**53."""
     try:
         return int(text)
     except ValueError:
@@ -172,7 +172,7 @@ def _shown(number: float) -> str:
 
 
 def text_of(parameter: Parameter) -> Any:
-    """Return the shortest form in which a study's file can have a parameter of a space."""
+    """Return the shortest notation of a space's parameter for a study file."""
     fields = dataclasses.asdict(parameter)
     fields.pop("whole", None)
     if "values" in fields:
@@ -184,7 +184,7 @@ def parse_set(text: str) -> tuple[str, Any]:
     """Read ``KEY=v1,v2``, ``KEY=lo..hi``, ``KEY=lo..hi:log``, ``KEY=lo..hi:step`` or ``KEY=value``.
 
     Raises:
-        RequestError: It is of no such form, or names no value.
+        RequestError: The text has another form, or names no value.
     """
     key, separator, values = text.partition("=")
     if not separator or not key:
@@ -193,7 +193,7 @@ def parse_set(text: str) -> tuple[str, Any]:
         raise RequestError(
             f"{key} has no values, expected at least one", hint=f"Such as: --set {key}=1,2,4"
         )
-    # As Python and YAML write a list.
+    # Accept a list as Python and YAML write it.
     if values.startswith("[") and values.endswith("]"):
         values = values[1:-1].replace(" ", "")
     return key, values if ".." in values else values.split(",")

@@ -1,4 +1,4 @@
-"""What a network can be judged by, and which of several networks none of the others beats."""
+"""The objectives that judge networks, and the Pareto front of several networks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """A number that a training gives.
+    """A result of a training that judges its network.
 
     Attributes:
-        name: What it is asked for by.
-        metric: Its name among a result's metrics.
+        name: Name of the objective in a request.
+        metric: Name of the metric in a result.
         maximize: Whether more is better.
     """
 
@@ -32,11 +32,11 @@ class Objective:
 
     @property
     def direction(self) -> Direction:
-        """Which end of it is the better one."""
+        """The better direction, ``max`` or ``min``."""
         return "max" if self.maximize else "min"
 
 
-# What every training gives, whatever it is judged by; less of each is better.
+# Metrics of every training, for any workload; less is better.
 COSTS = {"params": "num_parameters", "seconds": "seconds", "epochs": "epochs"}
 
 _SUMMARIES = {
@@ -48,16 +48,16 @@ _BETTER = {"max": ", more is better", "min": ", less is better", None: ": say wh
 
 
 def find_objectives(asked: Sequence[str], judged: JudgedBy) -> tuple[Objective, ...]:
-    """Return what networks are judged by.
+    """Return the objectives that judge networks.
 
     Args:
-        asked: Names of metrics on held-out data, with or without ``val_``, or of `COSTS`; with
-            ``:max`` or ``:min`` where nobody says which end of a metric is better. Without any it
-            is what the workload is judged by.
-        judged: By what, and among what.
+        asked: Names of metrics on held-out data, with or without ``val_``, or names in `COSTS`. A
+            metric without a known direction ends in ``:max`` or ``:min``. If empty, the metric
+            that judges the workload.
+        judged: Metric that judges the workload, and all its scores.
 
     Raises:
-        FieldError: A name is unknown or there twice, or which end is better is not known.
+        FieldError: A name is unknown or repeated, or its direction is unknown.
     """
     objectives = [_find(text, judged) for text in asked or (judged.of("val"),)]
     names = [objective.name for objective in objectives]
@@ -73,9 +73,9 @@ def recorded_objectives(
     """Return the objectives of a study's record.
 
     Args:
-        names: As `find_objectives` named them.
-        directions: Theirs; empty in studies from before they were recorded, which knew accuracy
-            and the loss alone.
+        names: Names of objectives from `find_objectives`.
+        directions: Direction of each objective; empty in old studies, which knew only accuracy
+            and the loss.
     """
     known_directions = directions or ["max" if name == "val_accuracy" else "min" for name in names]
     return tuple(
@@ -123,10 +123,10 @@ def _unknown(text: str, judged: JudgedBy) -> FieldError:
 
 
 def values_of(objectives: Sequence[Objective], metrics: Mapping[str, float]) -> list[float]:
-    """Return a result's objectives.
+    """Return the values of a result's objectives.
 
     Raises:
-        ValueError: One is not there, or is no number.
+        ValueError: A value is missing or not finite.
     """
     values = [metrics.get(objective.metric, math.nan) for objective in objectives]
     for objective, value in zip(objectives, values, strict=True):
@@ -136,9 +136,9 @@ def values_of(objectives: Sequence[Objective], metrics: Mapping[str, float]) -> 
 
 
 def front(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> list[int]:
-    """Return the indices of the points that no other beats in every objective.
+    """Return the indices of the Pareto-optimal points, which no other point dominates.
 
-    Of equal points all are in it.
+    Equal points are all included.
 
     Args:
         points: Values of each point, ``[point][objective]``.
@@ -155,8 +155,8 @@ def front(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> list[i
 def best_first(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> list[int]:
     """Return the indices of points from the best to the worst, equals in their order.
 
-    With several objectives by non-dominated fronts, and within one by crowding distance, as in
-    NSGA-II (Deb et al., 2002).
+    Several objectives are ranked by non-dominated fronts, and within a front by crowding distance,
+    as in NSGA-II (Deb et al., 2002).
     """
     if len(maximize) == 1:
         return sorted(range(len(points)), key=lambda index: _signed(points[index], maximize))
@@ -177,7 +177,7 @@ def best_first(points: Sequence[Sequence[float]], maximize: Sequence[bool]) -> l
 
 
 def _signed(point: Sequence[float], maximize: Sequence[bool]) -> tuple[float, ...]:
-    """Turn every objective into one of which less is better."""
+    """Negate the objectives to maximize, so that less is better in all of them."""
     return tuple(-value if more else value for value, more in zip(point, maximize, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Makes a study of a request or finds the one to go on with, checked against what is here."""
+"""Create a study from a request, or find a study to resume, after checks on this machine."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ def open_study(
     is_shared: bool = False,
     **fields: Any,
 ) -> StudyWriter:
-    """Make the study that `search` searches, or find the one that it goes on with.
+    """Create the study for `search`, or find the study to resume.
 
     Args:
-        what: A workload, a study's file, or a study that comes with Tarmac.
-        output: The directory in which the study's own is made.
-        resume: A study to go on with, instead.
-        is_shared: Whether several hosts are to work on it, and not this one.
+        what: A workload, a study file, or a built-in study.
+        output: Directory in which the study's directory is created.
+        resume: Study to resume, instead of a new one.
+        is_shared: Whether workers on several hosts will search, instead of this process.
         **fields: Fields of a `Request`, by name.
 
     Raises:
-        RequestError: The request cannot be met; nothing was made.
-        TarmacError: Its data cannot be had, or its storage not be reached.
+        RequestError: The request cannot be met; nothing was created.
+        TarmacError: The dataset cannot be loaded, or the storage cannot be reached.
     """
     root = Path(output) if output is not None else runs.default_output()
     if resume is not None:
         study = resume_study(str(resume), root, fields, what=what)
-        # The host whose disk it is on may be at work on it, by the kernel's locks alone.
+        # The host that owns the disk may work on the study with kernel locks, unseen from here.
         is_elsewhere = study.record.locks == "kernel" and is_network(study.path)
         return study.shared() if is_shared or is_elsewhere else study
     checked = check_new(what, fields, is_shared=is_shared)
@@ -79,16 +79,16 @@ def open_study(
 def check_new(
     what: str | Path | None, fields: Mapping[str, Any], *, is_shared: bool = False
 ) -> Checked:
-    """Check what `open_study` is to make a study of; make nothing.
+    """Check the request for `open_study` without creating anything.
 
     Args:
-        what: A workload, a study's file, or a study that comes with Tarmac.
+        what: A workload, a study file, or a built-in study.
         fields: Fields of a `Request`, by name.
-        is_shared: Whether several hosts are to work on it, and not this one.
+        is_shared: Whether workers on several hosts will search, instead of this process.
 
     Raises:
         RequestError: The request cannot be met.
-        TarmacError: Its data cannot be had.
+        TarmacError: The dataset cannot be loaded.
     """
     if what is None:
         raise RequestError(
@@ -103,10 +103,10 @@ def check_new(
 
 
 def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
-    """Make a request of a workload's name, a study's name or a study's file.
+    """Build a request from a workload's name, a study's name or a study file.
 
     Raises:
-        RequestError: It is none of them, or the request is wrong.
+        RequestError: The file cannot be read, or the request is invalid.
     """
     if is_file(what):
         return read_request(what, fields)
@@ -114,17 +114,17 @@ def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
 
 
 def prepare(request: Request, output: Path, *, name: str, is_shared: bool = False) -> StudyWriter:
-    """Check a request against what is here, and make its study.
+    """Check a request on this machine, and create its study.
 
     Args:
-        request: Request to check and to make a study of.
-        output: Where the study's directory is made.
-        name: Name of the workload or study's file; the directory's name begins with it.
-        is_shared: Whether several hosts are to work on it, and not this one.
+        request: Request to check and to create a study for.
+        output: Directory in which the study's directory is created.
+        name: Name of the workload or study file; the directory's name begins with it.
+        is_shared: Whether workers on several hosts will search, instead of this process.
 
     Raises:
-        RequestError: It cannot be met; nothing was made.
-        TarmacError: Its data cannot be had, or its storage not be reached.
+        RequestError: The request cannot be met; nothing was created.
+        TarmacError: The dataset cannot be loaded, or the storage cannot be reached.
     """
     return _make(_check(request, is_shared=is_shared), output, name=name, is_shared=is_shared)
 
@@ -146,16 +146,16 @@ def _make(checked: Checked, output: Path, *, name: str, is_shared: bool) -> Stud
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A request that can be met here, with nothing left open.
+    """A request that was checked, with every value resolved.
 
     Attributes:
-        request: Request that was checked, with every value filled in.
-        space: What is searched over.
-        settings: Those of all networks.
+        request: Request with every value filled in.
+        space: Search space of the study.
+        settings: Settings that all networks share.
         train_size: Samples that each network trains on.
-        validation_size: Samples that judge it.
+        validation_size: Held-out samples on which each network is scored.
         validation_split: How samples are held out: ``random``, ``last`` or ``own``.
-        judged_by: What the workload is judged by.
+        judged_by: Metric that judges the workload, with its direction.
     """
 
     request: Request
@@ -205,7 +205,7 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
 
 
 def _judged_by(workload: Workload, monitor: str | None) -> JudgedBy:
-    """Return what a workload is judged by where a request names a metric to go by, or None."""
+    """Return the metric that judges a workload; ``monitor`` replaces the workload's own."""
     if monitor is None:
         return judged_by(workload)
     try:
@@ -216,7 +216,7 @@ def _judged_by(workload: Workload, monitor: str | None) -> JudgedBy:
 
 
 def _monitor(judged: JudgedBy, objectives: Sequence[Objective], asked: str | None) -> str:
-    """Return the metric that patience goes by, with its better end."""
+    """Return the metric that patience watches, with its direction."""
     first = objectives[0]
     if asked is None and first.name not in COSTS:
         return f"{runs.bare_name(first.metric)}:{first.direction}"
@@ -226,7 +226,7 @@ def _monitor(judged: JudgedBy, objectives: Sequence[Objective], asked: str | Non
 def resume_study(
     reference: str, output: Path, fields: Mapping[str, Any], *, what: str | Path | None = None
 ) -> StudyWriter:
-    """Find a study to go on with, and give it new limits; see `check_changes`."""
+    """Find a study to resume and set its new limits; see `check_changes`."""
     study, request = check_changes(reference, output, fields, what=what)
     if request != study.request:
         study.update(request=request.model_dump(mode="json"))
@@ -236,17 +236,17 @@ def resume_study(
 def check_changes(
     reference: str, output: Path, fields: Mapping[str, Any], *, what: str | Path | None = None
 ) -> tuple[StudyWriter, Request]:
-    """Find a study to go on with, and what is asked of it from now on; change nothing.
+    """Find a study to resume and build its new request; change nothing.
 
     Args:
-        reference: Its directory, its name, or ``"latest"``.
+        reference: Directory or name of the study, or ``"latest"``.
         output: Directory that holds the studies.
-        fields: Fields of a request: those in `CHANGEABLE` may be new; a field that decides which
-            networks are tried may be repeated with the same value.
-        what: Its workload or file, if named again.
+        fields: Fields of a request. Those in `CHANGEABLE` may have new values; all others decide
+            which networks are tried, and may only repeat their values.
+        what: Workload or study file, if named again.
 
     Raises:
-        RequestError: There is none, or something is asked for that would be another search.
+        RequestError: There is no such study, or a change would make it another search.
     """
     storage = fields.get("storage")
     url = None if storage is None else str(storage)
@@ -325,7 +325,7 @@ def _refuse_senseless(
 
 
 def _held_out(request: Request, dataset: Dataset) -> HoldOut:
-    """Return which samples each network trains on, and which judge it."""
+    """Return the training samples and the held-out samples of each network."""
     total, size = len(dataset.train), request.validation_size
     has_own = dataset.validation is not None and request.validation_split in ("auto", "own")
     if size is None and not has_own:
@@ -355,7 +355,7 @@ def _held_out(request: Request, dataset: Dataset) -> HoldOut:
 
 
 def _absolute(reference: str) -> str:
-    """Make a workload's file absolute, so that every process and a later session finds it."""
+    """Make the path of a workload's file absolute, so that every process and session finds it."""
     path, separator, attribute = reference.rpartition(":")
     return f"{Path(path).resolve()}:{attribute}" if separator else reference
 

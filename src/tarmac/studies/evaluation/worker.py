@@ -1,7 +1,7 @@
-"""A process that trains networks for a search: jobs on standard input, epochs on standard output.
+"""The worker process that trains networks for a search, through standard input and output.
 
-Started as ``python -m tarmac.studies.evaluation.worker NUM_THREADS``. Each line in is a job, or the
-answer to an epoch; each line out is an epoch or a job's end.
+Started as ``python -m tarmac.studies.evaluation.worker NUM_THREADS``. Each input line is a job, or
+the answer to an epoch. Each output line is an epoch, or the end of a job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tarmac.runs import Run
     from tarmac.training import Plan
 
-# Of a job, what a training has an option for.
+# Keys of a job that are options of `train`.
 _OPTIONS = (
     "epochs",
     "monitor",
@@ -42,10 +42,10 @@ _LOSER = "stopped by the search, as a loser"
 
 
 class _Session(Silent):
-    """One network's training: tells the search of each epoch, and ends it where the search says so.
+    """The reporter of one training: sends each epoch to the search, which may stop the training.
 
     Args:
-        search: The process that searches.
+        search: Connection to the process that searches.
         is_candidate: Whether the search answers each epoch; it does not for the winner.
     """
 
@@ -55,11 +55,11 @@ class _Session(Silent):
         self._num_parameters = 0
         self._row: dict[str, float] = {}
 
-    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002 - Reporter's
+    def started(self, plan: Plan, run: Run, num_parameters: int) -> None:  # noqa: ARG002 - Reporter's signature
         self._num_parameters = num_parameters
 
     def stop(self, row: Mapping[str, float]) -> str | None:
-        """Return why the training ends after an epoch; None where it goes on."""
+        """Send an epoch; return why the training stops, or None if it goes on."""
         self._row = dict(row)
         self._search.send(epoch=int(row["epoch"]), metrics=self._row)
         if not self._is_candidate:
@@ -72,8 +72,8 @@ class _Session(Silent):
         return bool(self._row)
 
     def result(self, run: Run) -> dict[str, Any]:
-        """Return what a candidate's training came to, once it is done."""
-        # Of training alone: the first network of a process would be charged with its imports.
+        """Return the result of a candidate's finished training."""
+        # Training time alone: otherwise the first network of a process would include the imports.
         seconds = sum(row["seconds"] for row in run.history)
         row = self._row or run.history[-1]
         metrics = row | {"num_parameters": self._num_parameters, "seconds": seconds}
@@ -82,12 +82,12 @@ class _Session(Silent):
 
 
 def main() -> None:
-    """Train what comes in, until the input ends."""
+    """Train the networks of all jobs, until the input ends."""
     serve_trainings(_work)
 
 
 def _work(job: dict[str, Any], search: Conversation) -> None:
-    """Train one network and say how it went."""
+    """Train one network and send its result."""
     is_candidate = "validation_size" in job
     session = _Session(search, is_candidate=is_candidate)
     settings = dict(job["settings"])
@@ -99,7 +99,7 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
             for record in Path(job["output"]).glob("[!.]*/run.json"):
                 shutil.rmtree(record.parent, ignore_errors=True)
             if is_candidate:
-                # Only the winner's own training may see the test set.
+                # Only the winner's retraining may see the test set.
                 every = job.get("checkpoint_every", job["epochs"] + 1)
                 options |= {"score_test": False, "checkpoint_every": every}
             run = train(
@@ -117,28 +117,28 @@ def _work(job: dict[str, Any], search: Conversation) -> None:
     except (MemoryError, torch.OutOfMemoryError) as error:
         search.send(failed=f"out of memory: {str(error).partition(chr(10))[0]}")
     except Exception as error:
-        # Whatever a user's model raises is its network's end, not the search's.
+        # An exception of a user's model fails its network, not the search.
         search.send(failed=f"{type(error).__name__}: {error}")
 
 
 def _gone_on_with(job: Mapping[str, Any], session: _Session) -> Run | None:
-    """Go on with a training that was cut short; None where it is to be begun."""
+    """Resume an interrupted training; return None if there is none to resume."""
     if "checkpoint_every" not in job:
         return None
     for record in Path(job["output"]).glob("[!.]*/run.json"):
         try:
             return resume(record.parent, reporter=session, stop=session.stop)
         except TarmacError:
-            # Without a checkpoint that can be read it begins again. What comes later is its own.
+            # Without a readable checkpoint the training restarts. Later errors are its own.
             if session.has_trained:
                 raise
     return None
 
 
 def _drop_weights(run: Run) -> None:
-    """Leave of a candidate's run what says how the network did."""
+    """Delete a candidate's checkpoints and model; keep its results."""
     for path in (*run.checkpoints.iterdir(), run.model):
-        # What cannot be removed takes room, and is no failure of the network.
+        # A file that cannot be removed only takes space; the network has not failed.
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Worker processes that train: started with threads of their own, and served."""
+"""Start and serve the worker processes that train."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from tarmac.processes import Conversation
 
-# A worker of a search is no rank of a training, whatever started the search.
+# A worker of a search is no rank, even if a distributed launcher started the search.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def start_worker(program: str, num_threads: int, log: Path) -> Worker:
-    """Start a process that trains.
+    """Start a worker process that trains.
 
     Args:
-        program: A module that calls `serve_trainings`.
-        num_threads: Its threads on a CPU; 0 for PyTorch's default.
-        log: A file to which it appends what it prints.
+        program: Module that calls `serve_trainings`.
+        num_threads: Number of CPU threads; 0 for PyTorch's default.
+        log: File to which the process appends its output.
 
     Raises:
         StorageError: The log cannot be written.
@@ -41,18 +41,18 @@ def start_worker(program: str, num_threads: int, log: Path) -> Worker:
 
 
 def was_asked_to_end(worker: Worker) -> bool:
-    """Whether a worker that has ended was asked to, as a scheduler asks all processes of a job.
+    """Return whether SIGTERM ended a worker, as a scheduler sends it to all processes of a job.
 
-    It is no fault of what it trained, also where the process that searches has not heard of it yet.
+    The network has not failed then, even if this process has not received the signal yet.
     """
     return worker.exit_code() == -signal.SIGTERM
 
 
 def serve_trainings(work: Callable[[dict[str, Any], Conversation], None]) -> NoReturn:
-    """Train what comes in, until the input ends; in a process that `start_worker` started.
+    """Serve jobs until the input ends, in a process that `start_worker` started.
 
     Args:
-        work: Does a job, given its message, and sends how it went.
+        work: Runs a job, given its message, and sends the result.
     """
     num_threads = int(sys.argv[1])
     if num_threads:

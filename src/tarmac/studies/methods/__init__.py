@@ -1,1 +1,1 @@
-"""What is searched, and by which method."""
+"""The search methods and pruning rules."""

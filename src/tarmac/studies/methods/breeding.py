@@ -1,11 +1,12 @@
-"""Which networks of a generation survive, and which children they have: the algorithm alone.
+"""The genetic algorithm alone: selection of survivors, and breeding of children.
 
 Selection, crossover and mutation are those of harvitronix/neural-network-genetic-algorithm (2017)
-and the searches made of it: keep the best ``retain`` of a population and each other one with
-probability ``random_select``; fill up with children of two different survivors, each gene from
-either with probability 1/2; change one gene of a child with probability ``mutate``.
+and the searches derived from it. The best ``retain`` of a population survive, and each other
+network survives with probability ``random_select``. Children of two different survivors fill the
+population; each gene comes from either parent with probability 1/2. One gene of a child changes
+with probability ``mutate``.
 
-Every function is pure: what it draws, it draws from the generator that it is given.
+All functions are pure: they draw only from the generator that is passed in.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What an evolution goes by.
+    """The rules of an evolution.
 
     Attributes:
-        population_size: Networks in a generation, surviving ones included.
-        retain: The share of the population that survives by its values.
-        random_select: With which probability each of the others survives.
-        mutate: With which probability one gene of a child is changed.
+        population_size: Networks in a generation, including survivors.
+        retain: Share of the population that survives by its values, 0 to 1.
+        random_select: Probability that each other network survives, 0 to 1.
+        mutate: Probability that one gene of a child changes, 0 to 1.
     """
 
     population_size: int
@@ -42,13 +43,13 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True)
 class Individual:
-    """A network that has a score.
+    """A network with a score.
 
     Attributes:
         number: Number of the network's trial.
         genes: Its parameters, by name.
         values: Values of its objectives, in the study's order.
-        is_whole: Whether it was trained to its end; one stopped early ranks behind all others.
+        is_whole: Whether its training completed; networks stopped early rank behind all others.
     """
 
     number: int
@@ -58,15 +59,15 @@ class Individual:
 
 
 def num_survivors_by_fitness(retain: float, population: int) -> int:
-    """Return how many networks are the best ``retain`` of a population, rounded down."""
-    # A product such as 0.7 * 10 may lie a rounding error below the whole number that it means.
+    """Return the number of networks in the best ``retain`` of a population, rounded down."""
+    # A product such as 0.7 * 10 may lie a rounding error below the exact whole number.
     return int(retain * population + 1e-9)
 
 
 def num_survivors(retain: float, population: int) -> int:
-    """Return how many of a population survive by their fitness.
+    """Return the number of networks in a population that survive by fitness.
 
-    At least two, because a child has two parents, and never all.
+    The number is at least 2, because a child has two parents, and never the whole population.
     """
     return min(max(2, num_survivors_by_fitness(retain, population)), population - 1)
 
@@ -77,10 +78,10 @@ def select(
     """Return the numbers of the survivors, in order.
 
     Args:
-        pool: Different networks, by number.
+        pool: Networks to select from, all different, sorted by number.
         maximize: Whether more is better, by objective.
-        rules: Say how many survive.
-        rng: Draws for each that does not survive by its values.
+        rules: Rules that set the number of survivors.
+        rng: Source of draws for networks that do not survive by their values.
     """
     ranked = [
         group[index]
@@ -99,16 +100,16 @@ def select(
 def make_child(
     parents: Sequence[Individual], space: Space, mutate: float, rng: random.Random
 ) -> tuple[dict[str, Setting], str]:
-    """Cross two parents, or take the only one, and mutate by chance.
+    """Cross two parents, or copy the only one, and mutate with a probability.
 
     Args:
         parents: Parents to choose from, at least 1.
-        space: What is searched over.
-        mutate: See `Rules`; an only parent's child is always mutated.
+        space: Search space of the study.
+        mutate: Probability of a mutation, see `Rules`; an only parent's child always mutates.
         rng: Source of all random draws.
 
     Returns:
-        The child's parameters, and how it came about, such as ``3 x 7, optimizer mutated``.
+        The child's parameters, and its origin, such as ``3 x 7, optimizer mutated``.
     """
     if len(parents) == 1:
         values, origin = dict(parents[0].genes), f"{parents[0].number}"
@@ -117,8 +118,7 @@ def make_child(
         values, origin = {}, f"{mother.number} x {father.number}"
         for name in space.parameters:
             inherited = [parent.genes for parent in (mother, father) if name in parent.genes]
-            # Drawn also where it decides nothing, so that a gene more or less in a parent does not
-            # change what comes after.
+            # Draw in any case: later draws must not depend on the genes that a parent has.
             first = rng.random() < 0.5
             if inherited:
                 values[name] = inherited[0 if first else -1][name]

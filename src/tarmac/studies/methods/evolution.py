@@ -1,9 +1,9 @@
 """The genetic algorithm, as an Optuna sampler.
 
-The module ``breeding`` is the algorithm; the ledger knows what has been tried. Different from the
-published procedure are: children are mutated, never a network that has a score; a mutated gene
-takes another value than it had; and a network that is known already is not trained again: its
-result joins the generation, and its place goes to another child.
+The module ``breeding`` has the algorithm; the ledger has the known networks. Three things differ
+from the published procedure. Only children mutate, never a network with a score. A mutated gene
+always takes another value. A known network is not trained again: its result joins the generation,
+and another child takes its place.
 
 Example:
     >>> space = Space({"x": Numbers(0, 1)})
@@ -31,27 +31,26 @@ if TYPE_CHECKING:
 
     from tarmac.studies.space import Space
 
-# How many children in a row may be known networks before a random one takes the place.
+# Maximum number of children in a row that are known networks, before a random one is drawn.
 _TRIES = 50
 _SCORED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 class EvolutionSampler(BaseGASampler):
-    """Breeds networks in generations.
+    """A sampler that breeds networks in generations.
 
-    Every draw is a function of seed, generation and place in the generation, so a search that goes
-    on after a stop draws what it would have drawn. A generation's places count trials of every
-    state: one that failed or was stopped early is a member all the same, though a failed one is
-    never a parent, and one stopped early is only by chance.
+    Every draw depends only on seed, generation and place in the generation, so a resumed search
+    draws the same networks. Trials of every state count as members of a generation. A failed trial
+    is never a parent; a trial stopped early is a parent only by chance.
 
     Args:
-        space: What is searched over. `optuna.Trial` must be asked for its parameters.
+        space: Search space; the objective asks `optuna.Trial` for its parameters.
         seed: Seed of all random draws. Default 0.
-        population_size: Networks in a generation, surviving ones included.
-        retain: The share of the population that survives by its values.
-        random_select: With which probability each of the others survives.
-        mutate: With which probability one gene of a child is changed.
-        ledger: Ledger of the study, where its trials are being read already. Default: a new ledger.
+        population_size: Networks in a generation, including survivors. Default 20.
+        retain: Share of the population that survives by its values, 0 to 1. Default 0.4.
+        random_select: Probability that each other network survives, 0 to 1. Default 0.1.
+        mutate: Probability that one gene of a child changes, 0 to 1. Default 0.2.
+        ledger: Ledger of the study, to share the trials it has read. Default: a new ledger.
     """
 
     def __init__(
@@ -74,21 +73,21 @@ class EvolutionSampler(BaseGASampler):
         self._independent = RandomSampler(seed=seed)
 
     def num_children(self, study: Study, generation: int) -> int:
-        """Return how many new networks a generation has: its survivors are not trained again."""
+        """Return the number of new networks in a generation; survivors are not trained again."""
         return max(
             1, self._rules.population_size - len(self.get_parent_population(study, generation))
         )
 
     def breed(self, study: Study, generation: int, place: int) -> Child | None:
-        """Make the child for a place in a generation.
+        """Return the child at a place of a generation.
 
         Args:
-            study: Its trials of earlier places are there already.
+            study: Study that has the trials of all earlier places.
             generation: Number of the generation, from 0.
             place: Place in the generation, from 0.
 
         Returns:
-            The child; None where every network of the space is known.
+            The child; None if every network of the space is known.
         """
         rng = seeded(self._seed, generation, place)
         parents = [*map(_individual, self.get_parent_population(study, generation))]
@@ -110,7 +109,7 @@ class EvolutionSampler(BaseGASampler):
         return None if drawn is None else Child(drawn, "random", tuple(reused))
 
     def select_parent(self, study: Study, generation: int) -> list[FrozenTrial]:
-        """Return the survivors of the generation before, by number."""
+        """Return the survivors of the previous generation, by number."""
         rng = seeded(self._seed, generation, "select")
         ledger = self._read(study)
         before = {
@@ -134,7 +133,7 @@ class EvolutionSampler(BaseGASampler):
         return [trial for trial in members if trial.state.is_finished()]
 
     def get_parent_population(self, study: Study, generation: int) -> list[FrozenTrial]:
-        """Return the survivors that a generation begins with; chosen once for all processes."""
+        """Return the survivors that a generation starts with, chosen once for all processes."""
         if generation <= 0:
             return []
         if generation not in self._parents:
@@ -151,7 +150,7 @@ class EvolutionSampler(BaseGASampler):
         return self._parents[generation]
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
-        """Return the generation that a trial is in: the last, or the next where that is full."""
+        """Return a trial's generation; a new trial joins the last, or the next if that is full."""
         stored = trial.system_attrs.get(GENERATION)
         if stored is not None:
             return int(stored)
@@ -167,7 +166,7 @@ class EvolutionSampler(BaseGASampler):
         study: Study,  # noqa: ARG002 - Optuna's signature
         trial: FrozenTrial,  # noqa: ARG002 - Optuna's signature
     ) -> dict[str, BaseDistribution]:
-        """Return the whole space, except what has one value."""
+        """Return the distributions of all parameters with several values."""
         distributions = self._space.distributions()
         return {
             name: distribution
@@ -178,7 +177,7 @@ class EvolutionSampler(BaseGASampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return a child's parameters; of a random network where all are known."""
+        """Return a child's parameters; empty if all networks are known, so Optuna draws them."""
         generation = self.get_trial_generation(study, trial)
         place = len(self._read(study).of_generation(generation)) - 1
         child = self.breed(study, generation, place)
@@ -193,7 +192,7 @@ class EvolutionSampler(BaseGASampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draw a parameter that a child does not have at random."""
+        """Return a random value for a parameter that the child does not have."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def _read(self, study: Study) -> Ledger:

@@ -1,4 +1,4 @@
-"""What a search method is: a name, the sampler that it makes, and what it needs."""
+"""The interface of search methods: a name, a factory of samplers, and checks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MethodOptions:
-    """What a request says to its method; the fields of `tarmac.studies.Request` of these names.
+    """The options of a search method, from the same fields of `tarmac.studies.Request`.
 
     Attributes:
         seed: Seed of all random draws. Default 0.
-        population: Networks in a generation, survivors of earlier ones included.
-        retain: The share of a population that survives by fitness, 0 to 1.
-        random_select: The probability with which each of the others survives.
-        mutate: The probability with which a child has one gene changed.
+        population: Networks in a generation, including survivors. Default 20.
+        retain: Share of a population that survives by fitness, 0 to 1. Default 0.4.
+        random_select: Probability that each other network survives, 0 to 1. Default 0.1.
+        mutate: Probability that one gene of a child changes, 0 to 1. Default 0.2.
     """
 
     seed: int = 0
@@ -38,12 +38,12 @@ class MethodOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Child:
-    """A network that nobody has tried.
+    """A new network of a generation.
 
     Attributes:
         values: Values of its parameters, by name.
-        origin: How it came about, such as ``3 x 7, optimizer mutated``.
-        reused: Numbers of finished trials that were bred again on the way to it.
+        origin: Origin in words, such as ``3 x 7, optimizer mutated``.
+        reused: Numbers of finished trials that were bred again before this child.
     """
 
     values: dict[str, Setting]
@@ -56,15 +56,15 @@ class GenerationSampler(Protocol):
     """A sampler that plans a generation of networks at once, so that they can train together."""
 
     def num_children(self, study: Study, generation: int) -> int:
-        """Return how many new networks a generation has."""
+        """Return the number of new networks in a generation."""
         ...
 
     def get_parent_population(self, study: Study, generation: int) -> Sequence[FrozenTrial]:
-        """Return the survivors that a generation begins with."""
+        """Return the survivors that a generation starts with."""
         ...
 
     def breed(self, study: Study, generation: int, place: int) -> Child | None:
-        """Make the network for a place in a generation, both from 0; None where none is left."""
+        """Return the network at a place of a generation, both from 0; None if none is left."""
         ...
 
 
@@ -78,21 +78,21 @@ def _accept_space(space: Space, num_objectives: int) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """A search method. `tarmac.testing.methods` checks that one keeps what is promised here.
+    """A search method; `tarmac.testing.methods` checks that it keeps the rules below.
 
     Attributes:
-        name: As ``--method`` takes it.
-        summary: What it does, in a few words.
-        make_sampler: Makes an Optuna sampler for a space. What it draws must be a function of the
-            seed and the trials that there are: a search that goes on in another process makes a new
-            sampler and must draw what the first would have drawn. `resumable` makes such a sampler
-            of one of Optuna's.
-        tries_all: Whether it tries every network of the space, so that no number of trainings
-            limits it unless one was asked for.
+        name: Name of the method for ``--method``.
+        summary: Description in a few words.
+        make_sampler: Returns an Optuna sampler for a space. Its draws must depend only on the seed
+            and the trials so far: a search that resumes in another process makes a new sampler,
+            which must draw the same values as the first. `resumable` makes such a sampler from
+            one of Optuna's.
+        tries_all: Whether the method tries every network of the space. The number of trainings
+            then has no limit unless the request sets one.
         breeds_generations: Whether its sampler is a `GenerationSampler`.
-        check_options: Raises a `FieldError` where it cannot work by these options.
-        check_space: Raises a `FieldError` where it cannot search a space for so many objectives,
-            and a `RequestError` where a package that it needs is not installed.
+        check_options: Raises a `FieldError` for options that the method cannot use.
+        check_space: Raises a `FieldError` for a space or number of objectives that the method
+            cannot search, and a `RequestError` if a package that it needs is not installed.
     """
 
     name: str

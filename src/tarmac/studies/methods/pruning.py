@@ -1,4 +1,4 @@
-"""Stops losers early: successive halving within a generation, or below the median.
+"""The pruning rules, which stop losers early: successive halving, and the median rule.
 
 A package provides another rule by an entry point of the group ``tarmac.pruning_rules`` whose value
 is a `PruningRule`.
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 _GROUP = "tarmac.pruning_rules"
 
-# What `prune` is where nothing is stopped.
+# Value of `prune` for no pruning.
 _NONE = "none"
 
 
 class Pruner(Protocol):
-    """Decides after an epoch whether a network goes on."""
+    """A rule that decides after each epoch whether a network goes on."""
 
     def is_loser(self, ledger: Ledger, number: int, curve: Mapping[int, float]) -> bool:
-        """Return whether a trial stops here.
+        """Return whether a trial stops after this epoch.
 
         Args:
             ledger: Ledger of the study's trials.
             number: Number of the trial to judge.
-            curve: Its values so far, by epoch; more is better.
+            curve: Metric values of the trial so far, by epoch.
         """
         ...
 
@@ -44,13 +44,13 @@ class Pruner(Protocol):
 class Halving:
     """Successive halving (Jamieson and Talwalkar, 2016), asynchronous as in ASHA (Li et al., 2020).
 
-    At epochs 1, 3, 9, ... the best third goes on, of those of the same generation that have come so
-    far. A network is judged at every epoch by the rungs that it has passed, so that one that came
-    to a rung first stops too once enough better ones have come there.
+    At the rungs (epochs 1, 3, 9, ...) the best third goes on, of the networks of the same
+    generation that have reached the rung. After every epoch a network is judged at all rungs that
+    it has passed. So the first network at a rung stops too once enough better networks reach it.
 
     Args:
-        sign: 1 where more is better, -1 where less is.
-        factor: One in so many goes on.
+        sign: 1 if more is better, -1 if less is better. Default 1.
+        factor: One of ``factor`` networks goes on. Default 3.
     """
 
     def __init__(self, sign: float = 1.0, factor: int = 3) -> None:
@@ -58,7 +58,7 @@ class Halving:
         self._factor = factor
 
     def is_loser(self, ledger: Ledger, number: int, curve: Mapping[int, float]) -> bool:
-        """Return whether a trial is not in the best third at a rung that it has passed."""
+        """Return whether a trial is outside the best third at a rung that it has passed."""
         generation = ledger.trials[number].system_attrs.get(GENERATION)
         mates = ledger.trials if generation is None else ledger.of_generation(generation)
         rung = 1
@@ -77,13 +77,13 @@ class Halving:
 
 
 class Median:
-    """Stops a network whose best value so far is below the median of others at this epoch.
+    """The median rule of Golovin et al. (Google Vizier, 2017).
 
-    That is Golovin et al.'s rule (Google Vizier, 2017).
+    A network stops if its best value so far is below the median of other networks at this epoch.
 
     Args:
-        sign: 1 where more is better, -1 where less is.
-        least: How many others there must be.
+        sign: 1 if more is better, -1 if less is better. Default 1.
+        least: Minimum number of other networks. Default 5.
     """
 
     def __init__(self, sign: float = 1.0, least: int = 5) -> None:
@@ -104,12 +104,12 @@ class Median:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PruningRule:
-    """A rule by which losers stop early.
+    """A named rule that stops losers early.
 
     Attributes:
-        name: What ``prune`` of a request names it by.
-        summary: What it does, in a few words.
-        make_pruner: Makes a study's pruner; its argument is 1 where more is better, -1 where less.
+        name: Name of the rule for ``prune`` of a request.
+        summary: Description in a few words.
+        make_pruner: Returns a study's pruner; the argument is 1 if more is better, else -1.
     """
 
     name: str
@@ -133,7 +133,7 @@ _BUILT_IN = {rule.name: rule for rule in PRUNING_RULES}
 
 
 def pruning_rule_names() -> tuple[str, ...]:
-    """Return ``none``, the names of Tarmac's rules, then of those that packages provide."""
+    """Return ``none``, the names of Tarmac's rules, then those of installed packages."""
     return names_with_provided(_GROUP, (_NONE, *_BUILT_IN))
 
 
@@ -141,7 +141,7 @@ def find_rule(name: str) -> PruningRule | None:
     """Find a rule by name; None for ``none``.
 
     Raises:
-        FieldError: There is none of that name.
+        FieldError: There is no rule of that name.
         TarmacError: See `load_provided`.
     """
     if name == _NONE:

@@ -1,4 +1,4 @@
-"""The search methods: a row for each, and those that installed packages provide.
+"""The registry of search methods: Tarmac's own, and those of installed packages.
 
 A package provides a method by an entry point of the group ``tarmac.search_methods`` whose value is
 a `Method`.
@@ -57,7 +57,7 @@ def _check_evolution(options: MethodOptions) -> None:
         )
 
 
-def _check_finite(space: Space, num_objectives: int) -> None:  # noqa: ARG001 - a method's
+def _check_finite(space: Space, num_objectives: int) -> None:  # noqa: ARG001 - Method's signature
     if space.size is not None:
         return
     endless = next(
@@ -127,7 +127,7 @@ _BUILT_IN = {method.name: method for method in METHODS}
 
 
 def method_names() -> tuple[str, ...]:
-    """Return the names of Tarmac's methods, then of those that packages provide."""
+    """Return the names of Tarmac's methods, then those of installed packages."""
     return names_with_provided(_GROUP, _BUILT_IN)
 
 
@@ -135,7 +135,7 @@ def find_method(name: str) -> Method:
     """Find a method by name.
 
     Raises:
-        FieldError: There is none of that name.
+        FieldError: There is no method of that name.
         TarmacError: See `load_provided`.
     """
     method = _BUILT_IN.get(name) or load_provided(_GROUP, "method", name, Method)

@@ -1,4 +1,4 @@
-"""Optuna's own samplers, seeded so that a search that goes on draws what it would have drawn."""
+"""Optuna's samplers, seeded so that a resumed search draws the same values."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class SeededSampler(BaseSampler):
-    """A sampler that is made anew for each trial, with a seed of its own.
+    """A sampler that makes a new Optuna sampler for each trial, with the trial's own seed.
 
-    Optuna's samplers begin to draw from their seed again in each process, so a study that goes on
-    would repeat its first draws; what else they know they read from the study.
+    Optuna's samplers restart from their seed in each process, so a resumed study would repeat its
+    first draws. They read all other state from the study.
 
     Args:
-        make: Makes the sampler of a seed.
+        make: Returns the sampler of a seed.
         seed: Seed of the search, from which each trial's seed is derived.
     """
 
@@ -38,7 +38,7 @@ class SeededSampler(BaseSampler):
         self._sampler = make(seed)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Make the trial's own sampler."""
+        """Create the trial's own sampler."""
         digest = hashlib.sha256(f"{self._seed}/{trial.number}".encode()).digest()
         self._sampler = self._make(int.from_bytes(digest[:4], "big") % 2**31)
         self._sampler.before_trial(study, trial)
@@ -46,13 +46,13 @@ class SeededSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Ask the trial's sampler."""
+        """Delegate to the trial's sampler."""
         return self._sampler.infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Ask the trial's sampler."""
+        """Delegate to the trial's sampler."""
         return self._sampler.sample_relative(study, trial, search_space)
 
     def sample_independent(
@@ -62,7 +62,7 @@ class SeededSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Ask the trial's sampler."""
+        """Delegate to the trial's sampler."""
         return self._sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(
@@ -72,7 +72,7 @@ class SeededSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Tell the sampler, except brute force, which would end a loop that is not Optuna's."""
+        """Delegate to the sampler, except brute force: its `study.stop` needs Optuna's own loop."""
         if not isinstance(self._sampler, optuna.samplers.BruteForceSampler):
             self._sampler.after_trial(study, trial, state, values)
 
@@ -80,10 +80,10 @@ class SeededSampler(BaseSampler):
 def resumable(
     make: Callable[[int, Space, MethodOptions], BaseSampler],
 ) -> Callable[[Space, MethodOptions, Ledger], SeededSampler]:
-    """Turn what makes an Optuna sampler of a seed into a method's ``make_sampler``.
+    """Wrap a factory of Optuna samplers as a method's ``make_sampler``.
 
     Args:
-        make: Takes a seed, the space and the options.
+        make: Returns a sampler for a seed, a space and options.
     """
 
     def make_sampler(
@@ -93,7 +93,7 @@ def resumable(
     ) -> SeededSampler:
         def seeded(seed: int) -> BaseSampler:
             with warnings.catch_warnings():
-                # What Optuna calls experimental is decided on here once, not by each user.
+                # Optuna's warnings about experimental samplers concern us, not our users.
                 warnings.simplefilter("ignore")
                 return make(seed, space, options)
 
@@ -102,28 +102,28 @@ def resumable(
     return make_sampler
 
 
-def random(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
-    """Draw every network independently."""
+def random(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - Method's signature
+    """Return a sampler that draws every network independently."""
     return optuna.samplers.RandomSampler(seed=seed)
 
 
-def brute(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
-    """Try every network of a finite space."""
+def brute(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - Method's signature
+    """Return a sampler that tries every network of a finite space."""
     return optuna.samplers.BruteForceSampler(seed=seed)
 
 
-def tpe(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
-    """Model good and bad networks by tree-structured Parzen estimators."""
+def tpe(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - Method's signature
+    """Return a sampler that models good and bad networks by tree-structured Parzen estimators."""
     return optuna.samplers.TPESampler(
         seed=seed, multivariate=True, group=space.is_conditional, constant_liar=True
     )
 
 
-def cmaes(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
-    """Adapt the covariance of a normal distribution over numbers."""
+def cmaes(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - Method's signature
+    """Return a sampler that adapts the covariance of a normal distribution over numbers."""
     return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
 
 
-def nsga2(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - a method's
-    """Evolve by non-dominated sorting, for several objectives."""
+def nsga2(seed: int, space: Space, options: MethodOptions) -> BaseSampler:  # noqa: ARG001 - Method's signature
+    """Return a sampler that evolves by non-dominated sorting, for several objectives."""
     return optuna.samplers.NSGAIISampler(seed=seed, population_size=options.population)

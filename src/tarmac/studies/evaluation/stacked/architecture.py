@@ -1,4 +1,4 @@
-"""Which networks can be stacked: those that the fused kernels read as well."""
+"""The architectures that can be stacked, which are those of the fused kernels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Forward and backward passes of a stack, written by hand.
 
 Shapes: K networks, B samples of a batch, I inputs of the first layer, C classes.
-All that a step needs is allocated once, so that a step is matrix products and little else; for
-784-512-512-10 in bf16 on a CPU autograd's bookkeeping and allocations are a third of a step.
-The numbers are those of autograd and `torch.autocast` over one network: tests/studies compares.
+All buffers of a step are allocated once, so that a step is matrix products and little else. For
+784-512-512-10 in bf16 on a CPU, autograd's bookkeeping and allocations are a third of a step.
+The results equal those of autograd and `torch.autocast` for one network, as tests/studies checks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _aten = torch.ops.aten
 
 
 class Workspace:
-    """The intermediate values of a batch of one size.
+    """The buffers for the intermediate values of a batch.
 
     Args:
         num_networks: Number of networks in the stack, K.
         batch_size: Number of samples in a batch, B.
         sizes: Features of each layer; see `Architecture`.
-        like: A tensor of the device and type to compute in.
+        like: Tensor with the device and type of the buffers.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Workspace:
 
 
 class Arithmetic:
-    """The network of a stack.
+    """The forward and backward passes of a stack.
 
     Args:
         layout: Layout of the parameters in a flat tensor.
-        parameters: What the products are computed with.
+        parameters: Flat tensor of the parameters, in the type of the products.
         gradients: Flat tensor to write gradients to, of the same layout and type as ``parameters``.
         activations: Names by network and hidden layer, such as ``relu``; equal names side by side.
         label_smoothing: Share of the target spread over all classes.
@@ -69,7 +69,7 @@ class Arithmetic:
         self._bias_gradients = layout.biases(gradients)
         self._activations = [[*_runs(layer)] for layer in zip(*activations, strict=True)]
         self._smoothing = label_smoothing
-        # What a sample's own class adds to its error.
+        # The term of a sample's own class in its error.
         self._own = torch.full((), label_smoothing - 1, device=parameters.device)
 
     def evaluate(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -100,7 +100,7 @@ class Arithmetic:
             coefficients: Coefficients of the masks in this step; see `Masks.draw`.
 
         Returns:
-            Each network's sum of losses, fp32, and number of right answers, int64 ``[K]``.
+            Each network's sum of losses, fp32, and number of correct answers, int64 ``[K]``.
         """
         taken = [inputs]
         last = len(self._weights) - 1
@@ -129,7 +129,7 @@ class Arithmetic:
     def score(
         self, logits: torch.Tensor, targets: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return sums of plain cross-entropies, fp32, and right answers, int64 ``[K]``."""
+        """Return sums of unsmoothed cross-entropies, fp32, and correct answers, int64 ``[K]``."""
         logs = logits.float().log_softmax(-1)
         loss = -logs.gather(-1, targets[..., None]).sum((1, 2))
         return loss, (logits.argmax(-1) == targets).sum(1)
@@ -137,7 +137,7 @@ class Arithmetic:
     def _score(
         self, logits: torch.Tensor, targets: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return losses, right answers, and the mean loss's derivative by the logits, in fp32."""
+        """Return losses, correct answers, and the mean loss's gradient by the logits, in fp32."""
         _, batch_size, num_classes = logits.shape
         logs = logits.float().log_softmax(-1)
         index = targets[..., None]

@@ -1,4 +1,4 @@
-"""What computes the steps of a stack: one interface, whatever they are computed by."""
+"""The interface of all implementations that compute the steps of a stack."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class Computation(Protocol):
-    """Holds the parameters of a stack and trains them."""
+    """The parameters of a stack, and their training steps."""
 
     @property
     def masks(self) -> Masks | None:
-        """What draws dropout with an epoch's coefficients; None where the steps draw it."""
+        """The masks that draw dropout from an epoch's coefficients; None if the steps draw it."""
         ...
 
     def start(self) -> None:
-        """Set the networks' initial weights; once, before anything else."""
+        """Set the networks' initial weights; call this once, before all else."""
         ...
 
     def train_epoch(self, epoch: int, draws: EpochDraws) -> torch.Tensor:
-        """Do an epoch's steps, an epoch from 0.
+        """Run the steps of an epoch, numbered from 0.
 
         Returns:
-            Each network's sum of losses and number of right answers, float64 ``[2, networks]``.
+            Each network's sum of losses and number of correct answers, float64 ``[2, networks]``.
         """
         ...
 
@@ -38,5 +38,5 @@ class Computation(Protocol):
         ...
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with some of the networks, whose masks are kept already."""
+        """Drop all networks except ``kept``, whose masks are reduced already."""
         ...

@@ -1,7 +1,7 @@
-"""What an epoch draws at random, drawn in a thread during the epoch before.
+"""The random draws of an epoch, made in a thread during the previous epoch.
 
-Orders of samples take most of it: a permutation of 50,000 takes 0.3 to 0.8 ms, which is more for a
-thousand networks than a GPU needs for many of their steps.
+Orders of samples take most of the time: a permutation of 50,000 takes 0.3 to 0.8 ms. For a thousand
+networks that is more than a GPU needs for many of their steps.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class EpochDraws:
-    """What the networks of a stack drew for an epoch.
+    """The random draws of a stack's networks for an epoch.
 
     Attributes:
-        orders: Order of the samples, int32 ``[networks, num_samples]``; ``[1, num_samples]`` where
+        orders: Order of the samples, int32 ``[networks, num_samples]``; ``[1, num_samples]`` if
             all have the same seed, and so the same order.
-        coefficients: See `Masks.draw_epoch`; none without masks.
+        coefficients: Coefficients from `Masks.draw_epoch`; empty without masks.
     """
 
     orders: torch.Tensor
@@ -35,13 +35,13 @@ class EpochDraws:
 
 
 class Draws:
-    """Draws epoch after epoch, one ahead. To be closed.
+    """A thread that draws one epoch ahead; close it after use.
 
     Args:
         seeds: Seed of each network, in their order.
         num_samples: Number of training samples in an epoch.
         num_steps: Number of steps in an epoch.
-        masks: Masks of the same networks, which nothing else draws from; None for no masks.
+        masks: Masks of the same networks, drawn from here only; None for no masks.
         num_epochs: Maximum number of epochs to draw.
         device: Device that the draws are copied to.
     """
@@ -66,14 +66,14 @@ class Draws:
         self._ahead: Future[EpochDraws] = self._thread.submit(self._draw, 0)
 
     def take(self, epoch: int) -> EpochDraws:
-        """Return an epoch's draws on the device and begin with the next ones; epochs in turn."""
+        """Return an epoch's draws on the device and start the next; call in order of epochs."""
         drawn = self._ahead.result()
         if epoch + 1 < self._num_epochs:
             self._ahead = self._thread.submit(self._draw, epoch + 1)
         return EpochDraws(*(self._put(tensor) for tensor in (drawn.orders, drawn.coefficients)))
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with some of the networks, and with their masks."""
+        """Drop all networks except ``kept``, and their masks."""
         drawn = self._ahead.result()
         there = torch.tensor(kept)
         self._seeds = [self._seeds[index] for index in kept]
@@ -86,7 +86,7 @@ class Draws:
         self._ahead.set_result(EpochDraws(orders, coefficients))
 
     def close(self) -> None:
-        """End the thread; what it is at is finished first."""
+        """Stop the thread after its current draw."""
         self._thread.shutdown(cancel_futures=True)
 
     def _draw(self, epoch: int) -> EpochDraws:
@@ -99,7 +99,7 @@ class Draws:
         return EpochDraws(orders, self._masks.draw_epoch(self._num_steps))
 
     def _empty(self, *shape: int) -> torch.Tensor:
-        # Pinned memory is copied to a GPU while the CPU goes on.
+        # Copies from pinned memory to a GPU run while the CPU goes on.
         return torch.empty(shape, dtype=torch.int32, pin_memory=self._device.type == "cuda")
 
     def _put(self, tensor: torch.Tensor) -> torch.Tensor:

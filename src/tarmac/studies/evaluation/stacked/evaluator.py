@@ -31,8 +31,8 @@ Member = TypeVar("Member")
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-class _ReportFailed(Exception):  # noqa: N818 - no error of the stack's, which are its networks' ends
-    """What the training reports to raised an error."""
+class _ReportFailed(Exception):  # noqa: N818 - not an error of the stack, which fails its networks
+    """An error that the `EpochReporter` raised."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -40,32 +40,31 @@ class _ReportFailed(Exception):  # noqa: N818 - no error of the stack's, which a
 
 
 class StackedEvaluator:
-    """Trains candidates of equal shape as one stacked model; see `Evaluator`.
+    """An evaluator that trains candidates of equal shape as one stacked model.
 
-    A network's result does not depend on the others of its stack: its initial weights and its order
-    of samples are those of `tarmac.train` with its seed, its dropout is drawn from its seed alone.
-    All networks are judged on the same samples.
+    A network's result does not depend on the other networks of its stack. Its initial weights and
+    its order of samples are those of `tarmac.train` with its seed, and its dropout is drawn from
+    its seed alone. All networks are scored on the same samples.
 
     Args:
-        workload: What the candidates' settings change.
-        dataset: The data that it names.
-        validation_size: How many samples are held out.
-        train_size: How many to train on; all that are not held out by default.
-        validation_split: How samples are held out, as `tarmac.data.hold_out` takes it. Default
-            ``auto``.
-        validation_seed: By which they are drawn, the same for networks of any seed.
-        settings: Settings of all candidates, as ``tarmac train --set`` takes them; a candidate's
-            own come first.
-        device: As `find_devices` takes it; one.
-        precision: ``auto``, ``fp32`` or ``bf16``. ``auto`` takes bf16 wherever there are matrix
-            units for it, also for networks that alone would be too small for it to pay.
+        workload: Workload that the candidates' settings change.
+        dataset: Dataset that the workload names.
+        validation_size: Number of held-out samples, at least 1.
+        train_size: Number of training samples. Default: all that are not held out.
+        validation_split: How samples are held out, as for `tarmac.data.hold_out`. Default ``auto``.
+        validation_seed: Seed that draws the held-out samples, the same for all networks. Default 0.
+        settings: Settings of all candidates, as for ``tarmac train --set``; a candidate's own
+            settings override them.
+        device: A single device, as for `find_devices`. Default ``auto``.
+        precision: ``auto``, ``fp32`` or ``bf16``. ``auto`` selects bf16 on devices with bf16 matrix
+            units, even for networks that alone would be too small to profit.
 
     Attributes:
         device: Device that all stacks train on.
-        precision: What it computes matrix products in, and why.
+        precision: Precision of the matrix products, and its reason.
 
     Raises:
-        RequestError: Too few samples, or an unknown device or precision.
+        RequestError: There are too few samples, or the device or precision is unknown.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class StackedEvaluator:
         self._dataset = dataset
         self._settings = dict(settings or {})
         self.device = device if isinstance(device, Device) else find_devices(device)[0]
-        # Stacks have work enough for bf16 to pay, and a network must not differ by its stack.
+        # A stack has enough work for bf16 to pay, and results must not depend on the stack.
         name, reason = choose_precision(precision, self.device, step_flops=2**62)
         if name not in _DTYPES:
             raise RequestError(f"precision is {precision!r}, expected auto, fp32 or bf16")
@@ -106,15 +105,15 @@ class StackedEvaluator:
     def plan(
         self, candidates: Sequence[Candidate], at_once: int = 1, sharing: int | None = None
     ) -> tuple[list[Stack], list[Result]]:
-        """Return the stacks that candidates train in, and results of those that cannot be trained.
+        """Return the stacks of candidates, and results of candidates that cannot be trained.
 
         Args:
             candidates: Candidates to group, all with different numbers.
-            at_once: How many stacks train at the same time.
-            sharing: How many of them train on the same device; all of them by default.
+            at_once: Number of stacks that train at the same time. Default 1.
+            sharing: Number of those stacks that share a device. Default: all of them.
 
         Raises:
-            RequestError: Two have one number.
+            RequestError: Two candidates have the same number.
         """
         numbers = [candidate.number for candidate in candidates]
         if len(set(numbers)) < len(numbers):
@@ -123,7 +122,7 @@ class StackedEvaluator:
         return group(networks, self.device, self._dtype, at_once, sharing or at_once), failed
 
     def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
-        """Train all candidates, a stack after another; see `Evaluator.evaluate`."""
+        """Train all candidates, one stack after another; see `Evaluator.evaluate`."""
         stacks, failed = self.plan(candidates)
         return self._evaluate(deque(stack.networks for stack in stacks), failed, report)
 
@@ -182,7 +181,7 @@ class StackedEvaluator:
 
 
 def split_in_two(members: Sequence[Member]) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-    """Cut a stack that could not be trained in two, the second half first: for ``extendleft``."""
+    """Split a failed stack in two, the second half first, as ``extendleft`` needs."""
     middle = len(members) // 2
     return tuple(members[middle:]), tuple(members[:middle])
 

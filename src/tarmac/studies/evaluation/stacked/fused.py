@@ -1,4 +1,4 @@
-"""Computes a stack on a GPU by the kernels of `tarmac.kernels`, whatever mixture it is."""
+"""Compute a stack on a GPU with the fused kernels of `tarmac.kernels`, for any mixture."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SGD = SGD(learning_rate=1.0, momentum=0.0, nesterov=False)
 
 @functools.cache
 def why_unusable(device: torch.device) -> str | None:
-    """Train a tiny network by the kernels and return why that cannot be done, or None.
+    """Train a tiny network with the kernels and return why that fails, or None.
 
-    Whether Triton can compile for a GPU, and what it made can be launched, shows when it is tried;
-    the kernels of real networks would fail only once their training is under way.
+    Only a trial shows whether Triton can compile for a GPU, and whether the result can be launched.
+    Without it, the kernels of real networks would fail in the middle of their training.
     """
     missing = kernels.why_not()
     if missing is not None:
@@ -43,15 +43,15 @@ def why_unusable(device: torch.device) -> str | None:
         stack.run(1)
         stack.totals().tolist()
     except Exception as error:
-        # Triton's compiler, its linker and its driver raise what they like.
+        # Triton's compiler, its linker and its driver raise exceptions of any type.
         return f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2]}"
     return None
 
 
 class FusedKernels:
-    """A stack's steps as a handful of launches each; a `Computation`.
+    """A `Computation` with a handful of kernel launches per step.
 
-    Dropout is drawn by the kernels, from each network's seed and the step alone.
+    The kernels draw dropout from each network's seed and the step alone.
 
     Args:
         networks: Networks of the stack, in the order of `arranged`.

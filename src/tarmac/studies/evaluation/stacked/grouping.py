@@ -1,4 +1,4 @@
-"""Groups networks into stacks by shape, work and memory, each with its reason."""
+"""Group networks into stacks by shape, work and memory, with a reason for each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.studies.evaluation.stacked.network import Network, Shape
 
-# Stacks may take this share of what is free; the rest is for what is allocated and freed in a step.
+# Share of the free memory for stacks; the rest is for the temporary allocations of a step.
 _MEMORY_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """Networks that train as one.
+    """A stack of networks, which train as one.
 
     Attributes:
         networks: Networks of equal shape, which train together.
@@ -44,14 +44,14 @@ def group(
     at_once: int,
     sharing: int,
 ) -> list[Stack]:
-    """Group networks of equal shape: as many as fit, but something for every process.
+    """Group networks of equal shape into stacks that fit the memory, with work for every process.
 
     Args:
         networks: Networks to group, of any shapes.
         device: Device that the stacks train on.
         dtype: Type of the matrix products, from which a network's memory is estimated.
-        at_once: How many stacks train at the same time.
-        sharing: How many of them train on the same device.
+        at_once: Number of stacks that train at the same time.
+        sharing: Number of those stacks that share a device.
 
     Returns:
         Stacks, the largest amount of work first, so that processes end at about the same time.
@@ -88,7 +88,7 @@ def _work(network: Network) -> int:
 
 
 def _cut(members: Sequence[Network], num_parts: int) -> list[Sequence[Network]]:
-    """Cut into parts of sizes as equal as can be."""
+    """Split networks into parts of nearly equal sizes."""
     size, larger = divmod(len(members), num_parts)
     parts, start = [], 0
     for part in range(num_parts):
@@ -99,12 +99,12 @@ def _cut(members: Sequence[Network], num_parts: int) -> list[Sequence[Network]]:
 
 
 def _bytes_of_one(shape: Shape, dtype: torch.dtype) -> int:
-    """Estimate what a network takes on its device, without the samples."""
+    """Estimate a network's bytes on its device, without the samples."""
     width = Layout(shape.sizes, 1).num_elements
     item = dtype.itemsize
-    # Values and two averages in fp32; gradients, and the values again where that is not fp32.
+    # Values and two averages in fp32; gradients, and a copy of the values unless dtype is fp32.
     parameters = width * (3 * 4 + item * (1 if dtype == torch.float32 else 2))
-    # Outputs, with dropout applied, masks and errors; the words that masks are cut from.
+    # Outputs before and after dropout, masks and errors; then the random words of the masks.
     intermediate = 4 * item * shape.batch_size * sum(shape.sizes[1:])
     words = 3 * 2 * shape.batch_size * max(shape.sizes[1:])
     inputs = shape.batch_size * shape.sizes[0] * (1 + 2 * item)

@@ -1,4 +1,4 @@
-"""The parameters of a stack: one flat tensor in which each layer's lie together."""
+"""The layout of a stack's parameters in one flat tensor, layer by layer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _ALIGNMENT = 32
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """Where one parameter of all networks lies.
+    """The position of one parameter of all networks.
 
     Attributes:
-        start: In the flat tensor.
-        length: Elements of one network; the networks follow each other without gaps, as batched
-            matrix products want it: a copy before each product would take longer than the product.
+        start: Start index in the flat tensor.
+        length: Number of elements per network. The networks follow each other without gaps, as
+            batched matrix products need: a copy before each product would take longer than the
+            product.
     """
 
     start: int
@@ -37,10 +38,10 @@ class Segment:
 
 
 class Layout:
-    """Where each parameter lies: weights and biases of the first layer, of the second, and so on.
+    """The positions of all parameters: weights and biases, layer by layer.
 
-    Weights lie as ``[in, out]``, the transpose of `torch.nn.Linear`'s: so the product of the first
-    layer, the largest one without a gradient of its input, is a third faster on AMX.
+    Weights are ``[in, out]``, the transpose of `torch.nn.Linear`'s. This makes the product of the
+    first layer, the largest product without an input gradient, a third faster on AMX.
 
     Args:
         sizes: Features of each layer; see `Architecture`.
@@ -76,9 +77,9 @@ class Layout:
         """Return the networks' own parameters on a device, fp32 ``[num_elements]``.
 
         Args:
-            networks: As many as there are in the stack; each is let go before the next is taken, so
-                that a thousand need the memory of one.
-            device: Where weights are transposed, too.
+            networks: All networks of the stack; each is released before the next is built, so that
+                a thousand need the memory of one.
+            device: Device of the result, which also transposes the weights.
         """
         flat = torch.zeros(self.num_elements, device=device)
         weights, biases = self.weights(flat), self.biases(flat)

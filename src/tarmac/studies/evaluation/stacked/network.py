@@ -1,4 +1,4 @@
-"""From a candidate to a network whose every value is known."""
+"""Resolve candidates to networks whose values are all known."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Recipe, Workload
 
-# By a model's arguments, what it is but for its weights.
+# Architectures without weights, by the model's arguments.
 Outlines = dict[frozenset[tuple[str, "Setting"]], Architecture]
 
-# Candidates name these among their settings; a training has options for them.
+# Settings of candidates that are options of a training.
 _OPTIONS = ("learning_rate", "batch_size")
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What networks of one stack have in common.
+    """The properties that the networks of a stack share.
 
     Attributes:
         sizes: Features of each layer; see `Architecture`.
         batch_size: Number of samples per step.
         preprocess: Scaling of the raw samples.
         label_smoothing: Share of the target spread over all classes.
-        weight_decay: By patterns of names, with the names they are matched with.
+        weight_decay: Weight decay by pattern of parameter names; the first match counts.
+        names: Names of each layer's weight and bias; empty without weight decay.
     """
 
     sizes: tuple[int, ...]
@@ -67,8 +68,8 @@ class Network:
 
     Attributes:
         candidate: Candidate that the network is resolved from.
-        shape: What it must have in common with others to be stacked with them.
-        rule: How it is updated.
+        shape: Properties that it shares with all networks of its stack.
+        rule: Rule that updates its parameters.
         activations: Name of the activation, by hidden layer.
         dropouts: Dropout probability, by hidden layer.
         num_parameters: Number of weights and biases.
@@ -91,15 +92,15 @@ class Network:
 def can_stack(
     workload: Workload, dataset: Dataset, settings: Mapping[str, Setting] | None = None
 ) -> str | None:
-    """Return why a workload's networks cannot be stacked, in words, or None where they can.
+    """Return why a workload's networks cannot be stacked, in words; None if they can.
 
     Args:
         workload: Workload whose networks are to be stacked.
         dataset: Dataset that the workload trains on.
-        settings: Those that hold for the network that is tried.
+        settings: Settings of the network to try. Default: none.
 
     Raises:
-        RequestError: A setting that cannot be.
+        RequestError: A setting is invalid.
     """
     changed, arguments = configure(workload, dataset, settings or {})
     if type(changed.recipe.preprocess) not in (Scale, ByType):
@@ -121,18 +122,18 @@ def resolve(
     settings: Mapping[str, Setting],
     known: Outlines | None = None,
 ) -> Network:
-    """Resolve a candidate.
+    """Resolve a candidate to a network.
 
     Args:
         candidate: Candidate to resolve, with its own settings.
-        workload: What its settings change.
+        workload: Workload that its settings change.
         dataset: Dataset that the workload trains on.
-        settings: Settings of all candidates; a candidate's own come first.
-        known: Outlines of the workload's networks, to which this one's is added.
+        settings: Settings of all candidates; a candidate's own settings override them.
+        known: Cache of the workload's outlines; this network's outline is added.
 
     Raises:
-        RequestError: A setting that cannot be.
-        CannotStackError: The network is not one that can be stacked.
+        RequestError: A setting is invalid.
+        CannotStackError: The network cannot be stacked.
     """
     changed, arguments = configure(workload, dataset, {**settings, **candidate.settings})
     if candidate.epochs < 1:
@@ -174,10 +175,10 @@ def resolve(
 def configure(
     workload: Workload, dataset: Dataset, settings: Mapping[str, Setting]
 ) -> tuple[Workload, Mapping[str, Setting]]:
-    """Return a workload as a network's settings change it, and its model's arguments.
+    """Return a workload with a network's settings applied, and its model's arguments.
 
     Raises:
-        RequestError: A setting that cannot be.
+        RequestError: A setting is invalid.
     """
     others = {name: value for name, value in settings.items() if name not in _OPTIONS}
     changed, arguments = apply_settings(workload, others)
@@ -187,7 +188,7 @@ def configure(
 
 
 def _why_not_plain(workload: Workload) -> str | None:
-    """Return what stacks do not do, in words, or None where nothing of it is asked for."""
+    """Return which feature of a workload stacks do not support, in words; None without any."""
     if workload.initialise is not None:
         return "its weights are set from the data"
     names = workload.recipe.beyond_plain_steps
@@ -226,10 +227,10 @@ def _outline(
         with torch.device("meta"):
             outline = _build(workload, arguments, seed)
     except (CannotStackError, RequestError, NotImplementedError, TypeError):
-        # A model may read a value, which PyTorch has not implemented without values, or say itself
-        # where its weights lie; and only an error of the real one is the user's.
+        # A model may read values, which the meta device does not have, or choose the device of its
+        # weights itself. Only an error of the real model is the user's.
         return _build(workload, arguments, seed)
-    # Without values it depends on its arguments alone.
+    # Without values the outline depends on the arguments alone.
     if known is not None:
         known[key] = outline
     return outline

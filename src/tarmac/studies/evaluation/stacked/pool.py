@@ -1,9 +1,9 @@
-"""Trains stacks in processes, one for each core or GPU.
+"""Train stacks in processes, one for each core or GPU.
 
-On a CPU a stack's step is many operations of some microseconds to some milliseconds. Sharing each
-out among cores costs more than it brings, and two stacks in threads of one Python wait for its
-lock: on a 2-core Xeon with AMX two threads did 0.9 to 1.2 times the steps of one, two processes 2.0
-times, from 64 to 1,024 neurons.
+On a CPU, a stack's step is many operations of some microseconds to some milliseconds. Splitting an
+operation among cores costs more than it saves, and two stacks in threads of one Python process wait
+for the GIL. On a 2-core Xeon with AMX, from 64 to 1,024 neurons, two threads did 0.9 to 1.2 times
+the steps of one, and two processes 2.0 times.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _Members = tuple["Candidate", ...]
 
 
 class PooledEvaluator:
-    """Trains candidates of equal shape as stacks, in processes of their own; see `Evaluator`.
+    """An evaluator that trains candidates of equal shape as stacks, in separate processes.
 
-    Processes live on from stack to stack. Where one is lost, its stack is halved until the network
+    A process is reused for the next stack. If a process dies, its stack is halved until the network
     that ends its process is alone.
 
     Args:
-        planner: Puts candidates together; computes nothing here.
-        setup: What `worker` makes its evaluator of, but for the device.
-        slots: One for each process.
-        logs: Where processes write what they print.
-        halted: Whether to give up what is under way; asked several times a second.
+        planner: Evaluator that groups the candidates; it computes nothing here.
+        setup: Arguments of the worker's evaluator, without the device.
+        slots: Devices or shares of a CPU, one per process.
+        logs: Directory for the output of processes.
+        halted: Returns whether to stop running trainings; called several times a second.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class PooledEvaluator:
     def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
         """Train all candidates, as many stacks at a time as there are slots.
 
-        Halted, it ends without the rest of the results.
+        After a halt, the remaining results are missing.
         """
         stacks, failed = self.plan(candidates)
         waiting = deque(tuple(n.candidate for n in stack.networks) for stack in stacks)
         return self._evaluate(waiting, failed, report)
 
     def plan(self, candidates: Sequence[Candidate]) -> tuple[list[Stack], list[Result]]:
-        """Return the stacks that candidates train in; see `StackedEvaluator.plan`."""
+        """Return the stacks of candidates; see `StackedEvaluator.plan`."""
         sharing = max(Counter(slot.device for slot in self._slots).values())
         return self._planner.plan(candidates, len(self._slots), sharing)
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
@@ -87,7 +87,7 @@ class PooledEvaluator:
         self, waiting: deque[_Members], failed: Sequence[Result], report: EpochReporter
     ) -> Iterator[Result]:
         yield from failed
-        # By slot, the candidates that it trains and has no result of.
+        # Candidates without a result, by slot.
         busy: dict[int, dict[int, Candidate]] = {}
         selector = selectors.DefaultSelector()
         try:

@@ -1,4 +1,4 @@
-"""Computes a stack by batched matrix products of PyTorch, on any device."""
+"""Compute a stack with PyTorch's batched matrix products, on any device."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _EVALUATION_BATCH = 1000
 
-# Steps of one CUDA graph: enough to make what is submitted besides it cheap. Recording costs some
-# milliseconds a step, so whole epochs would not pay.
+# Steps of one CUDA graph: enough to make the launches beside the graph cheap. Recording takes some
+# milliseconds per step, so recording whole epochs would not pay.
 _STEPS_AT_ONCE = 16
 
 
 class Products:
-    """The parameters of a stack, and its steps as batched products; a `Computation`.
+    """A `Computation` with batched matrix products.
 
-    On a GPU steps are recorded, several in one CUDA graph, which reads samples, draws and rates
-    from where each replay puts them.
+    On a GPU, a CUDA graph records several steps. Before each replay, the indices of samples, the
+    draws and the rates are copied to the buffers that the graph reads.
 
     Args:
         networks: Networks of the stack, in the order of `arranged`.
@@ -68,7 +68,7 @@ class Products:
         self._hold(layout, layout.gather(built, self._device))
 
     def _hold(self, layout: Layout, values: torch.Tensor) -> None:
-        """Set up all that follows from the parameters."""
+        """Set up all buffers that depend on the parameters."""
         self._layout = layout
         self._published = published_of(values, self._dtype)
         gradients = torch.zeros_like(self._published)
@@ -88,7 +88,7 @@ class Products:
         )
         self._work: dict[int, Workspace] = {}
         self._totals = torch.zeros(2, len(self._networks), dtype=torch.float64, device=self._device)
-        # What recordings read, by their name.
+        # Buffers that recordings read, by key.
         self._inputs: dict[tuple[int, int], _Steps] = {}
         self._recorder = GraphRecorder(self._device) if self._device.type == "cuda" else None
 
@@ -124,7 +124,7 @@ class Products:
         at_once = num_steps if self._recorder is None else _STEPS_AT_ONCE
         for first in range(0, num_steps, at_once):
             stop = min(first + at_once, num_steps)
-            # The last batch may be a smaller one.
+            # The last batch may be smaller.
             samples = min(stop * size, num_samples) - first * size
             steps = whole.part(first * size * width, samples * width, first, stop)
             if self._recorder is None:
@@ -134,7 +134,7 @@ class Products:
         return self._totals.clone()
 
     def _play(self, recorder: GraphRecorder, key: tuple[int, int], steps: _Steps) -> None:
-        """Do steps: the first ones of a kind as they are, the second recorded, then replayed."""
+        """Run steps: the first of a key directly, the second while recording, later by replay."""
         is_first = key not in self._inputs
         if is_first:
             self._inputs[key] = steps.copy()
@@ -149,7 +149,7 @@ class Products:
             do()
 
     def _do(self, steps: _Steps, width: int) -> None:
-        """Do steps whose batches ``[width, batch]`` lie one after another."""
+        """Run steps whose batches ``[width, batch]`` are stored one after another."""
         sizes = torch.split(steps.index, width * self._shape.batch_size)
         for index, coefficients, rates in zip(sizes, steps.coefficients, steps.rates, strict=True):
             loss, right = self._step(index.view(width, -1), coefficients)
@@ -197,12 +197,12 @@ class Products:
 
 @dataclasses.dataclass(frozen=True)
 class _Steps:
-    """What steps read that changes from one to the next.
+    """The inputs of steps that change from step to step.
 
     Attributes:
         index: Indices of the training samples, int32, flat.
-        coefficients: A row for each step; see `Masks.draw_epoch`.
-        rates: A row for each step; see `Updates.rates`.
+        coefficients: One row per step; see `Masks.draw_epoch`.
+        rates: One row per step; see `Updates.rates`.
     """
 
     index: torch.Tensor
@@ -210,23 +210,23 @@ class _Steps:
     rates: torch.Tensor
 
     def part(self, start: int, length: int, first: int, stop: int) -> _Steps:
-        """Return some steps' own."""
+        """Return the inputs of some of the steps."""
         index = self.index[start : start + length]
         return _Steps(index, self.coefficients[first:stop], self.rates[first:stop])
 
     def copy(self) -> _Steps:
-        """Return tensors of their own, for a recording to read."""
+        """Return a copy, as buffers for a recording."""
         return _Steps(self.index.clone(), self.coefficients.clone(), self.rates.clone())
 
     def load(self, steps: _Steps) -> None:
-        """Take over other steps' values."""
+        """Copy the values of other steps into these tensors."""
         self.index.copy_(steps.index)
         self.coefficients.copy_(steps.coefficients)
         self.rates.copy_(steps.rates)
 
 
 def _by_step(orders: torch.Tensor, batch_size: int) -> torch.Tensor:
-    """Lay orders out batch after batch, each ``[networks, batch_size]`` or smaller at the end."""
+    """Reorder by batch: each ``[networks, batch_size]``, the last one may be smaller."""
     whole = orders.shape[1] // batch_size * batch_size
     batches = orders[:, :whole].view(len(orders), -1, batch_size).transpose(0, 1)
     return torch.cat([batches.reshape(-1), orders[:, whole:].reshape(-1)])

@@ -1,4 +1,4 @@
-"""The samples on a device."""
+"""The samples of a study on a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Samples:
         device: Device that the samples are copied to.
 
     Attributes:
-        num_train: How many samples are trained on.
+        num_train: Number of training samples.
         inputs: Inputs of the training samples, uint8 ``[num_train, I]``.
         targets: Classes of the training samples, int64 ``[num_train]``.
         validation: uint8 inputs ``[validation_size, I]`` and int64 targets.
@@ -37,7 +37,7 @@ class Samples:
 
 
 def _put(samples: Subset, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    # Copies: a dataset's array may be a file that is mapped for reading.
+    # Copy the arrays: a dataset's array may be a read-only memory map of a file.
     images, classes = (
         torch.tensor(samples.of(array), device=device) for array in samples.split.arrays
     )

@@ -1,4 +1,4 @@
-"""Trains the networks of one stack, which they leave when they are done."""
+"""Train the networks of one stack; finished networks leave the stack."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples
 
-# Compute capability: bf16 entered the tensor cores with the A100, and Triton is tested from it on.
+# Compute capability of the A100, whose tensor cores were the first with bf16; Triton is tested
+# from there on.
 _KERNELS_SINCE = (8, 0)
 
 
 def arranged(networks: Sequence[Network], device: torch.device) -> list[Network]:
-    """Order networks so that equal rules and equal activations lie side by side.
+    """Order networks so that equal rules and equal activations are side by side.
 
-    On a GPU activations come first, as each run of equal ones is a launch, in every layer; what has
-    an equal rule is updated at once wherever it lies.
+    On a GPU, activations come first: each run of equal activations is a launch in every layer, but
+    networks with an equal rule are updated at once, wherever they are.
     """
     rules: dict[object, int] = {}
     for network in networks:
@@ -56,12 +57,12 @@ def train_stack(
     device: torch.device,
     dtype: torch.dtype,
 ) -> Iterator[Result]:
-    """Train networks of one shape and yield each one's result when it leaves.
+    """Train networks of one shape and yield each result when its network leaves.
 
     Args:
         networks: Networks of the stack, in the order of `arranged`.
         samples: Training and validation samples, on ``device``.
-        report: Called after every epoch of each.
+        report: Called after every epoch of each network.
         device: The device that the samples are on.
         dtype: Type of the matrix products: ``torch.float32`` or ``torch.bfloat16``.
     """
@@ -88,7 +89,7 @@ def train_stack(
 def make_computation(
     networks: Sequence[Network], samples: Samples, device: torch.device, dtype: torch.dtype
 ) -> Computation:
-    """Take what computes a stack fastest here: kernels of our own, else PyTorch's products.
+    """Return the fastest computation of a stack here: our fused kernels, else PyTorch's products.
 
     Args:
         networks: Networks of the stack, in the order of `arranged`.
@@ -109,7 +110,7 @@ def make_computation(
 
 
 class _Member:
-    """A network in its stack, and what decides when it leaves."""
+    """A network in its stack, and the decision when it leaves."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -120,7 +121,7 @@ class _Member:
         )
 
     def judge(self, epoch: int, row: dict[str, float], report: EpochReporter) -> Result | None:
-        """Return its result where it leaves after this epoch, else None."""
+        """Return its result if it leaves after this epoch, else None."""
         candidate = self.network.candidate
         for name, split in (("loss", "training"), ("val_loss", "validation")):
             if not math.isfinite(row[name]):
@@ -139,7 +140,7 @@ class _Member:
 
 
 class _Stack:
-    """The networks of a stack, what they draw, and what computes them."""
+    """The networks of a stack, their draws, and their computation."""
 
     def __init__(
         self,
@@ -168,14 +169,14 @@ class _Stack:
                 raise
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with some of the networks."""
+        """Drop all networks except ``kept``."""
         self.members = [self.members[index] for index in kept]
         with self._current_device():
             self._draws.keep(kept)
             self._computation.keep(kept)
 
     def close(self) -> None:
-        """End the thread that draws."""
+        """Stop the thread that draws."""
         self._draws.close()
 
     def train_epoch(self, epoch: int) -> list[dict[str, float]]:
@@ -192,7 +193,7 @@ class _Stack:
         return [dict(zip(names, row, strict=True)) for row in scores]
 
     def _current_device(self) -> contextlib.AbstractContextManager[object]:
-        """Make the stack's GPU the current one, on which kernels are launched and recorded."""
+        """Make the stack's GPU the current device, which launches and recordings use."""
         if self._device.type == "cpu":
             return contextlib.nullcontext()
         return torch.cuda.device(self._device)

@@ -1,10 +1,10 @@
-"""Optimizer steps over a stack's parameters: each network by its own optimizer and rate.
+"""Optimizer steps over a stack's parameters: each network with its own optimizer and rate.
 
 `tarmac.training.FlatOptimizer` updates the parameters of networks with equal rules as it does a
-single network's. On a CPU this is done in blocks that fit its cache: gradients are cast to fp32,
-applied, and the new values published in the precision of the products, block by block. On a GPU
-launches are what costs: a rule's values lie in one flat tensor, wherever its networks are in the
-stack, and all rules' gradients are gathered, and their values published, at once.
+single network's. On a CPU, updates run in blocks that fit the cache: each block casts its gradients
+to fp32, applies them, and publishes the new values in the precision of the products. On a GPU,
+launches cost the most: the values of a rule are in one flat tensor, wherever its networks are in
+the stack. The gradients of all rules are gathered at once, and their values are published at once.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from tarmac.studies.evaluation.stacked.layout import Segment
     from tarmac.workloads import Optimizer, Schedule
 
-# Elements of a block on a CPU: values, gradients, two averages and what is published of it are
+# Elements of a block on a CPU: its values, gradients, two averages and published values are
 # 1.4 MiB, which fits the second-level cache of a current Xeon's core. For 784-768-768-768-768-10
 # this takes 9 % less time than whole layers do with Adam, and a third less with Adadelta, which
 # passes through memory more often.
 _BLOCK = 1 << 16
 
-# Elements: kernels load several at a time from where a tensor begins.
+# In elements: kernels load several elements at a time from the start of a tensor.
 _ALIGNMENT = 32
 
-# A stretch of the flat tensors, and its weight decay.
+# A slice of the flat tensors, and its weight decay.
 _Piece = tuple[slice, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """How a network is updated; networks with equal rules are updated as one.
+    """The update rule of a network; networks with equal rules are updated as one.
 
     Attributes:
         optimizer: Optimizer with its learning rate.
@@ -53,12 +53,13 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What the optimizers of a stack remember.
+    """The state of a stack's optimizers.
 
     Attributes:
         values: Parameters of all networks, in a flat tensor.
-        flat: By name, laid out as the parameters are; zero where a network has no such state.
-        scalars: By rule and name.
+        flat: Flat states by name, in the layout of the parameters; zero for networks without such
+            a state.
+        scalars: Scalar states by rule and name.
     """
 
     values: torch.Tensor
@@ -70,10 +71,10 @@ class Updates(Protocol):
     """The optimizers of a stack."""
 
     def rates(self, epochs_done: Iterable[float]) -> torch.Tensor:
-        """Return the learning rates of steps, ``[steps, rules]``, for `step`, where it reads them.
+        """Return the learning rates of steps, ``[steps, rules]``, on the device where `step` reads.
 
         Args:
-            epochs_done: Before each step, with the part of the one under way.
+            epochs_done: Epochs done before each step, with the fraction of the current epoch.
         """
         ...
 
@@ -81,21 +82,21 @@ class Updates(Protocol):
         """Update all values.
 
         Args:
-            rates: A row of `rates`; on a GPU a recording reads it from where it lies.
+            rates: A row of `rates`; on a GPU, a recording reads this tensor in place.
         """
         ...
 
     def state(self) -> State:
-        """Return the values, and what the optimizers remember."""
+        """Return the values and the state of the optimizers."""
         ...
 
     def load_state(self, state: State) -> None:
-        """Set what the optimizers remember."""
+        """Set the state of the optimizers."""
         ...
 
 
 def published_of(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return what the products are computed with: the values themselves only on a CPU in fp32."""
+    """Return the parameters for the products: the values on a CPU in fp32, else a copy."""
     return values.to(dtype, copy=values.is_cuda)
 
 
@@ -106,14 +107,14 @@ def make_updates(
     gradients: torch.Tensor,
     published: torch.Tensor,
 ) -> Updates:
-    """Make the optimizers of a stack, as its device wants them.
+    """Return the optimizers of a stack that suit its device.
 
     Args:
-        rules: The networks'; on a CPU those that are equal side by side.
-        segments: See `Layout`, with each one's weight decay.
-        values: fp32; on a CPU updated in place.
-        gradients: In the precision of the products.
-        published: As `published_of`; the new values are copied there.
+        rules: Rules of the networks; on a CPU, equal rules side by side.
+        segments: Segments of the `Layout`, each with its weight decay.
+        values: Parameters, fp32; on a CPU updated in place.
+        gradients: Gradients in the precision of the products.
+        published: Tensor from `published_of`, which receives the new values.
     """
     make = WholeUpdates if values.is_cuda else BlockedUpdates
     return make(rules, segments, values, gradients, published)
@@ -123,8 +124,7 @@ def rates_of(rules: Sequence[Rule], epochs_done: Iterable[float]) -> torch.Tenso
     """Return learning rates, fp64 ``[steps, rules]``, on the CPU.
 
     Args:
-        rules: Rules of any number, a column each; those of a search differ in more than their
-            schedules.
+        rules: Any number of rules, one column each; equal schedules are computed once.
         epochs_done: Epochs done before each step, with the fraction under way; see `Updates.rates`.
     """
     steps = [*epochs_done]
@@ -141,7 +141,7 @@ def rates_of(rules: Sequence[Rule], epochs_done: Iterable[float]) -> torch.Tenso
 
 
 class BlockedUpdates:
-    """The optimizers of a stack, in blocks of a cache's size; see `make_updates`."""
+    """The optimizers of a stack, in blocks of the cache's size; see `make_updates`."""
 
     def __init__(
         self,
@@ -201,9 +201,9 @@ class BlockedUpdates:
 
 
 class WholeUpdates:
-    """The optimizers of a stack, in as few launches as can be; see `make_updates`.
+    """The optimizers of a stack, in as few launches as possible; see `make_updates`.
 
-    The values are kept here, rule by rule, and are the networks' own only in what is published.
+    The values are stored here, rule by rule; only the published tensor has the networks' layout.
     """
 
     def __init__(
@@ -297,27 +297,27 @@ class WholeUpdates:
 
 @dataclasses.dataclass(frozen=True)
 class _Gathering:
-    """Stretches of the parameters, gathered into one.
+    """Slices of the parameters, gathered into one.
 
     Attributes:
-        whole: Where they are gathered.
-        spans: Where they lie in the stack.
+        whole: Slice of the gathered tensor.
+        spans: Slices of the stack's flat tensor.
     """
 
     whole: slice
     spans: Sequence[slice]
 
     def split(self, gathered: torch.Tensor) -> list[torch.Tensor]:
-        """View what is gathered, stretch by stretch."""
+        """View the gathered slices, one by one."""
         return [*torch.split(gathered, [span.stop - span.start for span in self.spans])]
 
     def scattered(self, whole: torch.Tensor) -> list[torch.Tensor]:
-        """View the stretches where they lie in the stack."""
+        """View the slices in the stack's flat tensor."""
         return [whole[span] for span in self.spans]
 
 
 def _placed(groups: Sequence[Sequence[slice]]) -> Iterator[tuple[slice, Sequence[slice]]]:
-    """Yield where each group of stretches is gathered, one after another."""
+    """Yield each group of slices with its position in the gathered tensor."""
     start = 0
     for spans in groups:
         length = sum(span.stop - span.start for span in spans)
@@ -327,7 +327,7 @@ def _placed(groups: Sequence[Sequence[slice]]) -> Iterator[tuple[slice, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class _Tensors:
-    """What a stack's blocks are stretches of; ``scratch`` takes a block's gradients in fp32."""
+    """The flat tensors of a stack's blocks; ``scratch`` takes a block's gradients in fp32."""
 
     values: torch.Tensor
     gradients: torch.Tensor
@@ -336,7 +336,7 @@ class _Tensors:
 
 
 class _Block:
-    """Stretches of the parameters that one optimizer updates at once."""
+    """Slices of the parameters that one optimizer updates at once."""
 
     def __init__(self, rule: Rule, pieces: Sequence[_Piece], tensors: _Tensors) -> None:
         self._spans = [span for span, _ in pieces]
@@ -363,7 +363,7 @@ class _Block:
         torch._foreach_copy_(self._published, self._values)
 
     def state(self) -> Iterator[tuple[str, slice, torch.Tensor]]:
-        """Yield each state's name, the stretch that it is of, and the tensor itself."""
+        """Yield the name, the slice and the tensor of each state."""
         for key, value in self._optimizer.state().items():
             index, _, name = key.partition(".")
             yield name, self._spans[int(index)], value
@@ -378,14 +378,14 @@ def _runs(rules: Sequence[Rule]) -> Iterator[tuple[Rule, int, int]]:
 
 
 def _pieces(segments: Sequence[tuple[Segment, float]], start: int, stop: int) -> Iterator[_Piece]:
-    """Yield the stretches of networks ``start`` to ``stop``, one for each parameter."""
+    """Yield the slices of networks ``start`` to ``stop``, one for each parameter."""
     for segment, decay in segments:
         first, last = (segment.start + index * segment.length for index in (start, stop))
         yield slice(first, last), decay
 
 
 def _blocks(pieces: Sequence[_Piece], size: int) -> Iterator[list[_Piece]]:
-    """Cut large pieces and join small ones, to blocks of up to ``size`` elements."""
+    """Split large pieces and join small ones, to blocks of up to ``size`` elements."""
     block: list[_Piece] = []
     for span, decay in pieces:
         length = span.stop - span.start

@@ -1,7 +1,7 @@
-"""A process that trains stacks for a search; see `PooledEvaluator`.
+"""The worker process that trains stacks for a search; see `PooledEvaluator`.
 
-Started as ``python -m tarmac.studies.evaluation.stacked.worker NUM_THREADS``. Each line in is a
-stack, or the answer to an epoch; each line out is an epoch, a result, or that the stack is done.
+Started as ``python -m tarmac.studies.evaluation.stacked.worker NUM_THREADS``. Each input line is a
+stack, or the answer to an epoch. Each output line is an epoch, a result, or the end of the stack.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class _Trainer:
-    """Trains stacks by one evaluator, which keeps the samples from one to the next."""
+    """A trainer of stacks with one evaluator, which keeps the samples for the next stack."""
 
     def __init__(self) -> None:
         self._setup: dict[str, Any] | None = None
         self._evaluator: StackedEvaluator | None = None
 
     def work(self, job: dict[str, Any], search: Conversation) -> None:
-        """Train a stack and say how it went."""
+        """Train a stack and send the results."""
         if self._evaluator is None or job["setup"] != self._setup:
             self._setup = job["setup"]
             self._evaluator = _make_evaluator(**job["setup"])
@@ -49,7 +49,7 @@ def _make_evaluator(workload: str, settings: dict[str, Any], **options: Any) -> 
 
 
 def main() -> None:
-    """Train what comes in, until the input ends."""
+    """Train the stacks of all jobs, until the input ends."""
     serve_trainings(_Trainer().work)
 
 
