@@ -1,4 +1,4 @@
-"""What a search would do, without a study being made or a worker begun."""
+"""The preview of a search, which creates no study and starts no worker."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from tarmac.studies.study.record import StudyRecord
     from tarmac.training import Setting
 
-# A new study's directory, which would get a name of its own.
+# Placeholder for the name of a new study's directory.
 _NEW = "STUDY"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preview:
-    """What a search would do.
+    """The plan of a search.
 
     Attributes:
         request: Request that the search would carry out.
-        directory: The study's; of a new one, where it would be made, with ``STUDY`` for its name.
-        space: What is searched over.
-        settings: Those of all networks.
-        num_done: Trials that have ended.
+        directory: Directory of the study; ``STUDY`` stands for the name of a new study.
+        space: Search space of the study.
+        settings: Settings that all networks share.
+        num_done: Number of finished trials.
         train_size: Samples that each network trains on.
-        validation_size: Samples that judge it.
+        validation_size: Held-out samples on which each network is scored.
         validation_split: How samples are held out: ``random``, ``last`` or ``own``.
-        runs: Where runs of its workers' job would be made.
-        job: Job of the workers; None where this machine searches.
+        runs: Directory for the runs of the workers' job.
+        job: Job of the workers; None if this machine searches.
     """
 
     request: Request
@@ -59,16 +59,16 @@ class Preview:
 
     @property
     def num_networks(self) -> int | None:
-        """How many the space has; None for infinitely many."""
+        """Number of networks in the space; None for infinitely many."""
         return self.space.size
 
     @property
     def file(self) -> dict[str, Any]:
-        """A study's file that asks for this search, wherever it is put."""
+        """The content of a study file for this search, valid in any directory."""
         request = self.request
         content = request.model_dump(mode="json", include=request.model_fields_set)
         if request.storage is not None and has_password(request.storage):
-            # It is masked here; who has it names it again.
+            # The password is masked, so the URL would not work: users must pass it again.
             content.pop("storage", None)
         path, separator, attribute = request.workload.rpartition(":")
         is_file = separator and path.endswith(".py")
@@ -83,7 +83,7 @@ class Preview:
 
     @property
     def held_out(self) -> str:
-        """How many samples judge each network, and which, in words."""
+        """The number and choice of held-out samples, in words."""
         return held_out_in_words(self.validation_size, self.validation_split)
 
 
@@ -95,11 +95,11 @@ def preview_search(
     cluster: Workers | None = None,
     **fields: Any,
 ) -> Preview:
-    """Say what `search` would do; see there.
+    """Return what `search` would do with the same arguments.
 
     Raises:
         RequestError: The request cannot be met.
-        TarmacError: Its data cannot be had.
+        TarmacError: The dataset cannot be loaded.
     """
     root = Path(output) if output is not None else runs.default_output()
     is_shared = cluster is not None

@@ -1,4 +1,4 @@
-"""What to train next: a generation, or one network at a time from an Optuna sampler."""
+"""Proposals of networks to train: by generation, or one at a time from an Optuna sampler."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-# Known networks in a row that a sampler may name before a random new one is tried.
+# Maximum number of known networks in a row from a sampler, before a random new network is drawn.
 _MAX_REPEATS = 20
 
 
 class Proposals(Protocol):
-    """Adds trials to a study, while the study's lock is held.
+    """A source of new trials; callers hold the study's lock.
 
     Attributes:
-        why_over: Why there will be no more; None where there may be.
+        why_over: Reason why no more trials will come; None while more may come.
     """
 
     why_over: str | None
 
     @property
     def is_spent(self) -> bool:
-        """Whether there will be no more, whatever becomes of those that others have."""
+        """Whether no more trials will come, whatever the result of the running ones."""
         ...
 
     @property
     def num_left(self) -> int | None:
-        """How many may be claimed until more are proposed; None where any number may."""
+        """Number of trials to claim before the next proposal; None for any number."""
         ...
 
     def propose(self) -> int | None:
-        """Add trials, where it is time to.
+        """Add trials, if the method is ready for more.
 
         Returns:
-            The number of a trial that is running already and has no owner; None where trials were
-            added that wait, or none were.
+            Number of a trial that is running already and has no owner; None if waiting trials, or
+            none, were added.
         """
         ...
 
 
 def make_proposals(study: StudyWriter, reporter: Reporter) -> Proposals:
-    """Return what proposes a study's networks, by its method.
+    """Return the proposals of a study's method.
 
     Args:
         study: The study, which this process may write.
-        reporter: Receives the start and end of each generation.
+        reporter: Reporter that receives the start and end of each generation.
     """
     method = find_method(study.request.method)
     sampler = method.make_sampler(study.space, study.request.method_options, study.ledger)
@@ -70,7 +70,7 @@ def make_proposals(study: StudyWriter, reporter: Reporter) -> Proposals:
 
 
 class _Generations:
-    """Proposes a generation once the one before is finished."""
+    """Proposals of a generation, once the previous generation is finished."""
 
     def __init__(
         self,
@@ -102,11 +102,11 @@ class _Generations:
 
     @property
     def num_left(self) -> int:
-        """The networks of the generation that wait."""
+        """Number of waiting networks in the generation."""
         return len(self._study.ledger.in_state(TrialState.WAITING))
 
     def propose(self) -> None:
-        """Add a generation's networks as waiting trials, once the one before is finished."""
+        """Add a generation's networks as waiting trials, once the previous one is finished."""
         request, ledger, sampler = self._study.request, self._study.ledger, self._sampler
         if ledger.in_state(TrialState.RUNNING):
             return
@@ -146,7 +146,7 @@ class _Generations:
             self._reporter.generation_done(self._study, generation)
 
     def _add(self, generation: int, place: int, child: Child) -> None:
-        """Add a trial with all that is known of it, as one line of the journal."""
+        """Add a trial with all its fields, as one line of the journal."""
         distributions = self._study.space.distributions()
         attributes = {"generation": generation, "place": place, "origin": child.origin}
         trial = FrozenTrial(
@@ -166,7 +166,7 @@ class _Generations:
 
 
 class _OneByOne:
-    """Proposes a network whenever one is asked for."""
+    """Proposals of a single network for each call."""
 
     def __init__(self, study: StudyWriter, optuna_study: OptunaStudy, method: Method) -> None:
         self._study = study
@@ -176,12 +176,12 @@ class _OneByOne:
 
     @property
     def is_spent(self) -> bool:
-        """Whether as many were asked for as are to be trained."""
+        """Whether the limit of trainings is reached, or all networks are known."""
         return self.why_over is not None or not self._is_open()
 
     @property
     def num_left(self) -> int | None:
-        """The networks that may still be asked for, and those that wait."""
+        """Number of networks left to propose, plus the waiting ones; None for any number."""
         ledger, limit, size = self._study.ledger, self._limit, self._study.space.size
         waiting = len(ledger.in_state(TrialState.WAITING))
         ends = [] if limit is None else [limit - self._num_trained]
@@ -190,7 +190,7 @@ class _OneByOne:
         return waiting + min(ends) if ends else None
 
     def propose(self) -> int | None:
-        """Ask the sampler for a network that is not known; return its running trial's number."""
+        """Ask the sampler for an unknown network; return the number of its running trial."""
         if not self._is_open():
             return None
         ledger, space = self._study.ledger, self._study.space
@@ -212,7 +212,7 @@ class _OneByOne:
         return trial.number
 
     def _is_open(self) -> bool:
-        """Whether one more network may be asked for."""
+        """Return whether another network may be proposed; set `why_over` if not."""
         size, limit = self._study.space.size, self._limit
         if size is not None and len(self._study.ledger.by_key) >= size:
             self.why_over = _all_tried(size)
@@ -234,7 +234,7 @@ class _OneByOne:
         return sum("same_as" not in trial.user_attrs for trial in self._study.ledger.trials)
 
     def _repeat(self, number: int, known: int) -> None:
-        """Tell the sampler what is known of a network, instead of training it again."""
+        """Give the sampler the known result of a network, instead of training it again."""
         ledger = self._study.ledger
         ledger.refresh()
         trial = ledger.trials[known]
@@ -242,7 +242,7 @@ class _OneByOne:
         if trial.state == TrialState.COMPLETE:
             self._study.tell(number, trial.values, TrialState.COMPLETE)
         else:
-            # It failed, was stopped, or is still being trained: there is no value to tell.
+            # The known trial failed, was pruned, or is still running, so it has no value.
             self._study.tell(number, None, TrialState.FAIL)
 
 

@@ -1,4 +1,4 @@
-"""Who receives the progress of a search."""
+"""The interface of reporters, which receive the progress of a search."""
 
 from __future__ import annotations
 
@@ -14,62 +14,62 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """Receives what happens, in the thread that searches."""
+    """A receiver of a search's events, called in the thread that searches."""
 
     def began(self, study: Study, where: str) -> None:
-        """Checks are done, and training begins; ``where`` says how and on what networks train."""
+        """Handle the start of training; ``where`` describes how and where networks train."""
 
     def noted(self, text: str) -> None:
-        """A remark for the user."""
+        """Handle a remark for the user."""
 
     def planned(self, generation: int, num_children: int, num_survivors: int) -> None:
-        """A generation has been planned."""
+        """Handle a newly planned generation."""
 
     def started(self, number: int, settings: Mapping[str, object]) -> None:
-        """A network is being trained."""
+        """Handle the start of a network's training."""
 
     def epoch_done(self, progress: Progress) -> None:
-        """A network has trained for an epoch."""
+        """Handle a finished epoch of a network."""
 
     def trial_done(self, study: Study, trial: FrozenTrial) -> None:
-        """A trial is finished, in whatever state."""
+        """Handle a finished trial, in any state."""
 
     def generation_done(self, study: Study, generation: int) -> None:
-        """All of a generation's trials are finished."""
+        """Handle the end of a generation, whose trials are all finished."""
 
     def retraining(self, study: Study, epoch: int, metrics: Mapping[str, float]) -> None:
-        """The winner is trained on all data; epoch 0 is before its first."""
+        """Handle an epoch of the winner's training on all data; epoch 0 marks its start."""
 
     def ended(self, study: Study) -> None:
-        """Nothing more is done in this session."""
+        """Handle the end of the work in this session."""
 
 
 class Silent:
-    """Reports nothing: the default from Python."""
+    """A reporter that does nothing: the default in Python."""
 
     def began(self, study: Study, where: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def noted(self, text: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def planned(self, generation: int, num_children: int, num_survivors: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def started(self, number: int, settings: Mapping[str, object]) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def epoch_done(self, progress: Progress) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def trial_done(self, study: Study, trial: FrozenTrial) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def generation_done(self, study: Study, generation: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def retraining(self, study: Study, epoch: int, metrics: Mapping[str, float]) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def ended(self, study: Study) -> None:
-        """Say nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""What is asked of a search, from a file, from the command line or from Python."""
+"""The request for a search, from a file, from the command line or from Python."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 
-# What a resumed study may be given anew; all else decides which networks it tries.
+# Fields that a resumed study may change; all other fields decide which networks it tries.
 CHANGEABLE = {"confirm", "generations", "trials", "budget", "devices", "workers", "storage"}
 
 
-# Of an evolution where nothing else ends it; other methods train as many networks.
+# Default of a search without any other limit; `Request` says how many networks that is.
 DEFAULT_GENERATIONS = 10
 
 
 def _names(value: Any) -> Any:
-    """Let one text stand for several names."""
+    """Split a text into names at its commas."""
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
@@ -60,7 +60,7 @@ def _seconds(value: Any) -> Any:
 
 
 class _Forms:
-    """Says in a schema in which forms a file may have a parameter; `ParameterText` reads them."""
+    """The JSON schema of a parameter's notations in a file, which `ParameterText` reads."""
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -77,43 +77,43 @@ _Parameter = Annotated[ParameterText, _Forms()]
 
 
 class Request(BaseModel):
-    """Everything that was asked of a search.
+    """The request for a search.
 
     Attributes:
-        workload: What is trained: a name, or ``path/to/file.py:attribute``.
-        method: ``evolve``, ``brute``, ``random``, ``tpe``, ``cmaes``, ``nsga2``, or one that an
-            installed package provides; see `tarmac.studies.method_names`.
-        generations: The evolution ends after so many; 10 where neither ``trials`` nor ``budget``
-            ends it. Other methods train as many networks as so many populations have.
-        population: Networks in a generation, survivors of earlier ones included.
-        retain: The share of a population that survives, by fitness.
-        random_select: The probability with which each of the others survives too.
-        mutate: The probability with which a child has one gene changed.
-        trials: The search ends after so many trainings; None for no such end.
-        budget: It ends after so many seconds of work, in all sessions; None for no such end.
-        space: What is searched over, and what is fixed.
-        datasets: For a dataset, what differs in ``space`` on it.
-        objective: What counts, on held-out data; the first decides which network wins. By default
-            what the workload is judged by. A metric of which nobody says which end is better ends
-            in ``:max`` or ``:min``.
-        prune: Whether losers stop early: ``none``, ``halving``, ``median``, or a rule that an
-            installed package provides.
-        confirm: How many of the best are trained from two more seeds before one is the winner.
-        epochs: Each network trains at most so long; by default as long as its workload's recipe.
-        monitor: Metric on held-out data that ``patience`` goes by, and the objective where none is
-            named; ``NAME:max`` or ``NAME:min`` where nobody says which end is better. By default
-            the first objective where it is a metric, else what the workload is judged by.
-        patience: It stops once ``monitor`` has not got better for so many epochs.
-        train_size: How many samples to train on; all that are not held out by default.
-        validation_size: How many samples to hold out; by default the dataset's own validation
-            samples, or one for every five to train on, at most 10,000.
-        validation_split: How samples are held out, the same for all networks: ``random``, drawn by
-            the seed, each class by its share; ``last``; ``own``, the dataset's own validation
-            samples; ``auto``: ``own``, else ``last`` for a series, else ``random``.
+        workload: Workload to train: a name, or ``path/to/file.py:attribute``.
+        method: Search method: ``evolve``, ``brute``, ``random``, ``tpe``, ``cmaes``, ``nsga2``, or
+            a method of an installed package; see `tarmac.studies.method_names`.
+        generations: Maximum number of generations; 10 if neither ``trials`` nor ``budget`` is set.
+            Methods without generations then train ``generations`` times ``population`` networks.
+        population: Networks in a generation, including survivors. Default 20.
+        retain: Share of a population that survives by fitness, 0 to 1. Default 0.4.
+        random_select: Probability that each other network survives too, 0 to 1. Default 0.1.
+        mutate: Probability that one gene of a child changes, 0 to 1. Default 0.2.
+        trials: Maximum number of trainings; None for no limit.
+        budget: Maximum seconds of work, over all sessions; None for no limit.
+        space: Parameters to search over, and fixed settings, by name.
+        datasets: Changes to ``space`` for a dataset, by the dataset's name.
+        objective: Objectives on held-out data; the first decides the winner. Default: the metric
+            that judges the workload. A metric without a known direction ends in ``:max`` or
+            ``:min``.
+        prune: Rule that stops losers early: ``none``, ``halving``, ``median``, or a rule of an
+            installed package.
+        confirm: Number of best networks to train from two more seeds before one wins. Default 0.
+        epochs: Maximum number of epochs of each network. Default: the workload's recipe.
+        monitor: Metric on held-out data that ``patience`` watches, and the objective if none is
+            named; ``NAME:max`` or ``NAME:min`` if its direction is unknown. Default: the first
+            objective if it is a metric, else the metric that judges the workload.
+        patience: Epochs without a better ``monitor`` after which a training stops. Default: never.
+        train_size: Number of training samples. Default: all that are not held out.
+        validation_size: Number of held-out samples. Default: the dataset's own validation samples,
+            or one for every five training samples, at most 10,000.
+        validation_split: Choice of the held-out samples, the same for all networks: ``random``,
+            drawn by the seed, each class by its share; ``last``; ``own``, the dataset's own
+            validation samples; ``auto``: ``own``, else ``last`` for a series, else ``random``.
         seed: Seed of the search and of every training in it. Default 0.
-        devices: Devices to train on, as `tarmac.machine.find_devices` takes them. Default ``auto``.
-        workers: Processes that train at the same time; by default as many as suit the devices.
-        storage: An Optuna URL; by default a journal in the study's directory.
+        devices: Devices to train on, as for `tarmac.machine.find_devices`. Default ``auto``.
+        workers: Number of processes that train at the same time. Default: as suits the devices.
+        storage: Optuna URL of a database. Default: a journal in the study's directory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=EXTENSIONS)
@@ -154,12 +154,12 @@ class Request(BaseModel):
 
     @property
     def survivors(self) -> int:
-        """How many networks survive by their fitness."""
+        """Number of networks that survive by fitness."""
         return num_survivors(self.retain, self.population)
 
     @property
     def method_options(self) -> MethodOptions:
-        """What is said to the method."""
+        """The options of the search method."""
         return MethodOptions(
             seed=self.seed,
             population=self.population,
@@ -170,13 +170,13 @@ class Request(BaseModel):
 
     @property
     def most_generations(self) -> int | None:
-        """Generations after which the search ends; None where something else ends it."""
+        """Maximum number of generations; None if only another limit is set."""
         if self.generations is None and self.trials is None and self.budget is None:
             return DEFAULT_GENERATIONS
         return self.generations
 
     def changed(self, other: Request) -> list[str]:
-        """Return the fields that decide which networks are tried and differ from another's."""
+        """Return the changed fields, among those that decide which networks are tried."""
         return [
             name
             for name in type(self).model_fields
@@ -185,20 +185,20 @@ class Request(BaseModel):
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the names of the studies that come with Tarmac."""
+    """Return the names of the built-in studies."""
     files = resources.files("tarmac.studies").joinpath("studies").iterdir()
     return tuple(sorted(path.name.removesuffix(".yaml") for path in files))
 
 
 def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
-    """Read a study's file and change what was asked for beside it.
+    """Read a study file and apply changes.
 
     Args:
         source: A path that ends in ``.yaml``, ``.yml`` or ``.json``, or one of `study_names`.
-        changes: Fields of `Request`; those of ``space`` are added to the file's.
+        changes: Fields of `Request` that replace the file's; ``space`` is merged.
 
     Raises:
-        RequestError: The file cannot be read or is no study; with line, column and nearest name.
+        RequestError: The file cannot be read or is invalid; with line, column and nearest name.
     """
     document = _document(source)
     if not isinstance(document.value, dict):
@@ -220,10 +220,10 @@ def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
 
 
 def read_space(path: Path) -> dict[str, ParameterText]:
-    """Read a file of parameters: what stands under ``space`` in a study's file.
+    """Read a file of parameters: the content of ``space`` in a study file.
 
     Raises:
-        RequestError: The file cannot be read, or a parameter is wrong; with line and column.
+        RequestError: The file cannot be read, or a parameter is invalid; with line and column.
     """
     document = read_document(path)
     if not isinstance(document.value, dict):
@@ -245,13 +245,13 @@ class _SpaceFile(RootModel[dict[str, ParameterText]]):
 
 
 def make_request(fields: Mapping[str, Any]) -> Request:
-    """Check what was asked.
+    """Build a request and check it.
 
     Args:
         fields: Fields of the `Request`, by name.
 
     Raises:
-        RequestError: A field is unknown, of another type, or cannot be what it is.
+        RequestError: A field is unknown, has another type, or has an invalid value.
     """
     try:
         request = Request.model_validate(dict(fields))
@@ -267,17 +267,17 @@ def make_request(fields: Mapping[str, Any]) -> Request:
 
 
 def is_file(what: str | Path) -> bool:
-    """Whether a study is read from a file: the user's or one that comes with Tarmac."""
+    """Return whether a name is a study file's: the user's file or a built-in study."""
     return str(what).endswith((".yaml", ".yml", ".json")) or str(what) in study_names()
 
 
 def locate(error: FieldError, source: str | Path, changes: Mapping[str, Any]) -> RequestError:
-    """Say where in a study's file a field is; return the error where its value is not from there.
+    """Add the position in the study file to an error, if the field's value is from the file.
 
     Args:
         error: Error that names the field's path.
         source: The file, or one of `study_names`.
-        changes: What was asked for beside it, as `read_request` takes it.
+        changes: Fields that replace the file's, as for `read_request`.
     """
     field, *inner = error.path
     if field in changes and (field != "space" or not inner or inner[0] in changes["space"]):
@@ -301,7 +301,7 @@ def _located(error: FieldError, document: Document) -> RequestError:
 
 
 def _beside(source: str, workload: str) -> str:
-    """Find a workload's file from the directory of the study's file."""
+    """Resolve the path of a workload's file relative to the study file."""
     path, separator, attribute = workload.rpartition(":")
     beside = Path(source).parent / path
     return f"{beside}:{attribute}" if separator and beside.is_file() else workload
@@ -330,7 +330,7 @@ def _check(request: Request) -> None:
             raise FieldError((name,), f"{name} is {value:g}, expected 0 to 1")
     if request.budget is not None and request.budget <= 0:
         raise FieldError(("budget",), f"budget is {request.budget:g} s, expected above 0")
-    # Its samplers load Optuna, which takes a second.
+    # The samplers load Optuna, which takes a second.
     from tarmac.studies.methods.pruning import find_rule  # noqa: PLC0415 - see above
     from tarmac.studies.methods.registry import find_method  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""The space of a search: its parameters, which of them a configuration uses, and what it is called.
+"""The space of a search: its parameters, their conditions, and a key for each configuration.
 
 Example:
     >>> width = Choices((16, 32), when={"layers": (2,)})
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 Condition = dict[str, tuple[bool | int | float | str | None, ...]]
 
-# A finite space is walked through one by one only where that is quick.
+# Size of the largest space whose configurations are enumerated, which must be quick.
 _MAX_WALK = 100_000
 
 
 def seeded(*parts: object) -> random.Random:
-    """Return a source of draws that is a function of ``parts``."""
+    """Return a random generator that is seeded by ``parts``."""
     return random.Random("/".join(map(str, parts)))  # noqa: S311 - nothing here is a secret
 
 
 @dataclasses.dataclass(frozen=True)
 class Choices:
-    """A parameter with named values.
+    """A parameter with a list of values.
 
     Attributes:
-        values: At least one, no two the same.
-        when: The parameter is used only where each of these others has one of these values.
+        values: At least one value; all values differ.
+        when: Use the parameter only if each parameter named here has one of its listed values.
     """
 
     values: tuple[Setting, ...]
@@ -51,11 +51,11 @@ class Choices:
 
     @property
     def size(self) -> float:
-        """How many values there are."""
+        """Number of values."""
         return len(self.values)
 
     def draw(self, rng: random.Random) -> Setting:
-        """Return one of the values."""
+        """Return a random value."""
         return rng.choice(self.values)
 
     def all(self) -> Iterator[Setting]:
@@ -66,7 +66,7 @@ class Choices:
         return any(value == choice and type(value) is type(choice) for choice in self.values)
 
     def distribution(self) -> BaseDistribution:
-        """Return it as Optuna has it."""
+        """Return the parameter as an Optuna distribution."""
         from optuna.distributions import CategoricalDistribution  # noqa: PLC0415 - loaded lazily
 
         return CategoricalDistribution(self.values)
@@ -79,9 +79,9 @@ class Numbers:
     Attributes:
         low: Least value of the range, included.
         high: Greatest value of the range, included where ``step`` reaches it.
-        step: From one number to the next, counted from ``low``; None for every number between.
+        step: Distance between two numbers, counted from ``low``; None for every number between.
         log: Whether to draw on a logarithmic scale.
-        whole: Whether the numbers are integers; their step is then 1 unless given.
+        whole: Whether the numbers are integers, whose default step is 1.
         when: Condition on other parameters, as in `Choices`.
     """
 
@@ -93,7 +93,7 @@ class Numbers:
     when: Condition = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Texts and older records have 16.0, which no setting of whole numbers takes.
+        # Texts and older records may have 16.0, which integer settings refuse.
         kind = int if self.whole else float
         for name in ("low", "high", "step"):
             value = getattr(self, name)
@@ -101,7 +101,7 @@ class Numbers:
 
     @property
     def size(self) -> float:
-        """How many numbers there are; infinity between two floating-point ones."""
+        """Number of values; infinity for a range of floats without a step."""
         if self.whole:
             return (int(self.high) - int(self.low)) // int(self.step or 1) + 1
         step = self.step
@@ -110,7 +110,7 @@ class Numbers:
         return math.floor((self.high - self.low) / step * (1 + 1e-12)) + 1
 
     def draw(self, rng: random.Random) -> Setting:
-        """Return a number, uniformly on the range's own scale."""
+        """Return a random number, uniform on the linear or logarithmic scale."""
         if math.isfinite(self.size) and not self.log:
             return self._at(rng.randrange(int(self.size)))
         if not self.log:
@@ -118,7 +118,7 @@ class Numbers:
         if not self.whole:
             drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
             return min(max(drawn, self.low), self.high)
-        # Each integer owns the half on either side of it, so that the ends are drawn too.
+        # Widen the range by 0.5 at both ends, so that rounding does not make the ends rarer.
         drawn = math.exp(rng.uniform(math.log(self.low - 0.5), math.log(self.high + 0.5)))
         return int(min(max(round(drawn), self.low), self.high))
 
@@ -140,7 +140,7 @@ class Numbers:
         return abs(steps - round(steps)) < 1e-8
 
     def distribution(self) -> BaseDistribution:
-        """Return it as Optuna has it."""
+        """Return the parameter as an Optuna distribution."""
         from optuna.distributions import (  # noqa: PLC0415 - loaded lazily
             FloatDistribution,
             IntDistribution,
@@ -153,7 +153,7 @@ class Numbers:
     def _at(self, index: int) -> Setting:
         if self.whole:
             return int(self.low) + index * int(self.step or 1)
-        # As many digits as the step has, so that 0.1 three times is 0.3.
+        # Round, so that three steps of 0.1 give 0.3.
         return self.low if self.step is None else float(f"{self.low + index * self.step:.12g}")
 
 
@@ -161,13 +161,13 @@ Parameter = Choices | Numbers
 
 
 class Space:
-    """Parameters by name.
+    """A set of named parameters with conditions.
 
     Args:
-        parameters: In any order; conditions must not be circular and name parameters of the space.
+        parameters: Parameters by name; conditions name parameters of the space and form no cycle.
 
     Raises:
-        ValueError: A condition names a parameter that is not there, or one that waits for itself.
+        ValueError: A condition names an unknown parameter or value, or conditions form a cycle.
     """
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
@@ -180,17 +180,17 @@ class Space:
 
     @property
     def size(self) -> int | None:
-        """How many configurations differ; None where a parameter has infinitely many values."""
+        """Number of distinct configurations; None for infinitely many."""
         count = self._count([*self.parameters], 0, {})
         return None if count == math.inf else int(count)
 
     @property
     def is_conditional(self) -> bool:
-        """Whether some parameter is used in some configurations only."""
+        """Whether any parameter has a condition."""
         return bool(self._conditions)
 
     def corners(self) -> Iterator[dict[str, Setting]]:
-        """Yield each value of each parameter by itself; of a range, its ends."""
+        """Yield each value of each parameter alone; for a range, its two ends."""
         for name, parameter in self.parameters.items():
             for value in (
                 parameter.values
@@ -200,11 +200,11 @@ class Space:
                 yield {name: value}
 
     def distributions(self) -> dict[str, BaseDistribution]:
-        """Return every parameter as Optuna has it."""
+        """Return every parameter as an Optuna distribution."""
         return {name: parameter.distribution() for name, parameter in self.parameters.items()}
 
     def suggest(self, trial: Trial) -> dict[str, Setting]:
-        """Ask an Optuna trial for the parameters that it uses, and return their values."""
+        """Let an Optuna trial suggest all active parameters, and return their values."""
         values: dict[str, Any] = {}
         for name, parameter in self.parameters.items():
             if not self._is_active(name, values):
@@ -223,7 +223,7 @@ class Space:
         return values
 
     def complete(self, values: Mapping[str, Setting], rng: random.Random) -> dict[str, Setting]:
-        """Draw what a configuration uses and has not, and leave out what it does not use."""
+        """Return a configuration with missing parameters drawn, and inactive ones removed."""
         completed: dict[str, Setting] = {}
         for name, parameter in self.parameters.items():
             if self._is_active(name, completed):
@@ -231,13 +231,13 @@ class Space:
         return completed
 
     def draw(self, rng: random.Random) -> dict[str, Setting]:
-        """Return a random configuration, without the parameters that it does not use."""
+        """Return a random configuration, without inactive parameters."""
         return self.complete({}, rng)
 
     def key(self, values: Mapping[str, Setting]) -> str:
         """Return a text that two configurations share if, and only if, they are the same network.
 
-        Parameters that a configuration does not use are ignored.
+        Inactive parameters are ignored.
         """
         used: dict[str, Setting] = {}
         for name in self.parameters:
@@ -246,7 +246,7 @@ class Space:
         return json.dumps(used, sort_keys=True)
 
     def problems(self, values: Mapping[str, Setting]) -> list[str]:
-        """Say what keeps a configuration out of the space; nothing where it is in it."""
+        """Return why a configuration is outside the space; empty if it is inside."""
         used: dict[str, Setting] = {}
         problems = []
         for name, parameter in self.parameters.items():
@@ -267,12 +267,12 @@ class Space:
     def draw_unseen(
         self, seen: Mapping[str, object], rng: random.Random, *, tries: int = 200
     ) -> dict[str, Setting] | None:
-        """Return a random configuration that is not among those seen; None where all are.
+        """Return a random configuration that is not in ``seen``; None if none is found.
 
         Args:
             seen: Known configurations, by their `key`; only the keys count.
             rng: Source of the random draws.
-            tries: How often to draw before a finite space is walked through.
+            tries: Number of draws before a small space is enumerated. Default 200.
         """
         size = self.size
         if size is not None and len(seen) >= size:
@@ -288,7 +288,7 @@ class Space:
 
     @property
     def fingerprint(self) -> str:
-        """A short text that differs between different spaces."""
+        """A short hash of the space."""
         return fingerprint_of(self.to_record())
 
     def to_record(self) -> dict[str, Any]:
@@ -300,7 +300,7 @@ class Space:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Space:
-        """Make a space of what `to_record` returned."""
+        """Build a space from the result of `to_record`."""
         parameters: dict[str, Parameter] = {}
         for name, fields in record.items():
             attributes = dict(fields)
@@ -326,11 +326,11 @@ class Space:
             return self._count(names, index + 1, values)
         if name not in self._conditions:
             rest = self._count(names, index + 1, values)
-            # A float is not multiplied with a whole number that is too large for one.
+            # Infinity times an int that is too large for a float raises OverflowError.
             return math.inf if math.inf in (parameter.size, rest) else parameter.size * rest
         if not math.isfinite(parameter.size):
             return math.inf
-        # Values that no condition names all leave the same parameters in use.
+        # All values that no condition names activate the same parameters: count one of them.
         named = [value for value in self._named_in_conditions(name) if value in parameter]
         other = next((value for value in parameter.all() if value not in named), None)
         counts = [self._count(names, index + 1, {**values, name: value}) for value in named]
@@ -340,7 +340,7 @@ class Space:
         return math.inf if math.inf in counts else sum(counts)
 
     def _named_in_conditions(self, name: str) -> list[Setting]:
-        """Return the values of a parameter that conditions of others name."""
+        """Return the values of a parameter that conditions of other parameters name."""
         wanted = (
             value
             for parameter in self.parameters.values()
@@ -361,12 +361,12 @@ class Space:
 
 
 def fingerprint_of(record: Mapping[str, Any]) -> str:
-    """Return the fingerprint of a space as a record has it, which may be an older version's."""
+    """Return the fingerprint of a recorded space, which may be from an older version."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Put every parameter after those that its condition names."""
+    """Sort the parameters, each after the parameters that its condition names."""
     ordered: dict[str, Parameter] = {}
     left = dict(parameters)
     for name, parameter in parameters.items():

@@ -1,4 +1,4 @@
-"""On what terms a process works on a study: alone, or as one of several workers."""
+"""The terms on which a process works on a study: alone, or as one of several workers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Why a process leaves a study: it is concluded, it was told to stop, other workers have what is
-# left of it, or the worker's time is too short for what comes next.
+# Why a process leaves a study: the study is concluded, a stop was requested, other workers hold
+# the remaining trials, or the time left is too short for another trial.
 Leave = Literal["concluded", "stopped", "others", "time"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a process takes of a study, and until when it stays.
+    """The share of a study's trials that a process takes, and its time limit.
 
     Attributes:
-        workers: How many share it. Each takes its share of what waits, and leaves once the others
-            have the rest. None for a process that may take all, and stays to the end.
-        time_left_s: How long it may still work, in seconds: nothing is begun that takes longer.
+        workers: Number of workers that share the study. Each takes its share of the waiting
+            trials, and leaves once the others hold the rest. None: take all trials, and stay to
+            the end.
+        time_left_s: Returns the seconds left to work; a training that takes longer is not
+            started. Default: unlimited.
     """
 
     workers: int | None = None
@@ -29,7 +31,7 @@ class Terms:
 
     @property
     def leaves_the_rest(self) -> bool:
-        """Whether it leaves once others have what is left."""
+        """Whether the process leaves once other workers hold the remaining trials."""
         return self.workers is not None
 
 

@@ -1,4 +1,4 @@
-"""Tells trackers of a search: a run for the study, a step for each network."""
+"""Log a search to trackers: one run for the study, one step for each network."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse trackers that could not be opened; see `tarmac.trackers.check_tracker`."""
+    """Check that all trackers can be opened; see `tarmac.trackers.check_tracker`."""
     for name in names:
         check_tracker(name)
 
 
 @contextlib.contextmanager
 def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[Reporter]:
-    """Tell trackers what a reporter is told of a study, and at the end how it stands.
+    """Log the progress of a study to trackers, and its status at the end.
 
     Args:
         study: Study whose search is tracked.
         reporter: Reporter that receives the same progress.
-        names: The trackers'; without any, the reporter is yielded as it is.
+        names: Names of the trackers; without any, the reporter is yielded unchanged.
 
     Yields:
-        Who is to be told.
+        Reporter that also logs to the trackers.
 
     Raises:
         TarmacError: A tracker cannot be opened.
@@ -52,7 +52,7 @@ def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[
         best = study.record.best
         status = study.record.status
         if status == "running":
-            # Workers of a cluster go on without this process, which tells no more of them.
+            # Workers of a cluster go on without this process, which logs none of their results.
             status = "interrupted"
         judged = study.record.judged_by
         metrics = {} if best is None else {**best.values, judged.of("test"): best.tested(judged)}
@@ -65,7 +65,7 @@ def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[
 
 def _tracked(study: Study) -> TrackedRun:
     record = study.record
-    # Studies of one name may be in several directories.
+    # Studies in different directories may have the same name.
     made = f"{record.id} {record.created_at.isoformat()}"
     return TrackedRun(
         id=hashlib.sha256(made.encode()).hexdigest()[:16],
@@ -78,7 +78,7 @@ def _tracked(study: Study) -> TrackedRun:
 
 
 class _Tracking:
-    """A reporter that passes all on, and tells trackers of each network."""
+    """A reporter that forwards all events, and logs each network to trackers."""
 
     def __init__(self, reporter: Reporter, trackers: Sequence[InThread]) -> None:
         self._reporter = reporter

@@ -1,4 +1,4 @@
-"""The queue of a study's trials: each is claimed by one process, and again where that one dies."""
+"""The queue of a study's trials: one process claims a trial, and another if that process dies."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 
-# A trial that has taken its process with it so often is not begun again.
+# Maximum number of attempts of a trial whose process dies each time.
 _MAX_ATTEMPTS = 5
 
 
 class TrialQueue:
-    """Hands out a study's networks, each to one process.
+    """A queue that gives each network of a study to one process.
 
-    A trial is ``WAITING`` when it is planned, ``RUNNING`` under the name of the process that has
-    claimed it, and ``WAITING`` again when that process is found dead or gives it up. All of this is
-    done while the study's lock is held, so several processes may share a study.
+    A planned trial is ``WAITING``. A claimed trial is ``RUNNING`` under its owner's name, and is
+    ``WAITING`` again once the owner dies or releases it. All changes hold the study's lock, so
+    several processes may share a study.
 
     Args:
         study: The study, which this process may write.
-        owner: This process's name among the study's leases.
-        reporter: Receives the start and end of each generation.
+        owner: Name of this process's lease.
+        reporter: Reporter that receives the start and end of each generation.
     """
 
     def __init__(self, study: StudyWriter, owner: str, reporter: Reporter) -> None:
@@ -40,9 +40,9 @@ class TrialQueue:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no network will follow those that others have; whether those live is known.
+        """Whether no network will follow the running ones, and their owners' state is certain.
 
-        A process that has just died looks alive for a while, and its trials come back then.
+        A process that has just died seems alive for a while; later its trials wait again.
         """
         if not self._proposals.is_spent:
             return False
@@ -55,12 +55,12 @@ class TrialQueue:
         return all(leases.is_certain(trial.user_attrs.get("owner")) for trial in running)
 
     def share(self, workers: int) -> int:
-        """Return how many networks one of several workers may claim at once, the first done."""
+        """Return how many networks a worker may claim at once, including one just claimed."""
         left = self._proposals.num_left
         return 1 if left is None else max(1, math.ceil((left + 1) / workers))
 
     def is_mine(self, number: int) -> bool:
-        """Whether a trial is still this process's: others take it where this one seems dead."""
+        """Return whether this process still owns a trial; others take it if its lease expires."""
         self._study.ledger.refresh()
         trial = self._study.ledger.trials[number]
         owner = trial.user_attrs.get("owner")
@@ -70,8 +70,8 @@ class TrialQueue:
         """Claim the next network.
 
         Returns:
-            The network's candidate; None where there is none now. `why_over` then says whether
-            there will be one.
+            Candidate of the network; None if there is none now. `why_over` then says whether more
+            may come.
         """
         with self._study.lock:
             ledger = self._study.ledger
@@ -90,18 +90,18 @@ class TrialQueue:
 
     @property
     def why_over(self) -> str | None:
-        """Why no network will follow; None where one may."""
+        """Reason why no more networks will come; None while more may come."""
         return self._proposals.why_over
 
     @property
     def is_idle(self) -> bool:
-        """Whether no trial is claimed, by this process or another that lives."""
+        """Whether no trial is running or waiting."""
         with self._study.lock:
             self._study.ledger.refresh()
             return not self._study.ledger.in_state(TrialState.RUNNING, TrialState.WAITING)
 
     def give_up(self, number: int) -> None:
-        """Let a trial that is claimed be done again, by whoever comes; it was not to blame."""
+        """Release a claimed trial for another attempt; this attempt does not count."""
         with self._study.lock:
             ledger = self._study.ledger
             if self.is_mine(number):
@@ -110,7 +110,7 @@ class TrialQueue:
                 self._study.set_state(number, TrialState.WAITING)
 
     def give_up_all(self) -> list[int]:
-        """Give up all that this process has claimed; return their numbers."""
+        """Release all trials that this process has claimed; return their numbers."""
         self._study.ledger.refresh()
         mine = [
             trial.number
@@ -122,7 +122,7 @@ class TrialQueue:
         return mine
 
     def _free_dead(self) -> None:
-        """Let the trials of processes that have died be done again."""
+        """Release the trials of dead processes, or fail them after the last attempt."""
         ledger = self._study.ledger
         alive = {self._owner, *self._study.leases.living()}
         for trial in ledger.in_state(TrialState.RUNNING):
@@ -165,7 +165,7 @@ class TrialQueue:
             seed=request.seed,
             epochs=request.epochs,
             patience=request.patience,
-            # Studies of earlier versions name none, and watch the loss.
+            # Studies of earlier versions have no monitor, and watch the loss.
             monitor=request.monitor or "loss:min",
         )
 

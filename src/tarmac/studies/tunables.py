@@ -1,4 +1,4 @@
-"""Makes a space of what was asked for and what a workload's settings are."""
+"""Build a search space from the requested parameters and a workload's settings."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 
-# What a training takes beside its workload's own settings.
+# Options of every training, besides the settings of its workload.
 _OPTIONS = ("batch_size", "learning_rate")
 
 _WORDS = {bool: "true or false", str: "a text"}
 
-# Optuna keeps the numbers of ranges as floats.
+# Optuna stores the numbers of ranges as floats, which are exact up to here.
 _MAX_EXACT = 2**53
 
-# No value of a setting.
+# Sentinel: a setting may have any other value, None included.
 _NOTHING = object()
 
 
 def tunables_of(workload: Workload) -> dict[str, ParameterText]:
-    """Return what a workload's model declares as worth searching over.
+    """Return the parameters that a workload's model declares as searchable.
 
-    A keyword parameter is declared by its annotation: ``Literal["relu", "tanh"]``, or
+    The annotation of a keyword parameter declares it: ``Literal["relu", "tanh"]``, or
     ``Annotated[float, Range(0.0, 0.5)]``.
     """
     try:
@@ -56,16 +56,16 @@ def make_space(
     """Check parameters against a workload's settings.
 
     Args:
-        texts: Those asked for; where none is to be searched over, the workload's own are added.
-        workload: What will be trained.
-        defaults: Its settings, by `tarmac.training.settings_of`.
+        texts: Requested parameters; if all are fixed, the model's own are added.
+        workload: Workload that will be trained.
+        defaults: Settings of the workload, from `tarmac.training.settings_of`.
 
     Returns:
-        The space, and the settings that have one value.
+        The space, and the fixed settings.
 
     Raises:
-        FieldError: A parameter is unknown, of another type than its setting, or cannot be searched
-            over; or none is left to search over.
+        FieldError: A parameter is unknown, has another type than its setting, or cannot be
+            searched over; or no parameter has several values.
     """
     recipe = workload.recipe
     valid = {
@@ -149,7 +149,7 @@ def _parameter(
 
 
 def _typed(name: str, value: Setting, default: Setting, optional: Mapping[str, type]) -> Setting:
-    """Return a value as its setting has it."""
+    """Return a value converted to the type of its setting."""
     try:
         return typed_setting(value, default, optional.get(name))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The verb: searches in a new study or an old one, and concludes it."""
+"""The search itself: run a new or resumed study, and conclude it."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ def search(
     """Search for a good network and return the study.
 
     Args:
-        what: A workload, a study's file (``.yaml``), or a study that comes with Tarmac
-            (``"mlp-evolve"``).
-        output: The directory in which the study's own is made; by default
+        what: A workload, a study file (``.yaml``), or a built-in study (``"mlp-evolve"``).
+        output: Directory in which the study's directory is created. Default:
             `tarmac.runs.default_output`.
-        resume: A study to go on with, instead: its directory, its name, or ``"latest"``.
-        reporter: Receives progress; none by default.
-        cluster: What is asked of a cluster, whose workers then search instead of this process;
-            ``tarmac.studies.Workers(on="slurm", count=16)``. Returns once the search is over.
-        log_to: The trackers that are told of every network: ``wandb``, ``mlflow``.
+        resume: Study to resume instead: its directory, its name, or ``"latest"``.
+        reporter: Reporter that receives the progress. Default: none.
+        cluster: Cluster workers that search instead of this process, such as
+            ``tarmac.studies.Workers(on="slurm", count=16)``. The call returns once the search is
+            over.
+        log_to: Trackers that log every network: ``wandb``, ``mlflow``.
         **fields: Fields of `tarmac.studies.Request`: ``method``, ``space``, ``generations`` and so
             on.
 
     Returns:
-        The study, e.g. ``study.best.test_accuracy``. One that a signal stopped has
+        The study, e.g. ``study.best.test_accuracy``. A study that a signal stopped has
         ``study.record.status == "interrupted"``.
 
     Raises:
         RequestError: The request cannot be met; nothing was started.
-        TarmacError: The search failed; what it had done so far is in its study.
+        TarmacError: The search failed; its results so far are in the study.
 
     Example:
         >>> study = tarmac.search("digits-mlp", space={"hidden": [16, 32]}, generations=2)
@@ -80,12 +80,12 @@ def search(
 def work_on(
     study: StudyWriter, reporter: Reporter, *, stop: Callable[[], bool] | None = None
 ) -> Study:
-    """Search until the study is over, or a signal comes.
+    """Search until the study is over, or a signal arrives.
 
     Args:
         study: The study, opened by `open_study`.
         reporter: Reporter that receives the search's progress.
-        stop: Whether to stop; by default once SIGINT or SIGTERM has come.
+        stop: Returns whether to stop. Default: after SIGINT or SIGTERM.
 
     Raises:
         TarmacError: The search failed.
@@ -99,7 +99,7 @@ def work_on(
                 if _work(study, owner, reporter, should_stop, ALONE) != "concluded":
                     study.end("interrupted")
         except BaseException as error:
-            # A disk may be full now: what ended the search is what the user must hear of.
+            # Recording the end may fail too, e.g. on a full disk: show the user the first error.
             with contextlib.suppress(TarmacError):
                 if isinstance(error, KeyboardInterrupt):
                     study.end("interrupted")
@@ -118,19 +118,19 @@ def work_as_one(
     *,
     stop: Callable[[], bool] | None = None,
 ) -> Leave:
-    """Be one of several workers of a study: take a share of its trials until none is left.
+    """Work on a study as one of several workers, until no trials are left.
 
-    The one that finishes the last trial concludes the study. What a worker does not do is others'
-    business: it does not say of the study that it was interrupted or has failed.
+    The worker that finishes the last trial concludes the study. A worker that stops or fails does
+    not mark the study as interrupted or failed, because the other workers go on.
 
     Args:
         study: The study, opened by `open_study`.
         reporter: Reporter that receives this worker's progress.
-        terms: What it takes, and until when it stays.
-        stop: Whether to stop; by default once SIGINT or SIGTERM has come.
+        terms: Share of the trials to take, and time limit.
+        stop: Returns whether to stop. Default: after SIGINT or SIGTERM.
 
     Returns:
-        Why it left.
+        Reason for leaving the study.
 
     Raises:
         HopelessError: None of the first networks could be trained; the study has failed.
@@ -172,7 +172,7 @@ def _work(
     try:
         why = loop.run(chosen)
         leave = loop.leave if why is None else "concluded" if loop.fits_another else "time"
-        # One that only waited for others may have more to do in its next turn.
+        # A worker that only waited for others may get trials in its next turn.
         is_futile = not loop.num_epochs and not loop.has_waited
         if leave == "time" and is_futile:
             raise TarmacError(
@@ -181,7 +181,7 @@ def _work(
                 hint="Give each worker more time: --time-per-worker",
             )
         if leave == "stopped" and terms.leaves_the_rest and is_futile:
-            # Another one in its place would come no further.
+            # A replacement for this worker would get no further.
             raise TarmacError(
                 "this worker was ended before it had trained an epoch",
                 hint="Give each worker more time: --time-per-worker",
@@ -191,7 +191,7 @@ def _work(
         with concluding(study, stop, waits=not terms.leaves_the_rest) as is_ours:
             if not is_ours:
                 return "others" if terms.leaves_the_rest else "stopped"
-            # Time that is over is not spent on this either.
+            # The time budget limits the confirmation too.
             if request.confirm and not loop.halted():
                 reporter.noted(
                     f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds"
@@ -199,7 +199,7 @@ def _work(
                 if not confirm(study, complete_trials(study), chosen.evaluator, stop):
                     return "stopped"
             chosen.close()
-            # Alone, so on all threads of the device, as `tarmac train` makes the same network.
+            # The winner trains alone, so on all threads, as in `tarmac train`.
             slot = slots_of(devices, 1)[0]
             is_done = conclude(study, why, slot, reporter, stop)
             return "concluded" if is_done else "stopped"

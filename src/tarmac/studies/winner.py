@@ -1,4 +1,4 @@
-"""The winner of a study, chosen by its trials alone, and the command line that trains it."""
+"""The winner of a study, chosen from its trials alone, and the command line that trains it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from tarmac.studies.study.study import Study
 
-# Below a study's directory: the run of its winner.
+# Subdirectory of a study for the run of its winner.
 BEST = "best"
 
 
 def front_of(study: Study) -> list[FrozenTrial]:
-    """Return the trials that none beats in every objective, best first by the first one."""
+    """Return the Pareto-optimal trials, best first by the first objective."""
     complete = complete_trials(study)
     if not complete:
         return []
@@ -34,14 +34,14 @@ def front_of(study: Study) -> list[FrozenTrial]:
 
 
 def front_numbers(study: Study) -> tuple[int, ...]:
-    """Return the numbers of `front_of`; none where there is one objective."""
+    """Return the trial numbers of `front_of`; empty for a single objective."""
     return tuple(trial.number for trial in front_of(study)) if len(study.maximize) > 1 else ()
 
 
 def choose_winner(study: Study) -> Winner | None:
-    """Return the best trial by the first objective; of equals the earliest. None where none is.
+    """Return the best trial by the first objective, the earliest of equals; None without any.
 
-    Where the best were trained from other seeds too, their means decide.
+    If the best trials were trained from other seeds too, their means decide.
     """
     complete = complete_trials(study)
     if not complete:
@@ -80,7 +80,7 @@ def train_line(study: Study, winner: Winner) -> str:
 
 
 def train_caution(study: Study) -> str | None:
-    """Return what to do before typing `train_line`; None where only trusted Python would run."""
+    """Return a warning about `train_line`; None if only trusted Python would run."""
     reference = study.request.workload
     owner = foreign_python_owner(reference, study.path / "study.json")
     if owner is None:
@@ -89,20 +89,20 @@ def train_caution(study: Study) -> str | None:
 
 
 def monitor_of(study: Study) -> str | None:
-    """Return what the winner's training is judged by, ``loss:min``; None in older studies."""
+    """Return the metric that the winner's training monitors, ``loss:min``; None in old studies."""
     judged = study.record.judged_by
     return None if study.request.monitor is None else f"{judged.metric}:{judged.direction}"
 
 
 def whole_size(study: Study) -> int:
-    """Return how many samples a network trains on once none are held out."""
+    """Return the number of training samples when none are held out."""
     record = study.record
     held_out = 0 if record.validation_split == "own" else record.validation_size
     return record.train_size + held_out
 
 
 def complete_trials(study: Study) -> list[FrozenTrial]:
-    """Return the trials that have a value, each network once."""
+    """Return the completed trials, each network once."""
     return [
         trial
         for trial in study.ledger.trials

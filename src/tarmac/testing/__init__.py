@@ -1,1 +1,1 @@
-"""Conformance suites for those who extend Tarmac: what each interface promises, as functions."""
+"""Conformance suites for extensions of Tarmac: one check function per promise of an interface."""

@@ -1,4 +1,4 @@
-"""What an evaluator promises: a conformance suite for `tarmac.studies.Evaluator`.
+"""A conformance suite for evaluators: `tarmac.studies.Evaluator`.
 
 Example::
 
@@ -12,7 +12,7 @@ Example::
         ]
         check(EvaluatorCase(open=my_evaluator, good=good))
 
-Each check raises an `AssertionError` that says what is wrong.
+Each check raises an `AssertionError` that describes the failure.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ _AT_THE_END = ("epochs", "num_parameters", "seconds")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluatorCase:
-    """An evaluator, and candidates to try it with.
+    """An evaluator under test, and candidates for it.
 
     Attributes:
-        open: Makes the evaluator, and ends what it has started with the block.
-        good: At least three candidates that train to their end without a fault, each for the same
-            two epochs or more.
-        failing: Candidates that fail each in its own way: by a setting that cannot be, an
-            exception, or a loss of NaN.
-        fatal: Candidates that end the process in which they train; none for an evaluator that
-            trains in the process that uses it.
-        tolerance: How far a metric may lie from that of other groupings, relative to it: batched
-            products may add up in another order than single ones.
-        metrics: That the candidates' workload is scored by, beside the loss.
+        open: Function that returns a context manager with the evaluator. It ends all processes of
+            the evaluator on exit.
+        good: At least three candidates that train without an error, all for the same number of
+            epochs, at least 2.
+        failing: Candidates that fail, each in another way: an invalid setting, an exception, or a
+            loss of NaN.
+        fatal: Candidates that kill the process in which they train. Empty for an evaluator that
+            trains in its caller's process.
+        tolerance: Maximum relative difference of a metric between groupings of candidates. Batched
+            products may sum in another order than single ones.
+        metrics: Metrics of the candidates' workload, beside the loss.
     """
 
     open: Callable[[], AbstractContextManager[Evaluator]]
@@ -56,12 +57,12 @@ class EvaluatorCase:
 
     @property
     def after_each_epoch(self) -> tuple[str, ...]:
-        """What each epoch of a candidate tells."""
+        """The metrics that each epoch of a candidate reports."""
         names = ("loss", *self.metrics)
         return (*names, *(f"val_{name}" for name in names))
 
 
-def _never(progress: Progress) -> bool:  # noqa: ARG001 - the interface's
+def _never(progress: Progress) -> bool:  # noqa: ARG001 - the interface's signature
     return False
 
 
@@ -84,7 +85,7 @@ def _check_whole(case: EvaluatorCase, result: Result, candidate: Candidate) -> N
 
 
 def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
-    """Check that each candidate has one result, and tells each of its epochs once and in order."""
+    """Check that each candidate has one result, and reports each epoch once and in order."""
     epochs: dict[int, list[int]] = {candidate.number: [] for candidate in case.good}
 
     def report(progress: Progress) -> bool:
@@ -107,7 +108,7 @@ def check_every_candidate_is_answered_once(case: EvaluatorCase) -> None:
 
 
 def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
-    """Check that a candidate that is told to stop after its first epoch does, and no other."""
+    """Check that a stop request after the first epoch stops only its candidate."""
     loser = case.good[1].number
     epochs: list[int] = []
 
@@ -127,7 +128,7 @@ def check_a_stop_is_obeyed(case: EvaluatorCase) -> None:
 
 
 def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
-    """Check that a bad candidate, or one that ends its process, fails by itself."""
+    """Check that a candidate's failure, or the death of its process, fails no other candidate."""
     bad = (*case.failing, *case.fatal)
     if not bad:
         return
@@ -147,7 +148,7 @@ def check_a_failure_is_its_candidates_alone(case: EvaluatorCase) -> None:
 
 
 def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
-    """Check that a result depends neither on the order of candidates nor on their company."""
+    """Check that a result depends neither on the order nor on the grouping of candidates."""
     with case.open() as evaluator:
         first = _by_number([*evaluator.evaluate(case.good, _never)])
         reverse = _by_number([*evaluator.evaluate([*case.good][::-1], _never)])
@@ -165,7 +166,7 @@ def check_results_are_the_same_from_any_grouping(case: EvaluatorCase) -> None:
 
 
 def check_closing_stops_the_rest(case: EvaluatorCase) -> None:
-    """Check that nothing trains on once its results are not taken, and that the next call works."""
+    """Check that closing the results stops all training, and that the next call works."""
     numbers: list[int] = []
 
     def report(progress: Progress) -> bool:

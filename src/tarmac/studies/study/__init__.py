@@ -1,1 +1,1 @@
-"""A study's directory: its record, its trials, and who works on it."""
+"""A study's directory: its record, its trials, and the leases of its processes."""

@@ -1,4 +1,4 @@
-"""Finds studies: by path, by name, by a prefix, or all of them."""
+"""Find studies by path, name or prefix, or list them all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tarmac.wording import in_one_line
 
 
 def list_studies(output: Path | None = None) -> tuple[list[Study], list[tuple[Path, str]]]:
-    """Return the studies under a directory, the newest first, and why others cannot be read."""
+    """Return a directory's studies, newest first, and the reasons why others cannot be read."""
     studies, broken = runs.Catalogue((SEARCH,), output).read(lambda run: Study.open(run.path))
     studies.sort(key=lambda study: study.record.created_at, reverse=True)
     return studies, [(run.path, run.reason) for run in broken]
@@ -24,19 +24,19 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     """Find a study.
 
     Args:
-        reference: A path, a name, the beginning of a name, or ``"latest"``: the newest that is no
-            other user's.
-        output: Where studies lie; `tarmac.runs.default_output` if not given.
-        storage: The database's URL where that holds a password.
+        reference: A path, a name, a prefix of a name, or ``"latest"``: the newest study that
+            belongs to no other user.
+        output: Directory of the studies. Default: `tarmac.runs.default_output`.
+        storage: URL of the study's database, if it holds a password.
 
     Raises:
-        RequestError: None fits, or more than one.
-        TarmacError: It cannot be read.
+        RequestError: No study matches, or more than one.
+        TarmacError: The study cannot be read.
     """
     runs.refuse_empty(reference)
     root = output or runs.default_output()
     for path in (Path(reference), root / reference):
-        if os.path.exists(path / "study.json"):  # noqa: PTH110 - False where forbidden
+        if os.path.exists(path / "study.json"):  # noqa: PTH110 - False if access is denied
             return Study.open(path, storage)
     studies, broken = list_studies(root)
     fitting = [study for study in studies if study.name.startswith(reference)]

@@ -1,7 +1,7 @@
-"""What a monitor shows of a search, from its record and its trials, without Optuna.
+"""A search as a monitor shows it, read from its record and its trials without Optuna.
 
-The journal is Optuna's, whose operations have numbers; only those that say how far the trials are
-are read. Of databases SQLite's files are read, by Python itself; what is in others is not known.
+Only those operations of Optuna's journal are read that show the progress of trials. Python itself
+reads SQLite files; the trials in other databases are unknown.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tarmac.runs import Glance, glance_training
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Optuna's, of its journal.
+# Operation codes of Optuna's journal.
 _CREATE_TRIAL, _SET_STATE, _SET_INTERMEDIATE, _SET_ATTRIBUTE = 4, 6, 7, 8
 _RUNNING, _COMPLETE, _PRUNED, _FAILED = range(4)
 _STATES = {"RUNNING": _RUNNING, "COMPLETE": _COMPLETE, "PRUNED": _PRUNED, "FAIL": _FAILED}
 
-# The attribute of a trial whose network an earlier one has trained: its number.
+# Attribute of a trial with the number of the earlier trial that has trained the same network.
 _SAME_AS = "same_as"
 
-# All that searches could be judged by before their records said which end is better.
+# The maximized objectives of old records, which have no directions.
 _MAXIMIZED = frozenset({"val_accuracy"})
 
-# A database that somebody writes to is not waited for.
+# Do not wait for a database that another process writes to.
 _DATABASE_WITHIN_S = 0.1
 
 _SQLITE = "sqlite:///"
@@ -48,13 +48,13 @@ class _Trial:
     value: float | None = None
     epoch: int | None = None
     owner: str = ""
-    # Known from an earlier trial, and not trained: what ends a search does not count it.
+    # A repeat of an earlier trial is not trained, and the limit of a search does not count it.
     is_repeat: bool = False
 
 
 @dataclasses.dataclass
 class _Trials:
-    """Those of a journal, in their order, and how many there are in each state."""
+    """The trials of a study, in their order."""
 
     trials: list[_Trial] = dataclasses.field(default_factory=list)
 
@@ -67,7 +67,7 @@ class _Trials:
 
 
 def glance_search(path: Path, readings: Readings | None = None) -> Glance:
-    """Return what there is to see of a search; see `tarmac.runs.Glancer`."""
+    """Return a search as a monitor shows it; see `tarmac.runs.Glancer`."""
     readings = readings or Readings()
     record = readings.fields(path / "study.json")
     request = record.inner("request")
@@ -111,7 +111,7 @@ def _workers(path: Path, readings: Readings) -> Sequence[_Worker]:
         return ()
     workers = []
     for lock in locks:
-        # See `Leases.work` for the name, in which only the host's may have a dash.
+        # `Leases.work` makes the name, HOST-PID-TOKEN; only the host may contain a dash.
         host, pid, _ = ("", "", "", *lock.name.rsplit("-", 2))[-3:]
         if pid.isdecimal() and not lock.name.startswith(".") and readings.is_held(lock):
             workers.append(_Worker(host, int(pid), lock))
@@ -128,7 +128,7 @@ def _trials(path: Path, record: Fields, readings: Readings) -> _Trials | None:
 
 
 def _add(found: _Trials, value: object) -> None:
-    """Change what is known of trials by an entry of the journal."""
+    """Apply an entry of the journal to the trials."""
     entry = Fields.of(value)
     operation = entry.whole("op_code")
     if operation == _CREATE_TRIAL:
@@ -185,7 +185,7 @@ def _in_database(path: Path, study: str) -> _Trials | None:
 
 
 def _total(request: Fields) -> int | None:
-    """Return after how many trials a search ends, where it is a number of them that ends it."""
+    """Return the limit of trials of a search; None without one."""
     return request.whole("trials")
 
 
@@ -202,7 +202,7 @@ def _at_work(path: Path, trials: _Trials | None) -> Iterator[Glance]:
 
 
 def _winners(path: Path, readings: Readings) -> Iterator[Glance]:
-    """Return the winner while it is trained anew, in a directory of its own."""
+    """Yield the retraining of the winner while it runs."""
     for run in sorted(path.glob("best/*/run.json")):
         glance = glance_training(run.parent, readings)
         if glance.status == "running":

@@ -1,6 +1,6 @@
 """Searches as a kind of run: found, listed, compared and removed through the catalogue.
 
-Reads the record alone, so that no package of the search's is needed to list runs.
+Only the record is read, so that listing runs needs no package of the search.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _leases(path: Path, record: StudyRecord) -> Leases:
 
 @contextlib.contextmanager
 def _reserved(path: Path) -> Iterator[None]:
-    """Keep others from changing a study that no process works on."""
+    """Lock a study that no process works on."""
     record = read_study_record(path / _RECORD)
     lock = owner_lock(path / ".lock", record.locks)
     try:
@@ -80,7 +80,7 @@ def _reserved(path: Path) -> Iterator[None]:
 SEARCH = RunKind(
     name="search",
     record=_RECORD,
-    # Where each process that works on it has a file.
+    # Directory with a file for each process that works on the study.
     marks=("workers",),
     settled=frozenset({"completed", "interrupted", "failed"}),
     summarize=_summarize,

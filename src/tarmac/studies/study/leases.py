@@ -1,4 +1,4 @@
-"""Who works on a study: a lock for each process that does, which ends with it however it ends."""
+"""The leases of the processes that work on a study, which end with their process in any case."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _LONG_AGO_S = 600.0
 
 
 class Leases:
-    """The processes that work on a study.
+    """The leases of the processes that work on a study.
 
-    A trial under way names the process that trains it. That process is alive for as long as its
-    lock is held: the kernel gives the lock back when it dies, and a number that another process has
-    come to use since says nothing. Between hosts a lease tells it, which takes three of its beats.
+    A running trial names the process that trains it. On one host, that process is alive while it
+    holds its lock: the kernel releases the lock when the process dies, so reused PIDs do no harm.
+    Between hosts, a lease shows whether the process is alive, after three of its heartbeats.
 
     Args:
-        directory: Directory of the locks; made when the first process begins.
-        locks: By what processes are known to live.
+        directory: Directory of the locks; the first process creates it.
+        locks: Kind of lock: ``kernel`` on a single machine, ``leases`` across hosts.
     """
 
     def __init__(self, directory: Path, locks: Locks = "kernel") -> None:
@@ -41,7 +41,7 @@ class Leases:
 
     @contextlib.contextmanager
     def work(self) -> Iterator[str]:
-        """Be one of the processes while the block lasts; gives the name to put on trials."""
+        """Hold a lease while the block runs; yield its name, which marks the process's trials."""
         with storage_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
         while True:
@@ -52,34 +52,34 @@ class Leases:
                 is_mine = lock.acquire()
             if is_mine and path.exists():
                 break
-            # Another process asked between the file's making and its locking, and removed it.
+            # Another process removed the file between its creation and its locking.
             lock.release()
         try:
             yield name
         finally:
             if self._locks == "kernel":
-                # Whoever looks next removes one whose owner is gone.
+                # If this fails, the next `is_alive` of any process removes the file.
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
             lock.release()
 
     def is_alive(self, name: str | None) -> bool:
-        """Whether the process of that name still works; where that cannot be asked, it does."""
+        """Return whether the process of a lease is alive; True if that cannot be checked."""
         path = self._directory / (name or "")
         if not name or not path.is_file():
             return False
         if self._locks == "kernel":
-            # The kernel's lock of the host whose disk it is on cannot be asked over the network.
+            # A kernel lock of the host that owns the disk cannot be checked over the network.
             return is_network(path) or not remove_unowned(path)
         if self._watch.is_alive(path):
             return True
-        # One that was only suspended makes it anew at its next beat.
+        # A process that was only suspended creates the file again at its next heartbeat.
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return False
 
     def is_certain(self, name: str | None) -> bool:
-        """Whether it is known if the process of that name works: it was seen to, or does not."""
+        """Return whether a process is known to be alive, or known to be gone."""
         path = self._directory / (name or "")
         if not name or self._locks == "kernel":
             return True
@@ -90,14 +90,14 @@ class Leases:
         return holder is None or self._watch.sign_of(path, holder) != "silent"
 
     def living(self) -> list[str]:
-        """Return the names of all that work now."""
+        """Return the names of all live processes."""
         return [name for name in self._names() if self.is_alive(name)]
 
     def seem_living(self) -> list[str]:
-        """Return the names of all that seem to work, at a single look and without waiting.
+        """Return the names of all processes that seem alive, by a single poll without waiting.
 
-        A lease of another host that nobody has written for ten minutes seems dead. This is for
-        words to people: what follows from a death is decided by `is_alive`.
+        A lease of another host that was not written for ten minutes seems dead. This is for
+        messages only: decisions rely on `is_alive`.
         """
         return [name for name in self.living() if not self._is_old(self._directory / name)]
 

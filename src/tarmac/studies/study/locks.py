@@ -1,7 +1,7 @@
-"""How the processes that write a study keep out of each other's way.
+"""The locks between the processes that write a study.
 
-On one machine by the kernel's locks, which end with their holders. Where several hosts work on a
-study by leases, for the kernel's may end at the host.
+Processes of one machine use kernel locks, which end with their holders. Processes of several hosts
+use leases, because a kernel lock may not reach beyond its host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Locks = Literal["kernel", "leases"]
 
 
 def turns(path: Path, locks: Locks) -> AbstractContextManager[object]:
-    """Return what one process at a time may be in; it may enter it again while it is.
+    """Return a reentrant lock, as a context manager, that one process at a time may hold.
 
     Args:
         path: Path of the lock file.
@@ -29,19 +29,19 @@ def turns(path: Path, locks: Locks) -> AbstractContextManager[object]:
 
 
 def owner_lock(path: Path, locks: Locks) -> Lock:
-    """Return a lock that one process at a time owns, and the others need not wait for."""
+    """Return a lock that one process owns for long, and that others need not wait for."""
     return short_lock(path, locks)
 
 
 def short_lock(path: Path, locks: Locks) -> OwnerLock | Lease:
-    """Return a lock that processes hold for moments, so that others may wait for it."""
+    """Return a lock that processes hold briefly, so that others may wait for it."""
     return OwnerLock(path) if locks == "kernel" else Lease(path)
 
 
 class _Turns:
     def __init__(self, lock: OwnerLock | Lease) -> None:
         self._lock = lock
-        # Threads take turns too.
+        # Threads of this process share the lock, so they need a lock of their own.
         self._thread = threading.RLock()
         self._depth = 0
 

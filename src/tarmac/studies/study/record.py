@@ -1,4 +1,4 @@
-"""``study.json`` as a model."""
+"""The model of ``study.json``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tarmac.wording import counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-# How held-out samples were chosen, in words.
+# Choice of the held-out samples, in words.
 _HELD_OUT = {
     "random": "drawn by the seed",
     "last": "the last ones",
@@ -28,19 +28,19 @@ SCHEMA_VERSION = 5
 
 
 class Winner(BaseModel):
-    """The network that a study found.
+    """The best network of a study.
 
     Attributes:
         number: Number of the network's trial.
-        settings: All that makes it, by the names that ``tarmac train --set`` takes.
-        values: Its objectives, by name.
-        epochs: How long its trial trained.
-        confirmed: Its first objective from other seeds; empty where none was asked for.
-        test_accuracy: Test accuracy of the network trained anew on all training data; None before
-            that is done, and where accuracy is not scored.
-        test_loss: Test loss of the same network; None before.
-        test_metrics: All that it was scored with on the test set, by name; empty before.
-        run: That training's run directory, from the study's.
+        settings: All settings of the network, by the names of ``tarmac train --set``.
+        values: Values of its objectives, by name.
+        epochs: Number of epochs that its trial trained.
+        confirmed: Values of its first objective from other seeds; empty without confirmation.
+        test_accuracy: Test accuracy after retraining on all training data; None before that, and
+            if accuracy is not scored.
+        test_loss: Test loss after retraining; None before.
+        test_metrics: All test metrics after retraining, by name; empty before.
+        run: Run directory of the retraining, relative to the study's directory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,10 +56,10 @@ class Winner(BaseModel):
     run: str | None = None
 
     def tested(self, judged: JudgedBy) -> float | None:
-        """Return the test score of the network trained anew; None before that is done.
+        """Return the test score after retraining; None before.
 
         Args:
-            judged: What the study's workload is judged by.
+            judged: Metric that judges the study's workload.
         """
         known = {"test_accuracy": self.test_accuracy, "test_loss": self.test_loss}
         name = judged.of("test")
@@ -67,37 +67,36 @@ class Winner(BaseModel):
 
 
 class StudyRecord(BaseModel):
-    """Everything that ``study.json`` says.
+    """The content of ``study.json``.
 
     Attributes:
         schema_version: Version of this file's layout.
-        id: The study's name in its storage: that of its directory when it was made.
-        name: Name of the workload or study's file that was searched.
-        status: How it stands. A killed one still says ``running``; see `Study.status`.
+        id: Name of the study in its storage: the original name of its directory.
+        name: Name of the workload or study file that was searched.
+        status: Recorded status. A killed search still says ``running``; see `Study.status`.
         why_ended: Reason why the search is over, in words.
         created_at: Time of the study's creation, in UTC.
-        ended_at: Time of its last end, in UTC.
-        elapsed_s: Wall-clock seconds of work on it.
-        command: The command line; empty where it was started from Python.
-        request: What was asked, with every value.
-        settings: Those of all its networks.
-        space: What is searched over.
+        ended_at: Time at which work on the study last ended, in UTC.
+        elapsed_s: Wall-clock seconds of work on the study.
+        command: The command line; empty if the study was started from Python.
+        request: Request with every value filled in.
+        settings: Settings that all networks share.
+        space: Search space as JSON values.
         fingerprint: Fingerprint of the space that the study began with.
         train_size: Samples that each network trains on.
-        validation_size: Samples that judge it.
-        validation_split: How samples are held out, as `tarmac.data.hold_out` says; ``last`` before
+        validation_size: Held-out samples on which each network is scored.
+        validation_split: How samples are held out, as in `tarmac.data.hold_out`; ``last`` before
             schema 4.
-        judged_by: What its workload is judged by; accuracy before schema 3.
-        directions: Whether the most or the least of each objective is the best; empty before
-            schema 3.
-        storage: Where the trials are; without a password, None for the journal beside this file.
-        locks: How its processes keep out of each other's way: by the kernel's locks, or by leases
-            where they may be on several hosts.
+        judged_by: Metric that judges the workload; accuracy before schema 3.
+        directions: Better direction of each objective, ``max`` or ``min``; empty before schema 3.
+        storage: URL of the trials' database without its password; None for the journal beside
+            this file.
+        locks: Kind of lock between its processes: ``kernel`` on one host, ``leases`` on several.
         versions: Versions of Tarmac, Optuna, PyTorch and NumPy, by package.
         best: The winner; None before there is one.
-        confirmed: What the best trials reached from other seeds, by number.
-        front: Numbers of the trials that none beats, where there are several objectives.
-        error: Reason for the failure; None where nothing failed.
+        confirmed: Values of the best trials from other seeds, by trial number.
+        front: Numbers of the Pareto-optimal trials; empty for a single objective.
+        error: Reason for the failure; None without a failure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -130,17 +129,17 @@ class StudyRecord(BaseModel):
 
     @property
     def held_out(self) -> str:
-        """How many samples judge each network, and which, in words."""
+        """The number and choice of held-out samples, in words."""
         return held_out_in_words(self.validation_size, self.validation_split)
 
 
 def held_out_in_words(validation_size: int, validation_split: ValidationSplit) -> str:
-    """Say how many samples judge each network, and which."""
+    """Return the number and choice of held-out samples, in words."""
     return f"{counted(validation_size, 'held-out sample')} ({_HELD_OUT[validation_split]})"
 
 
 def status_of(record: StudyRecord, *, is_worked_on: bool) -> str:
-    """Return how a study stands; a killed search leaves a record that still says ``running``."""
+    """Return the status of a study; the record of a killed search still says ``running``."""
     if is_worked_on:
         return "running"
     return "interrupted" if record.status == "running" else record.status
@@ -150,7 +149,7 @@ def read_study_record(path: Path) -> StudyRecord:
     """Read a ``study.json``.
 
     Raises:
-        RequestError: There is none, or it was written by a newer Tarmac.
-        TarmacError: It is damaged.
+        RequestError: There is no record, or a newer Tarmac wrote it.
+        TarmacError: The record is damaged.
     """
     return read_versioned(path, StudyRecord, SCHEMA_VERSION, "study")

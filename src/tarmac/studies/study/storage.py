@@ -1,4 +1,4 @@
-"""Where a study's trials are kept: a journal in its directory, or a database that Optuna knows."""
+"""The storage of a study's trials: a journal in its directory, or a database of Optuna."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from tarmac.studies.study.locks import Locks
 
 _CONNECT_S = 10
-# Where SQLAlchemy takes a password from: up to the first @, slashes included.
+# SQLAlchemy reads a password up to the first @, slashes included.
 _IN_AUTHORITY = re.compile(r"(\w://[^:/@\s]*):[^@\s]*@")
 _IN_QUERY = re.compile(r"([?&]\w*password=)[^&\s]*")
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 def open_storage(url: str | None, journal: Path, locks: Locks = "kernel") -> BaseStorage:
-    """Open what holds a study's trials.
+    """Open the storage of a study's trials.
 
     Args:
         url: URL of a database, such as ``postgresql://user:word@host/name``; None for the journal.
-        journal: Its file; made if it is not there.
-        locks: By what processes take turns at writing the journal.
+        journal: File of the journal; created if missing.
+        locks: Kind of lock on the journal: ``kernel`` or ``leases``. Default ``kernel``.
 
     Raises:
-        RequestError: The URL is none that Optuna takes, or its driver is not installed.
-        TarmacError: The database cannot be reached, or the journal is damaged; it stays as it is.
+        RequestError: Optuna does not support the URL, or its driver is not installed.
+        TarmacError: The database cannot be reached, or the journal is damaged and left unchanged.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if url is None:
@@ -66,25 +66,25 @@ def open_storage(url: str | None, journal: Path, locks: Locks = "kernel") -> Bas
 
 
 def masked(text: str) -> str:
-    """Return a text, such as a URL or a word of a command line, without passwords of databases."""
+    """Return a text, such as a URL or a command-line word, with database passwords redacted."""
     return _IN_QUERY.sub(r"\1***", _IN_AUTHORITY.sub(r"\1:***@", text))
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL holds a password, or `masked` has left a sign of one."""
+    """Return whether a URL holds a password, in plain text or redacted by `masked`."""
     return bool(_IN_AUTHORITY.search(url) or _IN_QUERY.search(url))
 
 
 @contextlib.contextmanager
 def loss_of_database(url: str | None, go_on: str) -> Iterator[None]:
-    """Say in words that a database went away in the middle of a search.
+    """Explain the errors of a database that is lost during a search.
 
     Args:
-        url: Its URL; None where there is none.
-        go_on: The command line that goes on with the search.
+        url: URL of the database; None for a journal.
+        go_on: Command line that resumes the search.
 
     Raises:
-        TarmacError: It is gone.
+        TarmacError: The database was lost.
     """
     if url is None:
         yield
@@ -104,7 +104,7 @@ def loss_of_database(url: str | None, go_on: str) -> Iterator[None]:
 
 
 def _with_driver(url: str) -> str:
-    """Name PostgreSQL's driver: SQLAlchemy 2.0 would take psycopg2, and 2.1 psycopg."""
+    """Add PostgreSQL's driver to a URL: SQLAlchemy 2.0 defaults to psycopg2, 2.1 to psycopg."""
     scheme, separator, rest = url.partition("://")
     if scheme in ("postgresql", "postgres"):
         scheme = "postgresql+psycopg"
@@ -112,9 +112,9 @@ def _with_driver(url: str) -> str:
 
 
 class _JournalLock:
-    """Optuna's interface to our lock on the journal, which ends with its holder.
+    """Our lock on the journal, which ends with its holder, with Optuna's interface.
 
-    Optuna's own is a file that a killed process leaves behind, and others wait 30 s for it.
+    Optuna's own lock is a file: a killed process leaves it behind, and others wait 30 s for it.
     """
 
     def __init__(self, path: Path, locks: Locks) -> None:
@@ -129,27 +129,26 @@ class _JournalLock:
 
 
 class _Journal(JournalFileBackend):
-    """Optuna's journal, which waits for the disk once per trial instead of once per line.
+    """Optuna's journal with one disk sync per finished trial, instead of one per line.
 
-    A line is in the kernel's hands when it is written, so a killed process loses nothing. A power
-    cut may lose lines at the end: those since the last trial that was finished, which a search that
-    goes on makes again.
+    The kernel has each line once it is written, so a killed process loses nothing. A power cut may
+    lose the lines since the last finished trial; a resumed search writes them again.
     """
 
     def __init__(self, path: Path, lock: _JournalLock) -> None:
         super().__init__(str(path), lock_obj=lock)  # type: ignore[arg-type]
         self._path = path
         self._own_lock = lock
-        # Where each entry begins that was seen, and the one after them.
+        # Offset of each entry that was read, and of the next entry.
         self._starts = [0]
-        # The one that was read last, from 1: that Optuna works on.
+        # Number, from 1, of the entry that was read last and that Optuna now applies.
         self.number = 0
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Yield entries of the file from one on; one that is damaged is an error here."""
+        """Yield the entries of the file from a number on; a damaged entry raises an error."""
         first = min(log_number_from, len(self._starts) - 1)
         with read_errors(self._path), open_record(self._path) as file:
-            # What others append meanwhile is for the next time.
+            # The next call reads the entries that others append meanwhile.
             size = os.fstat(file.fileno()).st_size
             file.seek(self._starts[first])
             for number, line in enumerate(file, first):
@@ -184,7 +183,7 @@ class _Journal(JournalFileBackend):
 
 def _open_journal(path: Path, locks: Locks) -> JournalStorage:
     lock = _JournalLock(path.with_name(path.name + ".lock"), locks)
-    # A study that only others may write can be looked at.
+    # A study that this user may only read can be opened too.
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         lock.acquire()
         try:
@@ -198,8 +197,8 @@ def _open_journal(path: Path, locks: Locks) -> JournalStorage:
     except TarmacError:
         raise
     except Exception as error:
-        # Optuna trusts what it reads: whatever a line makes it raise says that the line is none,
-        # by itself or after those before it.
+        # Optuna does not validate entries: any exception means that the line is invalid, alone or
+        # after the lines before it.
         words = str(error).strip() or "it does not fit those before it"
         line = DamagedLine(path, journal.number, words.splitlines()[0])
         raise _damaged_line(path, line) from error
@@ -217,7 +216,7 @@ def _damaged_line(path: Path, line: DamagedLine) -> TarmacError:
 
 _ENTRY = Shape({"op_code": "whole number"})
 
-# What Optuna and the readers of trials rely on, by the number of the operation.
+# Fields that Optuna and the readers of trials rely on, by operation code.
 _OF_STUDY, _OF_TRIAL = {"study_id": "whole number"}, {"trial_id": "whole number"}
 _ENTRIES = {
     0: Shape({"study_name": "text", "directions": "numbers"}),

@@ -1,4 +1,4 @@
-"""A study: a directory that says what is searched, and the trials in its Optuna storage."""
+"""A study: a directory with its record, and its trials in an Optuna storage."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _STATES = {
 
 
 class Study:
-    """A search and its directory, to be read; `StudyWriter` is who searches.
+    """A search and its directory, read-only; a search itself uses `StudyWriter`.
 
     Args:
-        path: The directory, which exists.
-        record: What its ``study.json`` says.
-        storage: The database's URL where the record holds it without its password.
+        path: Directory of the study, which must exist.
+        record: Content of its ``study.json``.
+        storage: URL of the database, if the record holds it without its password.
     """
 
     def __init__(self, path: Path, record: StudyRecord, storage: str | None = None) -> None:
@@ -62,11 +62,11 @@ class Study:
         """Open a study's directory.
 
         Raises:
-            RequestError: It is no study, or one of a newer Tarmac.
+            RequestError: The directory has no study, or a newer Tarmac wrote it.
             TarmacError: Its ``study.json`` is damaged.
         """
         study = cls(path, read_study_record(path / "study.json"), storage)
-        # What was asked may be damaged in a record that is whole otherwise.
+        # The request may be damaged in an otherwise valid record, so read it now.
         request, best = study.request, study.best
         lacking = [
             name for name in request.objective if best is not None and name not in best.values
@@ -89,12 +89,12 @@ class Study:
 
     @property
     def record(self) -> StudyRecord:
-        """What its ``study.json`` says."""
+        """The content of its ``study.json``."""
         return self._record
 
     @property
     def request(self) -> Request:
-        """What was asked."""
+        """The request that the study carries out."""
         if self._request is None:
             fields = self._record.request
             self._request = validated(self.path / "study.json", Request, fields, "request")
@@ -102,10 +102,10 @@ class Study:
 
     @functools.cached_property
     def space(self) -> Space:
-        """What is searched over.
+        """The search space.
 
         Raises:
-            TarmacError: It is not what the study began with.
+            TarmacError: The space is not the one that the study began with.
         """
         if fingerprint_of(self.record.space) != self.record.fingerprint:
             raise TarmacError(
@@ -116,7 +116,7 @@ class Study:
 
     @property
     def status(self) -> str:
-        """How it stands; whether a process works on it is asked, not read."""
+        """The status; its leases show whether a process works on it now."""
         return status_of(self.record, is_worked_on=bool(self._leases.seem_living()))
 
     @property
@@ -126,17 +126,17 @@ class Study:
 
     @functools.cached_property
     def optuna(self) -> optuna.Study:
-        """The study as Optuna has it, for its own tools.
+        """The Optuna study, for Optuna's own tools.
 
         Raises:
-            RequestError: The password of its storage is not known.
-            TarmacError: Its storage cannot be reached, is damaged, or does not hold it.
+            RequestError: The password of its storage is unknown.
+            TarmacError: Its storage cannot be reached, is damaged, or does not hold the study.
         """
         return optuna.load_study(study_name=self.record.id, storage=self._storage)
 
     @functools.cached_property
     def ledger(self) -> Ledger:
-        """Its trials; `Ledger.refresh` reads what has come since."""
+        """The ledger of its trials; `Ledger.refresh` reads later changes."""
         ledger = Ledger(self._storage, self.optuna._study_id, self.space)
         ledger.refresh()
         return ledger
@@ -159,14 +159,14 @@ class Study:
             "origin": attributes.get("origin"),
             "values": named,
             **named,
-            # An objective may have this name too: `values` has it.
+            # Replaces an objective of this name, which is still in `values`.
             "params": dict(trial.params),
         }
         stored = ("epochs", "seconds", "num_parameters", "error", "same_as", "together", "run")
         return row | {key: attributes[key] for key in stored if key in attributes}
 
     def settings_of(self, trial: FrozenTrial) -> dict[str, Setting]:
-        """Return everything that makes a trial's network, its own parameters last."""
+        """Return all settings of a trial's network; its parameters override shared settings."""
         return {**self.record.settings, **trial.params}
 
     @property
@@ -185,11 +185,11 @@ class Study:
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """What its networks are judged by, the first most."""
+        """The objectives that judge its networks, the most important first."""
         return recorded_objectives(self.request.objective, self.record.directions)
 
     def reload(self) -> None:
-        """Read the record anew."""
+        """Read the record again."""
         self._keep(read_study_record(self.path / "study.json"))
 
     def _keep(self, record: StudyRecord) -> None:
@@ -197,7 +197,7 @@ class Study:
 
     @functools.cached_property
     def _storage(self) -> BaseStorage:
-        """The Optuna storage, with the study in it."""
+        """The Optuna storage that holds the study."""
         if self._url is not None and self.record.storage == self._url and has_password(self._url):
             raise RequestError(
                 f"the password of {self.record.storage} is not kept in {self.name}",
@@ -206,11 +206,11 @@ class Study:
         storage = open_storage(self._url, self.path / "journal.log", self.record.locks)
         return storage if self._is_in(storage) else self._begin(storage)
 
-    def _begin(self, storage: BaseStorage) -> BaseStorage:  # noqa: ARG002 - the writer's
-        """Return a storage for a study that its own does not hold.
+    def _begin(self, storage: BaseStorage) -> BaseStorage:  # noqa: ARG002 - for StudyWriter
+        """Return a storage for a study that its own storage does not hold.
 
-        A process that was killed right after it made the directory leaves such a study: it has no
-        trial yet.
+        A process that was killed right after creating the directory leaves such a study, which
+        has no trials yet.
         """
         if self._url is not None:
             raise TarmacError(f"study {self.record.id} is not in {masked(self._url)}")
@@ -229,7 +229,7 @@ class Study:
             storage=storage, study_name=self.record.id, directions=directions
         )
         with warnings.catch_warnings():
-            # Optuna calls it experimental; optuna-dashboard shows nameless objectives without it.
+            # Optuna calls this experimental; without it optuna-dashboard shows unnamed objectives.
             warnings.simplefilter("ignore")
             created.set_metric_names([*self.request.objective])
         for key in ("workload", "method", "seed"):

@@ -1,4 +1,4 @@
-"""A study as whoever searches has it: its record and its trials are written here."""
+"""The writable study: all changes of a record and its trials are here."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _PACKAGES = ("optuna", "torch", "numpy")
 
 
 class StudyWriter(Study):
-    """A study that may be written: by the loop that searches, its queue, and the search's end.
+    """A study that the search loop, its queue and its conclusion may write.
 
-    All else is given a `Study`, which cannot be. Several processes may write one at a time; what
-    takes several steps is done under ``lock``.
+    All other code gets a read-only `Study`. Several processes may write, one at a time; changes
+    of several steps hold ``lock``.
 
     Args:
-        path: The directory, which exists.
-        record: What its ``study.json`` says.
-        storage: The database's URL where the record holds it without its password.
+        path: Directory of the study, which must exist.
+        record: Content of its ``study.json``.
+        storage: URL of the database, if the record holds it without its password.
 
     Attributes:
-        lock: One process at a time holds it.
+        lock: Reentrant lock that one process at a time holds.
     """
 
     def __init__(self, path: Path, record: StudyRecord, storage: str | None = None) -> None:
@@ -80,24 +80,24 @@ class StudyWriter(Study):
         judged_by: JudgedBy = _BY_ACCURACY,
         is_shared: bool = False,
     ) -> StudyWriter:
-        """Make a study's directory and its place in the storage.
+        """Create a study's directory and its entry in the storage.
 
         Args:
-            output: Where its directory is made.
-            name: Name of the workload or study's file; the directory's name begins with it.
+            output: Directory in which the study's directory is created.
+            name: Name of the workload or study file; the directory's name begins with it.
             request: Request that the study carries out.
-            space: What is searched over.
-            settings: Those of all its networks.
+            space: Search space of the study.
+            settings: Settings that all networks share.
             train_size: Samples that each network trains on.
-            validation_size: Samples that judge it.
+            validation_size: Held-out samples on which each network is scored.
             validation_split: How samples are held out: ``random``, ``last`` or ``own``.
-            judged_by: What the workload is judged by.
-            is_shared: Whether several hosts are to work on it; those of a network file system may
-                in any case.
+            judged_by: Metric that judges the workload, with its direction.
+            is_shared: Whether several hosts may work on the study; on a network file system they
+                always may.
 
         Raises:
-            RequestError: ``output`` cannot be written, or an objective cannot be.
-            TarmacError: The storage cannot be reached; nothing was made.
+            RequestError: ``output`` cannot be written, or an objective is invalid.
+            TarmacError: The storage cannot be reached; nothing was created.
         """
         objectives = find_objectives(request.objective, judged_by)
         request = request.model_copy(
@@ -109,7 +109,7 @@ class StudyWriter(Study):
         path = output / f"{safe or 'study'}-{created_at:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         url = request.storage
         if url is not None:
-            # Seen to be there before anything is made.
+            # Check that the database can be reached before anything is created.
             open_storage(url, path / "journal.log", locks)
             request = request.model_copy(update={"storage": masked(url)})
         record = StudyRecord(
@@ -139,7 +139,7 @@ class StudyWriter(Study):
 
     @property
     def leases(self) -> Leases:
-        """The processes that work on it."""
+        """The leases of the processes that work on the study."""
         return self._leases
 
     @property
@@ -147,17 +147,17 @@ class StudyWriter(Study):
         """The Optuna storage.
 
         Raises:
-            RequestError: Its password is not known.
-            TarmacError: It cannot be reached, is damaged, or does not hold the study.
+            RequestError: The password of the storage is unknown.
+            TarmacError: The storage cannot be reached, is damaged, or does not hold the study.
         """
         return self._storage
 
     def shared(self) -> StudyWriter:
-        """Return the study as one that several hosts may work on, which it is from now on.
+        """Convert the study so that several hosts may work on it, and return it.
 
         Raises:
-            RequestError: A process works on it that takes it for its host's alone, or its trials
-                are in a database that hosts cannot share.
+            RequestError: A process works on the study with kernel locks, or hosts cannot share its
+                database.
         """
         self.check_shareable()
         if self.record.locks == "leases":
@@ -170,17 +170,17 @@ class StudyWriter(Study):
                     hint="Stop its search first, with Ctrl-C or SIGTERM; then go on here.",
                 )
             self.update(locks="leases")
-            # The kernel's locks leave empty files, which no lease could be read from.
+            # Kernel locks leave empty files, which are no valid leases.
             for path in self.path.glob("*.lock"):
                 with storage_errors(path):
                     path.unlink()
         return type(self).open(self.path, self._url)
 
     def check_shareable(self) -> None:
-        """Refuse trials in a database that hosts cannot share.
+        """Check that several hosts can share the study's storage.
 
         Raises:
-            RequestError: They are.
+            RequestError: The storage is SQLite, which a single host may write.
         """
         if (self.record.storage or "").startswith("sqlite"):
             raise RequestError(
@@ -190,10 +190,10 @@ class StudyWriter(Study):
             )
 
     def update(self, **changes: Any) -> None:
-        """Change fields of the record on top of what other processes have written.
+        """Change fields of the record, and keep what other processes have written.
 
         Raises:
-            StorageError: It could not be written; the old one is still there.
+            StorageError: The record could not be written; the old record is still there.
         """
         with self.lock:
             latest = read_study_record(self.path / "study.json")
@@ -206,10 +206,10 @@ class StudyWriter(Study):
         """Record that this process's work on the study ended before the study did.
 
         A study that another process has completed since stays completed. Secrets of this process's
-        environment are left out of the error.
+        environment are redacted from the error.
 
         Raises:
-            StorageError: It could not be written; the old record is still there.
+            StorageError: The record could not be written; the old record is still there.
         """
         with self.lock:
             self.reload()
@@ -218,26 +218,26 @@ class StudyWriter(Study):
                 self.update(status=status, error=words, ended_at=runs.now(), **changes)
 
     def add_trial(self, template: FrozenTrial) -> None:
-        """Add a trial with all that is known of it, as one line of the journal."""
+        """Add a trial with all its fields, as one line of the journal."""
         self._storage.create_new_trial(self.optuna._study_id, template_trial=template)
         self.ledger.refresh()
 
     def set_state(self, number: int, state: TrialState) -> None:
-        """Let an unfinished trial wait or run."""
+        """Set an unfinished trial to waiting or running."""
         self._storage.set_trial_state_values(self.ledger.trial_id(number), state)
 
     def mark(self, number: int, key: str, value: object) -> None:
-        """Keep a value with a trial, where optuna-dashboard shows it; an error without secrets."""
+        """Store an attribute of a trial, which optuna-dashboard shows; redact errors."""
         if key == "error":
             value = _without_secrets(str(value))
         self._storage.set_trial_user_attr(self.ledger.trial_id(number), key, value)
 
     def add_value(self, number: int, epoch: int, value: float) -> None:
-        """Keep a trial's value after an epoch."""
+        """Store a trial's value after an epoch."""
         self._storage.set_trial_intermediate_value(self.ledger.trial_id(number), epoch, value)
 
     def tell(self, number: int, values: Sequence[float] | None, state: TrialState) -> None:
-        """Finish a trial; one that is finished stays as it is."""
+        """Finish a trial; a finished trial stays unchanged."""
         self.optuna.tell(number, values, state, skip_if_finished=True)
         self.ledger.refresh()
 
@@ -250,7 +250,7 @@ class StudyWriter(Study):
         return storage
 
     def _create(self) -> None:
-        """Make the study's place in its storage."""
+        """Create the study's entry in its storage."""
         with self.lock:
             storage = open_storage(self._url, self.path / "journal.log", self.record.locks)
             self._create_in(storage)
@@ -260,7 +260,7 @@ class StudyWriter(Study):
 
 
 def _command() -> tuple[str, ...]:
-    """Return the command line, if it is Tarmac's, without passwords."""
+    """Return the command line, if it is Tarmac's, with passwords redacted."""
     if Path(sys.argv[0]).name not in SCRIPTS:
         return ()
     return tuple(masked(word) for word in sys.argv)

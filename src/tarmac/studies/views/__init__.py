@@ -1,1 +1,1 @@
-"""A study as people and other programs see it."""
+"""Views of a study for people and other programs."""

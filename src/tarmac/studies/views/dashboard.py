@@ -1,4 +1,4 @@
-"""Serves a study in optuna-dashboard."""
+"""Serve a study in optuna-dashboard."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Prints no line per request."""
+    """A request handler that prints no line per request."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Say nothing."""
+        """Print nothing."""
 
 
 def serve_dashboard(study: Study, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted, on this machine's own address nobody whom another site has sent.
+    """Serve until interrupted; on a loopback address, refuse requests from other sites.
 
     Args:
-        study: Study whose page ``ready`` gets the address of.
+        study: Study to show in the dashboard.
         host: The address to listen on.
         port: The port to listen on; 0 for any that is free.
-        ready: Called with the page's address once it answers.
+        ready: Called with the page's URL once the server answers.
 
     Raises:
         RequestError: optuna-dashboard is not installed, or the port is taken.
@@ -54,9 +54,9 @@ def serve_dashboard(study: Study, host: str, port: int, ready: Callable[[str], N
 
 
 def _for_this_machine(application: WSGIApplication, host: str) -> WSGIApplication:
-    """Refuse what a page of another site asks for, as itself or by a name that it has led here.
+    """Refuse requests from pages of other sites, and by host names that point here.
 
-    Whoever gets in may change the study and remove it.
+    The dashboard can change and remove the study.
     """
     names = {"localhost", "127.0.0.1", "[::1]", host}
 

@@ -1,4 +1,4 @@
-"""A study's trials for other programs."""
+"""The export of a study's trials for other programs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
 
-# What of a trial stands in the table after its values and parameters.
+# Columns of the table after a trial's values and parameters.
 _MEASURED = ("epochs", "seconds", "num_parameters", "same_as", "error")
 
 
 def export(study: Study, form: str) -> str:
-    """Write all trials.
+    """Return all trials as text.
 
     Args:
-        study: Study whose trials are written.
+        study: Study whose trials are exported.
         form: ``csv``, with a column per parameter and objective, or ``json``, a list of objects.
     """
     rows = _rows(study)
@@ -32,13 +32,13 @@ def export(study: Study, form: str) -> str:
 
 
 def _columns(study: Study) -> list[str]:
-    """Return the names of a table of all trials."""
+    """Return the column names of the table."""
     names = ["number", "state", "generation", "origin", *study.request.objective]
     return [*names, *study.space.parameters, *_MEASURED]
 
 
 def _rows(study: Study) -> list[dict[str, Any]]:
-    """Return all trials as flat rows, every one with every column; None where it has no value."""
+    """Return all trials as flat rows with all columns; None for missing values."""
     rows = []
     for row in study.trials:
         flat = {**row, **row["params"], **row["values"]}

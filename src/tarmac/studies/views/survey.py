@@ -1,4 +1,4 @@
-"""What a study's trials show, as plain values that a page or another program can draw."""
+"""The results of a study's trials, as plain values that a page or another program can draw."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.training import Setting
 
-# Importances of fewer trials say nothing; those of more values take minutes, and are the same.
+# Importances of fewer trials say nothing; those of more values take minutes and do not differ.
 _LEAST_TRIALS = 2
 _MAX_VALUES = 2400
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
-    """A trial that was trained to its end.
+    """A completed trial.
 
     Attributes:
         number: Number of the network's trial.
-        place: Its generation, or its number where the method has no generations.
-        values: Its objectives, in the study's order.
-        params: What was searched over.
-        num_parameters: Number of parameters of the network; None where that is not recorded.
-        seconds: Seconds that it trained; None where that is not recorded.
-        epochs: Epochs that it trained; None where that is not recorded.
+        place: Its generation, or its number if the method has no generations.
+        values: Values of its objectives, in the study's order.
+        params: Values of the searched parameters, by name.
+        num_parameters: Number of weights and biases of the network; None if not recorded.
+        seconds: Training time in seconds; None if not recorded.
+        epochs: Number of trained epochs; None if not recorded.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """How far the search was after a generation, or a trial: the mean of the new, the best yet."""
+    """The progress after a generation or trial: the mean of its new values, and the best so far."""
 
     place: int
     mean: float
@@ -65,9 +65,9 @@ class SpaceAxis:
     Attributes:
         name: Name of the parameter.
         is_log: Whether it is drawn on a logarithmic scale.
-        choices: Its values where they are named ones; empty of a range.
-        low: The least of a range; None of named values.
-        high: Greatest value of a range; None of named values.
+        choices: Values to choose from; empty for a range.
+        low: Least value of a range; None for choices.
+        high: Greatest value of a range; None for choices.
     """
 
     name: str
@@ -79,17 +79,17 @@ class SpaceAxis:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What is drawn of a study.
+    """The results of a study, ready to draw.
 
     Attributes:
-        networks: Trials with a value, by number; those that only repeat a known network too.
-        steps: The search's way, in order.
-        front: Indices of the networks that none beats in size and in the first objective.
+        networks: Trials with a value, by number, including repeats of known networks.
+        steps: Progress of the search, in order.
+        front: Indices of the networks that are Pareto-optimal in size and first objective.
         axes: The parameters of the space.
-        importances: What share of the differences each parameter explains, the largest first;
-            empty where that cannot be told.
-        num_judged: How many networks those rest on: all, or evenly spaced ones of many.
-        why_no_importances: Why there are none, in words.
+        importances: Share of the differences that each parameter explains, largest first; empty
+            if unknown.
+        num_judged: Number of networks behind the importances: all, or evenly spaced ones of many.
+        why_no_importances: Reason for missing importances, in words.
     """
 
     networks: Sequence[Network]
@@ -102,11 +102,11 @@ class Survey:
 
 
 def survey(study: Study) -> Survey:
-    """Look at all trials of a study.
+    """Return the results of all trials of a study.
 
     Raises:
-        RequestError: The package that provides its method, or the password of its storage, is not
-            there.
+        RequestError: The package that provides its method, or the password of its storage, is
+            missing.
         TarmacError: Its storage cannot be read.
     """
     study.ledger.refresh()
@@ -159,7 +159,7 @@ def _steps(networks: Sequence[Network], better: Callable[..., float]) -> list[St
 
 
 def _cost_front(networks: Sequence[Network], *, maximize: bool) -> list[int]:
-    """Return the networks that none beats in both, from the smallest on; of equals the first."""
+    """Return the Pareto-optimal networks in size and value, smallest first; of equals the first."""
     sign = -1 if maximize else 1
     known = [
         (network.num_parameters, sign * network.values[0], index)
@@ -182,7 +182,7 @@ def _axis(name: str, parameter: Parameter) -> SpaceAxis:
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return evenly spaced places among some, all where they are few."""
+    """Return at most ``most`` evenly spaced indices of ``count``."""
     shown = min(count, most)
     return [place * count // shown for place in range(shown)]
 
@@ -190,7 +190,7 @@ def _spread(count: int, most: int) -> list[int]:
 def _importances(study: Study, trials: Sequence[FrozenTrial]) -> tuple[dict[str, float], str]:
     if len(trials) < _LEAST_TRIALS:
         return {}, f"Needs {_LEAST_TRIALS} networks that were trained to their end."
-    # Optuna's default asks what makes the best few better; fANOVA, what matters in the whole space.
+    # Optuna's default explains the best few trials; fANOVA explains the whole space.
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

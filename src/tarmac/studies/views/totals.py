@@ -1,4 +1,4 @@
-"""A study's trials counted: by generation, and in all."""
+"""Counts of a study's trials, by generation and in total."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
-    """The trials of a generation, or of a range where there are no generations.
+    """The counts of a generation, or of a range of trials for methods without generations.
 
     Attributes:
         name: Name of the group: a generation such as ``3``, or else a range of trials such as
             ``0-19``.
-        survivors: How many networks of earlier generations are in it, with the values they have.
-        trained: How many were trained, in whatever state.
-        pruned: How many of them were stopped as losers.
-        failed: How many of them failed.
-        best: The best of the first objective's values, survivors' included; None where there is
-            none.
-        mean: Mean of the same values; None where there is none.
-        worst: Worst of the same values; None where there is none.
-        reused: How many networks came up again and were not trained again.
+        survivors: Number of networks that survive from earlier generations, with their values.
+        trained: Number of trainings, in any state.
+        pruned: Number of trainings stopped as losers.
+        failed: Number of trainings that failed.
+        best: Best value of the first objective, including survivors; None without values.
+        mean: Mean of the same values; None without values.
+        worst: Worst of the same values; None without values.
+        reused: Number of known networks that came up again and were not retrained.
     """
 
     name: str
@@ -50,16 +49,16 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Totals:
-    """A whole study so far.
+    """The counts of a whole study so far.
 
     Attributes:
-        trained: Trainings, in whatever state.
-        distinct: Different networks among them.
-        saved: Trainings that were not done because the network was known.
-        pruned: Trainings stopped as losers.
+        trained: Number of trainings, in any state.
+        distinct: Number of different networks among the trainings.
+        saved: Number of trainings saved because the network was known.
+        pruned: Number of trainings stopped as losers.
         failed: Number of trainings that failed.
-        running: Number of trials under way now.
-        expected: About how many trainings the search will have; None where nothing says.
+        running: Number of trials running now.
+        expected: Estimated number of trainings of the whole search; None if unknown.
         seconds: Seconds of training, summed over all trials.
     """
 
@@ -74,7 +73,7 @@ class Totals:
 
 
 def by_generation(study: Study) -> list[Group]:
-    """Return the study's generations; where it has none, its trials by populations."""
+    """Return the counts of each generation, or of each population's worth of trials."""
     trials = study.ledger.trials
     size = study.request.population
     groups: dict[str, list[FrozenTrial]] = {}
@@ -92,7 +91,7 @@ def by_generation(study: Study) -> list[Group]:
 
 
 def summarize(study: Study) -> Totals:
-    """Count what there is so far."""
+    """Return the counts of a study so far."""
     ledger = study.ledger
     trained = ledger.trained
     return Totals(
@@ -141,7 +140,7 @@ def _count(trials: Sequence[FrozenTrial], state: TrialState) -> int:
 
 
 def _expected(study: Study) -> int | None:
-    """Estimate how many trainings there will be in all."""
+    """Estimate the total number of trainings."""
     request, size = study.request, study.space.size
     limits: list[float] = [] if size is None else [size]
     if request.trials is not None:

@@ -1,4 +1,4 @@
-"""What an executor promises: a conformance suite for `tarmac.jobs.Executor`.
+"""A conformance suite for executors: `tarmac.jobs.Executor`.
 
 Example::
 
@@ -9,9 +9,9 @@ Example::
     def test_mine_is_an_executor(check, tmp_path):
         check(ExecutorCase(kind=MINE, directory=tmp_path))
 
-Each check starts real tasks in a directory of its own and raises an `AssertionError` that says what
-is wrong. Tasks are lines for ``sh``; where they run, ``directory`` must be what it is here. Two
-GPUs are pretended: an engine's machines must give two without looking whether they are there.
+Each check starts real tasks in its own directory and raises an `AssertionError` that describes the
+failure. Tasks are commands for ``sh``. ``directory`` must be the same path on the machines that run
+them. The two GPUs are fake: the engine must grant two GPUs without checking that they exist.
 """
 
 from __future__ import annotations
