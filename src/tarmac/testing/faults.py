@@ -1,4 +1,4 @@
-"""A preprocessing that fails once, to see whether a training goes on from its checkpoint."""
+"""A preprocessing that fails once, to check that a training resumes from its checkpoint."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Preprocess
 
-# In the environment, so that workers have it too: the file that says it has happened, and the call.
+# The call that fails and the marker file. An environment variable, so that workers inherit it.
 _FAULT = "TARMAC_TESTING_FAULT"
 
 
 class Failing:
-    """Preprocesses as another does, but raises a RuntimeError where `failing_once` says.
+    """A preprocessing that calls another one, and raises a RuntimeError within `failing_once`.
 
     Args:
-        inner: Preprocessing to call where no fault is raised.
+        inner: Preprocessing to call if no fault is raised.
     """
 
     def __init__(self, inner: Preprocess) -> None:
@@ -31,7 +31,7 @@ class Failing:
         self._num_calls = 0
 
     def __call__(self, inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:
-        """Return what the inner preprocessing does."""
+        """Return the result of the inner preprocessing."""
         fault = os.environ.get(_FAULT)
         if fault is not None and training:
             self._num_calls = self._num_calls + 1 if fault == self._fault else 1
@@ -46,11 +46,11 @@ class Failing:
 
 @contextlib.contextmanager
 def failing_once(marker: Path, call: int) -> Iterator[None]:
-    """Let `Failing` fail at a call in training, in the first process that gets there.
+    """Make `Failing` fail at a call in training, in the first process that reaches the call.
 
     Args:
-        marker: A file that is made when it has failed; must not exist.
-        call: Counts from 1, in each process and each `Failing`.
+        marker: Path of a file that marks the failure, which must not exist.
+        call: Number of the failing call, from 1, counted per process and per `Failing`.
     """
     marker.parent.mkdir(parents=True, exist_ok=True)
     os.environ[_FAULT] = f"{call}:{marker}"

@@ -1,4 +1,4 @@
-"""What a format of job files promises: a conformance suite for `tarmac.formats.Format`.
+"""A conformance suite for formats of job files: `tarmac.formats.Format`.
 
 Example::
 
@@ -9,7 +9,7 @@ Example::
     def test_mine_is_a_format(check):
         check(FormatCase(format=MINE, samples=["run: [echo, hello]"], mistakes=["run: {a: b}"]))
 
-Each check raises an `AssertionError` that says what is wrong, and with which text.
+Each check raises an `AssertionError` that describes the failure and shows the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _NAME = "sample"
 _OWN = "{name: hello, command: [echo, hello], resources: {cpus: 1}}"
 
-# What a program, a hand or another version may have put into a file.
+# Values that a program, a user or another version may have written to a file.
 _JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, 10**30, 1e300, "", " ", "x", "{{ x }}", "{", "$A", "\u00e4", "../..",
     "a" * 5000, "https://[", [], [None], [[]], {}, {"": None}, {"x": {"y": []}},
@@ -44,14 +44,13 @@ _JUNK: tuple[Any, ...] = (
 
 @dataclasses.dataclass(frozen=True)
 class FormatCase:
-    """A format to be checked.
+    """A format under test.
 
     Attributes:
         format: Job file format under test.
-        samples: Texts of files that hold jobs and are right; the more of its keys they have, the
-            better it is checked.
-        mistakes: Texts of files that look like the format and are wrong.
-        num_mutations: How many changed copies of each sample are read.
+        samples: Texts of valid files with jobs. More keys of the format give a better check.
+        mistakes: Texts of files that look like the format and are invalid.
+        num_mutations: Number of mutated copies of each sample to read. Default 300.
     """
 
     format: Format
@@ -60,16 +59,16 @@ class FormatCase:
     num_mutations: int = 300
 
     def read(self, text: str) -> Reading:
-        """Read a text as the format's.
+        """Read a text with the format.
 
         Raises:
-            RequestError: It is wrong.
+            RequestError: The text is invalid.
         """
         return self.format.read([parse_document(text, _NAME)], {})
 
 
 def check_samples_are_known_and_read(case: FormatCase) -> None:
-    """Samples look like the format, and hold jobs."""
+    """Check that samples look like the format, and hold jobs."""
     assert case.samples, "no sample is given"
     for text in case.samples:
         assert case.format.looks_like(parse_document(text, _NAME).value), f"is not known:\n{text}"
@@ -80,13 +79,13 @@ def check_samples_are_known_and_read(case: FormatCase) -> None:
 
 
 def check_jobs_of_tarmacs_own_form_are_left_alone(case: FormatCase) -> None:
-    """A job file of Tarmac's own form does not look like any other format."""
+    """Check that a job file in Tarmac's own format does not look like another format."""
     looks_like = case.format.looks_like(parse_document(_OWN, _NAME).value)
     assert looks_like == (case.format.name == "tarmac"), f"looks like {case.format.name}: {_OWN}"
 
 
 def check_any_value_may_be_asked_about(case: FormatCase) -> None:
-    """Whether a document looks like the format, is a part, or joins can be asked of any value."""
+    """Check that ``looks_like``, ``is_part`` and ``joins`` accept any value."""
     for value in (*_JUNK, *(value for text in case.samples for value in _mutations(case, text))):
         assert case.format.looks_like(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
         assert case.format.is_part(value) in {True, False}, f"neither yes nor no: {value!r:.500}"
@@ -94,7 +93,7 @@ def check_any_value_may_be_asked_about(case: FormatCase) -> None:
 
 
 def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:
-    """Whatever a file that looks like the format holds: jobs, or an error of Tarmac's."""
+    """Check that any file that looks like the format gives jobs or a RequestError."""
     for value in (value for text in case.samples for value in _mutations(case, text)):
         if not case.format.looks_like(value):
             continue
@@ -109,7 +108,7 @@ def check_any_document_makes_jobs_or_a_designed_error(case: FormatCase) -> None:
 
 
 def check_mistakes_are_shown_where_they_are(case: FormatCase) -> None:
-    """The error on a file that is wrong begins with its name, line and column."""
+    """Check that the error for an invalid file begins with name, line and column."""
     for text in case.mistakes:
         assert case.format.looks_like(parse_document(text, _NAME).value), f"is not known:\n{text}"
         message = _error_on(case, text)
@@ -128,7 +127,7 @@ def _error_on(case: FormatCase, text: str) -> str | None:
 
 
 def check_what_is_written_is_read_as_the_same_jobs(case: FormatCase) -> None:
-    """Jobs that were read and written are read as the same, and written as the same again."""
+    """Check that written jobs are read as the same jobs, and written again as the same text."""
     if case.format.write is None:
         return
     for text in case.samples:
@@ -157,7 +156,7 @@ def _meaning(job: Job) -> dict[str, Any]:
 
 
 def _mutations(case: FormatCase, text: str) -> Iterator[Any]:
-    """Yield copies of a text's value with one to three parts changed, always the same ones."""
+    """Yield copies of a text's value with one to three mutations, reproducible by the text."""
     value = parse_document(text, _NAME).value
     draw = random.Random(text)  # noqa: S311 - no secret depends on it
     for _ in range(case.num_mutations):
@@ -168,7 +167,7 @@ def _mutations(case: FormatCase, text: str) -> Iterator[Any]:
 
 
 def _mutate(root: list[Any], draw: random.Random) -> None:
-    """Replace, remove, rename or repeat one value somewhere in a nested list."""
+    """Replace, remove, rename, move or repeat a random value in a nested list."""
     places = [*_places(root)]
     holder, key = draw.choice(places)
     kind = draw.choice(("replace", "replace", "remove", "rename", "move", "repeat"))

@@ -1,4 +1,4 @@
-"""What a search method promises: a conformance suite for `tarmac.studies.Method`.
+"""A conformance suite for search methods: `tarmac.studies.Method`.
 
 Example, in the tests of a package with an entry point ``annealing`` of ``tarmac.search_methods``::
 
@@ -9,9 +9,9 @@ Example, in the tests of a package with an entry point ``annealing`` of ``tarmac
     def test_annealing_is_a_search_method(check, tmp_path):
         check("annealing", tmp_path)
 
-Each check takes the method's name, as ``--method`` does, and an empty directory. It searches
-without networks, so it needs neither data nor a GPU, and raises an `AssertionError` that says what
-is wrong.
+Each check takes the method's name, as in ``--method``, and an empty directory. It searches without
+networks, so it needs neither data nor a GPU. It raises an `AssertionError` that describes the
+failure.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _conditional() -> Space:
 
 
 def _spaces(name: str) -> list[Space]:
-    """Return the spaces that a method can search; there must be one."""
+    """Return the spaces that a method can search; assert that there is at least one."""
     accepted = []
     for space in (_finite(), _endless(), _conditional()):
         with contextlib.suppress(FieldError):
@@ -74,7 +74,7 @@ def _spaces(name: str) -> list[Space]:
 
 
 def _drawn_by_optuna(name: str, space: Space) -> list[dict[str, Any]]:
-    """Return the parameters of some trials that Optuna's own loop asks the method's sampler for."""
+    """Return the parameters of 12 trials from Optuna's own loop with the method's sampler."""
     study = optuna.create_study(direction="maximize")
     ledger = Ledger(study._storage, study._study_id, space)
     options = MethodOptions(seed=3, population=_POPULATION)
@@ -95,7 +95,7 @@ def _rows(study: StudyWriter) -> list[Any]:
 
 
 def check_it_is_what_it_says(name: str, directory: Path) -> None:
-    """Check that the method is found, and makes the kind of sampler that its row says."""
+    """Check that the method is found, and makes the kind of sampler that it declares."""
     method = find_method(name)
     assert method.name == name, f"{name} is the entry point of a method that is named {method.name}"
     assert method.summary, f"{name} has no summary"
@@ -111,7 +111,7 @@ def check_it_is_what_it_says(name: str, directory: Path) -> None:
 
 
 def check_it_draws_from_the_space(name: str, directory: Path) -> None:
-    """Check that each network has the parameters that it uses, with values of the space."""
+    """Check that each network has the parameters that it uses, with values in the space."""
     for space in _spaces(name):
         study = make_study(directory, space, method=name, population=_POPULATION, trials=_TRIALS)
         search_without_networks(study)
@@ -121,10 +121,10 @@ def check_it_draws_from_the_space(name: str, directory: Path) -> None:
 
 
 def check_it_tries_no_network_twice(name: str, directory: Path) -> None:
-    """Check that no network trains twice, and that a finite space comes to its end.
+    """Check that no network trains twice, and that the search of a finite space ends.
 
-    A method that breeds generations proposes no known network; one that tries all proposes each
-    once; others may propose one again, which is told to them as it is known.
+    A method that breeds generations proposes no known network. A method that tries all networks
+    proposes each once. Other methods may repeat a network, and then get its known result.
     """
     method = find_method(name)
     for space in _spaces(name):
@@ -144,7 +144,7 @@ def check_it_tries_no_network_twice(name: str, directory: Path) -> None:
 
 
 def check_it_resumes(name: str, directory: Path) -> None:
-    """Check that a search that was stopped, thrice, is the one that was not."""
+    """Check that a search that was stopped and resumed three times equals an uninterrupted one."""
     for space in _spaces(name):
         fields = {"method": name, "population": _POPULATION, "trials": _TRIALS}
         whole = make_study(directory, space, **fields)
@@ -159,8 +159,8 @@ def check_it_resumes(name: str, directory: Path) -> None:
             assert row == other, f"{name}, resumed, made trial {row}, which was {other}"
 
 
-def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 - a check's
-    """Check that Optuna's own loop draws the same from one seed, in any process."""
+def check_its_seed_decides(name: str, directory: Path) -> None:  # noqa: ARG001 - all checks' face
+    """Check that Optuna's own loop draws the same parameters twice from one seed."""
     for space in _spaces(name):
         first, second = _drawn_by_optuna(name, space), _drawn_by_optuna(name, space)
         assert first == second, f"{name} draws otherwise from the same seed"

@@ -1,4 +1,4 @@
-"""What a probe promises: a conformance suite for a `tarmac.checks.Framework` and its program.
+"""A conformance suite for probes: a `tarmac.checks.Framework` and its program.
 
 Example, in the tests of a package with an entry point of ``tarmac.probes``::
 
@@ -9,9 +9,9 @@ Example, in the tests of a package with an entry point of ``tarmac.probes``::
     def test_my_probe_conforms(check, tmp_path):
         check(FRAMEWORK, tmp_path)
 
-Each check takes the framework's row and an empty directory, runs the program by itself under this
-interpreter, which must have the framework, and raises an `AssertionError` that says what is wrong.
-The CPU is enough.
+Each check takes the `Framework` and an empty directory, and runs the program under this
+interpreter, which must have the framework. It raises an `AssertionError` that describes the
+failure. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     from tarmac.checks import Framework
 
-# The oldest Python that probes run under.
+# The oldest version of Python that probes must support.
 _OLDEST = (3, 7)
 
 _LIMIT_S = 240
 
-# Runs a program as if by itself, and copies each result as it is put in place.
+# Runs a program as the main program, and records each result before it is renamed into place.
 _RECORDER = """
 import json, os, runpy, sys
 journal, program, *arguments = sys.argv[1:]
@@ -64,7 +64,7 @@ runpy.run_path(program, run_name="__main__")
 
 
 def check_it_needs_the_harness_alone(framework: Framework, directory: Path) -> None:  # noqa: ARG001 - every check takes one
-    """Read by the oldest Python that is probed, it imports the standard library and the harness."""
+    """Check the syntax for Python 3.7, and that the top level imports only stdlib and harness."""
     tree = ast.parse(framework.program.read_text(encoding="utf-8"), feature_version=_OLDEST)
     imports = {
         name.split(".")[0]
@@ -80,7 +80,7 @@ def check_it_needs_the_harness_alone(framework: Framework, directory: Path) -> N
 
 
 def check_it_writes_down_every_stage(framework: Framework, directory: Path) -> None:
-    """It leaves a whole result after every stage, from ``import`` to ``done``."""
+    """Check that the probe writes a complete result after every stage, ``import`` to ``done``."""
     journal = directory / "journal"
     recorder = directory / "recorder.py"
     recorder.write_text(_RECORDER, encoding="utf-8")
@@ -104,7 +104,7 @@ def check_it_writes_down_every_stage(framework: Framework, directory: Path) -> N
 def check_it_computes_on_the_device_that_is_asked_for(
     framework: Framework, directory: Path
 ) -> None:
-    """It computes on the CPU when asked to, on nothing when asked for a device that is not here."""
+    """Check that the probe uses the CPU on request, and no device if the wanted one is missing."""
     _, result = _run(framework, directory, ["cpu"])
     kinds = [device["kind"] for device in result["devices"]]
     assert kinds, "asked for the CPU, it has computed on nothing"
@@ -116,14 +116,14 @@ def check_it_computes_on_the_device_that_is_asked_for(
 
 
 def check_a_missing_framework_is_told(framework: Framework, directory: Path) -> None:
-    """Where the framework is not installed, it says so and ends well."""
-    # Without site-packages, where what is installed lies.
+    """Check that the probe reports a framework that is not installed, with exit code 0."""
+    # `-S` disables site-packages, so that the framework cannot be imported.
     code, result = _run(framework, directory, ["cpu"], options=["-S"])
     assert (code, result.get("absent")) == (0, True), f"exit code {code}, result {result}"
 
 
 def check_a_broken_installation_is_told(framework: Framework, directory: Path) -> None:
-    """Where the framework cannot be imported, its words and the stage are in the result."""
+    """Check that the result of a failed import has the error's message and the stage."""
     broken = directory / "broken"
     broken.mkdir()
     (broken / f"{framework.name}.py").write_text(
@@ -159,7 +159,7 @@ def _run(
     runner: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """Run a probe with the harness beside it; return its exit code and its result."""
+    """Run a probe beside the harness; return its exit code and its result."""
     folder = directory / "probe"
     folder.mkdir(exist_ok=True)
     for file in (PROBES / "harness.py", framework.program):

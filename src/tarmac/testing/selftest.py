@@ -1,8 +1,7 @@
-"""Says of a workload whether it trains, repeats, resumes and is shared between devices.
+"""Check that a workload trains, repeats, resumes and can be shared between devices.
 
 Example:
-    >>> from tarmac.files import scratch_directory
-from tarmac.testing.selftest import selftest
+    >>> from tarmac.testing.selftest import selftest
     >>> report = selftest("digits-mlp")
     >>> report.passed
     True
@@ -35,10 +34,11 @@ from tarmac.workloads import Workload, find_workload, reference_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# What the checks train on: three batches of eight.
+# The checks train on three batches of eight.
 _NUM_SAMPLES = 24
 
-# What each check does, in words; None for a strategy of processes, which need to find the workload.
+# Description and function of each check. None: a strategy with several processes, which need a
+# reference to the workload.
 _CHECKS: Mapping[str, tuple[str, Callable[[Workload, Dataset, Path], None] | None]] = {
     "trains": ("every parameter is trained, loss and weights are finite", check_trains),
     "repeats": ("one seed makes the same bits twice", check_repeats),
@@ -51,15 +51,16 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Workload, Dataset, Path], None] | Non
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check came to.
+    """The result of one check.
 
     Attributes:
-        name: In a word: ``trains``, ``repeats``, ``resumes``, ``towers``, ``ddp``, ``fsdp``.
-        tried: What was done, in words.
-        held: Whether it is as it should be; None where it was not tried.
-        detail: The first difference, or why it was not tried; empty where it held.
-        refused: Whether it was not tried as the strategy has no way to do what the recipe asks,
-            which is no fault of a workload.
+        name: Name of the check: ``trains``, ``repeats``, ``resumes``, ``towers``, ``ddp`` or
+            ``fsdp``.
+        tried: Description of the check, in words.
+        held: Whether the check passed. None: it did not run.
+        detail: The first difference, or the reason why the check did not run. Empty if it passed.
+        refused: Whether the check did not run because the strategy does not support the recipe.
+            This is no fault of the workload.
     """
 
     name: str
@@ -71,12 +72,12 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """What all checks came to.
+    """The results of all checks.
 
     Attributes:
         workload: Name of the workload that was checked.
         num_samples: Number of samples that the checks trained on.
-        findings: In the order in which they were tried.
+        findings: Results of the checks, in the order in which they ran.
     """
 
     workload: str
@@ -85,7 +86,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every check held, but for those of strategies that refuse its recipe."""
+        """Whether every check passed, except strategies that do not support the recipe."""
         return all(finding.held or finding.refused for finding in self.findings)
 
 
@@ -99,14 +100,15 @@ def selftest(
     """Check a workload on the first 24 samples of its data, in batches of 8, on the CPU.
 
     Args:
-        workload: As for `tarmac.train`. Two processes can share only one that they can find: a
-            name, ``FILE.py:ATTRIBUTE``, or a value at the top level of a module.
-        settings: As for `tarmac.train`: what makes a large model small, for one.
-        found: Is told each finding when it is known.
+        workload: Workload, as for `tarmac.train`. Checks with two processes need a name,
+            ``FILE.py:ATTRIBUTE``, or a value at the top level of a module.
+        settings: Settings, as for `tarmac.train`, for example to make a large model small.
+        found: Callback that gets each finding as soon as its check ends. Default None.
 
     Raises:
-        RequestError: There is no such workload or setting, or it has fewer samples.
-        TarmacError: The data cannot be had.
+        RequestError: The workload or a setting is unknown, or the dataset has fewer than 24
+            samples.
+        TarmacError: The data cannot be loaded.
     """
     settings = dict(settings or {})
     own = find_workload(workload) if isinstance(workload, str) else workload
@@ -151,7 +153,7 @@ def of_the_small(
     """Return a workload with settings applied, and the first samples of its data.
 
     Raises:
-        RequestError: There is no such setting, or it has fewer samples.
+        RequestError: A setting is unknown, or the dataset has fewer than 24 samples.
     """
     choice = {"dataset": settings["dataset"]} if "dataset" in settings else {}
     chosen, _ = apply_settings(workload, choice)
@@ -170,7 +172,7 @@ def of_the_small(
 
 def _first(split: Split) -> Split:
     if type(split) is not Split:
-        # One that reads its samples as they come has no arrays; trainings take its first ones.
+        # Samples that are read on demand cannot be sliced; `train_size` limits them instead.
         return split
     count = _NUM_SAMPLES
     return Split(
@@ -181,7 +183,7 @@ def _first(split: Split) -> Split:
 
 
 def _judged(finding: Finding, check: Callable[[], None]) -> Finding:
-    """Return what a check came to; whatever it raises is the user's own code or a difference."""
+    """Return the finding of a check; any exception is a difference or an error in user code."""
     try:
         check()
     except AssertionError as error:
@@ -202,7 +204,7 @@ def _refusal_of_shards(workload: Workload) -> str | None:
 
 
 def _reference_of(workload: str | Workload) -> str | None:
-    """Return what another process finds a workload by; None where it cannot."""
+    """Return a reference by which other processes find a workload, or None."""
     if isinstance(workload, str):
         path, colon, attribute = workload.rpartition(":")
         return f"{Path(path).resolve()}:{attribute}" if colon else workload
@@ -213,7 +215,7 @@ def _reference_of(workload: str | Workload) -> str | None:
 
 
 def _script(place: Path, reference: str, settings: Mapping[str, object]) -> str:
-    """Write a file by which other processes find the small workload, and return its reference."""
+    """Write a file with the small workload for other processes, and return its reference."""
     path = place / "small_workload.py"
     path.write_text(
         "from tarmac.testing.selftest import of_the_small\n"

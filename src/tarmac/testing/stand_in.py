@@ -1,4 +1,4 @@
-"""A search without networks: an evaluator whose results follow from a network's settings alone.
+"""A search without networks: an evaluator whose results depend only on a network's settings.
 
 Example:
     >>> study = make_study(tmp_path, Space({"neurons": Choices((16, 32, 64))}), method="random")
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 def accuracy_of(settings: Mapping[str, Setting]) -> float:
-    """Return a number in [0, 1) that a network's settings alone decide."""
+    """Return a number in [0, 1) that depends only on a network's settings."""
     digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
 
 class StandIn:
-    """Gives each network its accuracy, one after another, rising from epoch to epoch.
+    """An evaluator without training, whose accuracies rise linearly from epoch to epoch.
 
     Args:
-        fail: Returns why a candidate fails; None where it does not.
-        at_epoch: Called at the end of every epoch, before the search hears of it.
+        fail: Function that returns the error of a failing candidate, or None. Default: no failures.
+        at_epoch: Callback at the end of every epoch, before the report to the search.
         epochs: Epochs of every network. Default: those of the candidate.
 
     Attributes:
-        seen: The candidates that came, in order.
+        seen: Candidates that were evaluated, in order.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StandIn:
         self.seen: list[Candidate] = []
 
     def evaluate(self, candidates: Iterable[Candidate], report: EpochReporter) -> Iterator[Result]:
-        """Yield each candidate's result; see `tarmac.studies.Evaluator`."""
+        """Yield the result of each candidate; see `tarmac.studies.Evaluator`."""
         for candidate in candidates:
             self.seen.append(candidate)
             error = None if self.fail is None else self.fail(candidate)
@@ -68,7 +68,7 @@ class StandIn:
                 yield Result(number=candidate.number, error=error)
 
     def train(self, candidate: Candidate, report: EpochReporter) -> Result:
-        """Return a candidate's result."""
+        """Return the result of a candidate, and report each of its epochs."""
         final = accuracy_of(candidate.settings)
         epochs = self.epochs or candidate.epochs
         epoch, is_stopped, metrics = 0, False, dict[str, float]()
@@ -93,8 +93,8 @@ def make_study(directory: Path, space: Space, **fields: Any) -> StudyWriter:
     """Make a study of the workload ``mlp``.
 
     Args:
-        directory: Where the study's own directory is made.
-        space: What is searched over.
+        directory: Directory in which the study's own directory is created.
+        space: Search space of the study.
         **fields: Fields of `tarmac.studies.Request`. Default: workload ``mlp`` and 2 epochs.
     """
     request = make_request({"workload": "mlp", "epochs": 2, **fields})
@@ -115,13 +115,13 @@ def search_without_networks(
 
     Args:
         study: Study to search, as `make_study` returns it.
-        evaluator: Gives results; a `StandIn` by default.
-        at_once: How many candidates the evaluator is given in one call; None for one at a time.
-        stop: Returns whether to stop the search. Default: never.
-        reporter: Receives the progress of the search. Default: `Silent`.
+        evaluator: Evaluator of the candidates. Default: a `StandIn`.
+        at_once: Candidates per call of the evaluator. None: one at a time.
+        stop: Function that returns whether to stop the search. Default: never.
+        reporter: Receiver of the search's progress. Default: `Silent`.
 
     Returns:
-        Why the search is over; None where it was stopped.
+        The reason why the search ended. None: it was stopped.
     """
     chosen = Chosen(
         evaluator=evaluator or StandIn(), at_once=at_once, close=lambda: None, summary=""

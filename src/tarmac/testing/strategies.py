@@ -1,6 +1,6 @@
-"""Checks that a strategy makes the training that one device makes.
+"""Checks that a strategy gives the same training as one device.
 
-For the tests of whoever writes one:
+Example, in the tests of a strategy:
 
     import pytest
     from tarmac.testing import strategies
@@ -10,9 +10,9 @@ For the tests of whoever writes one:
     def test_mine_conforms(check, num_replicas, tmp_path):
         check(strategies.trainer("mine", num_replicas, tmp_path), num_replicas, tmp_path)
 
-Each raises AssertionError with what differs. All train small networks on the CPU. Tolerances are
-relative to the largest weight of each tensor, after six steps: some tens of units in the last
-place, and more where batch normalisation divides by what two samples differ in.
+Each check raises an AssertionError that names the difference. All checks train small networks on
+the CPU. Tolerances are relative to the largest weight of each tensor, after six steps: some tens of
+units in the last place, and more if batch normalisation divides by the difference of two samples.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TWO_SAMPLES_TOLERANCE = 1e-10
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A training: which model, with how many samples, and what else is asked."""
+    """A training: the model, the number of samples, and further options."""
 
     model: str
     precision: str
@@ -52,12 +52,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What tells it from the others."""
+        """A name that is unique among the cases."""
         sync = "-sync" if self.sync_batchnorm else ""
         return f"{self.model}-{self.precision}-{self.accumulate}-{self.train_size}{sync}"
 
     def train(self, output: Path, **options: Any) -> Run:
-        """Train it into a directory of its name below ``output``; options replace its own."""
+        """Train the case in ``output / name``; ``options`` override the case's own options."""
         defaults: dict[str, Any] = {
             "precision": self.precision,
             "train_size": self.train_size,
@@ -67,7 +67,7 @@ class Case:
         return train(WORKLOADS[self.model], output=output / self.name, **(defaults | options))
 
 
-# Trains a case by the strategy under test and returns the run.
+# A function that trains a case with the strategy under test and returns the run.
 Train: TypeAlias = Callable[[Case], Run]
 
 
@@ -123,8 +123,8 @@ def _workload(name: str, model: Callable[..., nn.Module], optimizer: Optimizer) 
     )
 
 
-# As attributes of the module workers find them. Adam divides by the size of a gradient, which would
-# make much of the rounding of one near zero.
+# Module attributes, so that workers find them. The large eps is needed because Adam divides by the
+# size of a gradient, which would amplify the rounding of gradients near zero.
 mlp_workload = _workload("mlp", _mlp, Adam(learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-3))
 cnn_workload = _workload("cnn", _cnn, SGD(learning_rate=0.1, momentum=0.9, nesterov=False))
 norm_workload = _workload("norm", _norm, SGD(learning_rate=0.1, momentum=0.9, nesterov=False))
@@ -135,10 +135,10 @@ WORKLOADS: Mapping[str, Workload] = {
     "norm": norm_workload,
 }
 
-# 50 samples in batches of 24 leave a last batch of 2, of which 3 and 4 replicas cannot all have a
-# part. Statistics of single samples are none, so batch normalisation gets a last batch of 14.
+# 50 samples in batches of 24 leave a last batch of 2, which cannot give 3 or 4 replicas a sample
+# each. Single samples have no statistics, so batch normalisation gets a last batch of 14.
 EVEN = (Case("mlp", "fp64", train_size=48), Case("cnn", "fp32", train_size=48))
-# Every model is there in every precision and with and without accumulation, as is every precision.
+# The cases cover every model and every precision, each with and without accumulation.
 PLAIN = (
     Case("mlp", "fp64"),
     Case("mlp", "fp32", accumulate=2),
@@ -154,13 +154,13 @@ SYNC_NORM = (
 
 
 def trainer(strategy: str, num_replicas: int, output: Path) -> Train:
-    """Return what trains a case by a strategy on replicas on the CPU, below ``output``."""
+    """Return a function that trains a case with a strategy, on CPU replicas, below ``output``."""
     options = {"strategy": strategy, "devices": f"cpu:{num_replicas}"}
     return lambda case: case.train(output / f"{strategy}-{num_replicas}", **options)
 
 
 def weights_of(run: Run) -> dict[str, torch.Tensor]:
-    """Return the weights that a run has made, by name."""
+    """Return the final weights of a run, by name."""
     return load_file(run.model)
 
 
@@ -177,7 +177,7 @@ def assert_close(
     Args:
         ours: Weights under test, by name.
         theirs: Expected weights, by name.
-        tolerance: Relative to the largest value of a tensor.
+        tolerance: Maximum difference, relative to the largest value of a tensor.
         what: Text that the failure message begins with.
         buffers: Whether running statistics are compared too.
     """
@@ -189,20 +189,20 @@ def assert_close(
 
 
 def check_equal_weights(train: Train, num_replicas: int, output: Path) -> None:
-    """Check that replicas which share every batch evenly make the weights of one device."""
+    """Check that replicas with equal shares of every batch give the weights of one device."""
     _check_against_one_device(EVEN, train, num_replicas, output)
 
 
 def check_uneven_last_batch(train: Train, num_replicas: int, output: Path) -> None:
-    """Check the same where the last batch has fewer samples than some numbers of replicas."""
+    """Check the same with a last batch that may have fewer samples than there are replicas."""
     _check_against_one_device(PLAIN, train, num_replicas, output)
 
 
 def check_local_normalisation(train: Train, num_replicas: int, output: Path) -> None:
-    """Check that replicas normalise by their parts of a batch, as one device that accumulates.
+    """Check that replicas normalise by their parts of a batch, like accumulation on one device.
 
-    Its running statistics take the parts one after another, those of replicas their mean, so they
-    are not compared.
+    Running statistics are not compared: one device updates them part by part, replicas with the
+    mean of all parts.
     """
     for case in LOCAL_NORM:
         expected = weights_of(case.train(output / "single", accumulate=num_replicas, devices="cpu"))
@@ -212,7 +212,7 @@ def check_local_normalisation(train: Train, num_replicas: int, output: Path) -> 
 
 
 def check_synchronised_normalisation(train: Train, num_replicas: int, output: Path) -> None:
-    """Check that replicas which synchronise statistics normalise by the batch of all of them."""
+    """Check that replicas with synchronised statistics normalise by the whole batch."""
     for case in SYNC_NORM:
         expected = weights_of(case.train(output / "single", sync_batchnorm=False, devices="cpu"))
         tolerance = _NORM_TOLERANCE[case.precision]
@@ -223,7 +223,7 @@ def check_synchronised_normalisation(train: Train, num_replicas: int, output: Pa
 
 
 def check_replicas_draw_for_themselves(strategy: str, num_replicas: int, output: Path) -> None:
-    """Check that dropout follows the seed, and that replicas draw masks of their own."""
+    """Check that dropout follows the seed, and that each replica draws its own masks."""
     first, again, other = (
         weights_of(_train_with_dropout(strategy, num_replicas, output / str(index), seed))
         for index, seed in enumerate((0, 0, 1))
@@ -231,17 +231,17 @@ def check_replicas_draw_for_themselves(strategy: str, num_replicas: int, output:
     single = weights_of(_train_with_dropout("single", 1, output / "single", 0))
     assert all(torch.equal(first[name], again[name]) for name in first), "the seed is not obeyed"
     assert not all(torch.equal(first[name], other[name]) for name in first), "the seed is not used"
-    # Were replicas to draw the same masks, each part of a batch would get that of one device.
+    # With the same masks on all replicas, the weights would equal those of one device.
     is_same = all(torch.allclose(first[name], single[name]) for name in first)
     assert is_same == (num_replicas == 1), "replicas do not draw masks of their own"
 
 
 def check_resume(strategy: str, num_replicas: int, output: Path) -> None:
-    """Check that a training which failed in its second epoch goes on to the same bits."""
+    """Check that a training that fails in its second epoch resumes to the same bits."""
     whole = weights_of(_train_with_dropout(strategy, num_replicas, output / "whole", 0))
     num_steps = 3
     in_process = 1 if find_strategy(strategy).process_per_device else num_replicas
-    # The first training call of the second epoch; its last batch gives every replica a part.
+    # The first training call of the second epoch; even the last batch gives every replica a part.
     with failing_once(output / "failed-once", num_steps * in_process + 1):
         try:
             _train_with_dropout(strategy, num_replicas, output / "resumed", 0)
@@ -256,8 +256,8 @@ def check_resume(strategy: str, num_replicas: int, output: Path) -> None:
     assert not differing, f"resumed otherwise: {', '.join(differing)}"
 
 
-# Those that take a `Train`. Not every strategy synchronises normalisations, so that check and those
-# that take a strategy's name are called by themselves.
+# The checks that take a `Train` and apply to every strategy. Not all strategies synchronise
+# normalisations, and the other checks take a strategy's name.
 CHECKS: tuple[Callable[[Train, int, Path], None], ...] = (
     check_equal_weights,
     check_uneven_last_batch,

@@ -1,4 +1,4 @@
-"""What a model's tensors were before each step, to find the first that two trainings differ in."""
+"""Traces of a model's tensors before each step, to find the first difference of two trainings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """The bits of a model's parameters and buffers, whenever it was called in training.
+    """Digests of a model's parameters and buffers at each call in training.
 
     Attributes:
-        states: For each call a digest of each tensor, by its name.
+        states: For each call, the digest of each tensor by its name.
     """
 
     states: list[dict[str, str]] = dataclasses.field(default_factory=list)
@@ -32,12 +32,12 @@ class Trace:
         return self.states[-count:]
 
     def difference(self, other: Trace, count: int, *, done: int = 0) -> str | None:
-        """Say in words where two trainings part first; None where no call shows it.
+        """Return the first difference of two trainings in words, or None without a difference.
 
         Args:
             other: Trace of the other training.
-            count: How many of the last calls are compared.
-            done: Steps that were done before these calls.
+            count: Number of calls to compare, from the end of each trace.
+            done: Number of steps before these calls. Default 0.
         """
         ours, theirs = self.newest(count), other.newest(count)
         for step, (digests, others) in enumerate(zip(ours, theirs, strict=False), start=done + 1):
@@ -49,10 +49,10 @@ class Trace:
 
 
 def traced(workload: Workload) -> tuple[Workload, Trace]:
-    """Return a workload whose models tell a trace of each training call, and that trace."""
+    """Return a workload whose models record each call in training, and their trace."""
     trace = Trace()
 
-    def look(module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - the hook's face
+    def look(module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - PyTorch's hook
         if module.training:
             trace.states.append(
                 {name: _digest(value) for name, value in module.state_dict().items()}

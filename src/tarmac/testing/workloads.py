@@ -1,6 +1,6 @@
 """Checks that a workload can be trained, resumed and shared between devices.
 
-For the tests of whoever writes one:
+Example, in the tests of a workload:
 
     import pytest
     from tarmac.testing import workloads
@@ -10,8 +10,8 @@ For the tests of whoever writes one:
     def test_my_workload_conforms(check, tmp_path):
         check(workload, workloads.random_dataset((28, 28), num_classes=10), tmp_path)
 
-Each raises AssertionError with what differs, and takes seconds: three small batches an epoch, on
-the CPU.
+Each check raises an AssertionError that names the difference. It takes seconds, with three small
+batches per epoch on the CPU.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 _BATCH_SIZE = 8
 _NUM_STEPS = 3
 
-# In fp64, after three steps; some optimizers divide by the size of a gradient near zero.
+# For fp64 after three steps. Some optimizers divide by the size of a gradient near zero.
 _TOLERANCE = 1e-8
 
 
 def random_dataset(
     sample_shape: Sequence[int], num_classes: int, *, highest: int = 255, seed: int = 0
 ) -> Dataset:
-    """Make data that stand in for real ones of their shape.
+    """Return a small random dataset in the shape of a real one.
 
     Args:
         sample_shape: Shape of one sample, such as ``(28, 28)``.
         num_classes: Number of classes of the targets.
-        highest: The largest value of an input, at most 255.
+        highest: Largest value of an input, at most 255. Default 255.
         seed: Seed of the random values. Default 0.
     """
     rng = np.random.default_rng(seed)
@@ -64,7 +64,7 @@ def random_dataset(
 
 
 def check_trains(workload: Workload, dataset: Dataset, output: Path) -> None:
-    """Check that an epoch changes every parameter and leaves a finite loss and weights."""
+    """Check that an epoch changes every parameter, with finite loss and weights."""
     small = _small(workload, dataset, epochs=1)
     run = _train(small, output)
     loss = run.metrics["train_loss"]
@@ -80,9 +80,9 @@ def check_trains(workload: Workload, dataset: Dataset, output: Path) -> None:
 
 
 def check_repeats(workload: Workload, dataset: Dataset, output: Path) -> None:
-    """Check that one seed makes the same bits twice.
+    """Check that two trainings with one seed give the same bits.
 
-    It does not where something draws by another generator than PyTorch's default one.
+    The check fails if anything draws from another generator than PyTorch's default.
     """
     first, trace = traced(_small(workload, dataset, epochs=1))
     weights = weights_of(_train(first, output / "first"))
@@ -94,9 +94,9 @@ def check_repeats(workload: Workload, dataset: Dataset, output: Path) -> None:
 
 
 def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
-    """Check that a training which failed in its second epoch goes on to the same bits.
+    """Check that a training that fails in its second epoch resumes to the same bits.
 
-    It does not where something beside parameters, buffers, and PyTorch's generators has a state.
+    The check fails if anything but parameters, buffers and PyTorch's generators has a state.
     """
     small, trace = traced(_small(workload, dataset, epochs=2))
     whole = weights_of(_train(small, output / "whole"))
@@ -115,10 +115,10 @@ def check_resumes(workload: Workload, dataset: Dataset, output: Path) -> None:
 
 
 def check_equal_on_two_devices(workload: Workload, dataset: Dataset, output: Path) -> None:
-    """Check that two devices make the weights of one that takes their parts one after another.
+    """Check that two devices give the weights of one device that accumulates two parts.
 
-    Without dropout and augmentation, whose draws differ between devices on purpose, and without
-    running statistics, which one device takes part after part.
+    Dropout and augmentation are disabled, because their draws differ between devices on purpose.
+    Running statistics are not compared, because one device updates them part by part.
     """
     small = alike_on_devices(workload, dataset)
     weights_on_one = weights_of(_train(small, output / "one", precision="fp64", accumulate=2))
@@ -137,13 +137,13 @@ def check_equal_on_two_processes(
     reference: str,
     strategy: str = "ddp",
 ) -> None:
-    """Check the same of two processes, each with the whole model or with a part of every parameter.
+    """Check the same with two processes, which replicate (``ddp``) or shard (``fsdp``) the model.
 
     Args:
         workload: Workload to train on one device and on two processes.
-        dataset: The small data that ``reference`` has.
+        dataset: Small dataset, the same as that of ``reference``.
         output: Empty directory for the runs of the check.
-        reference: What the processes find a workload by whose trainings are those of
+        reference: Reference by which the processes find
             ``alike_on_devices(workload, dataset)``.
         strategy: Strategy of the two processes: ``ddp`` or ``fsdp``. Default ``ddp``.
     """
@@ -164,14 +164,14 @@ CHECKS: tuple[Callable[[Workload, Dataset, Path], None], ...] = (
 
 
 def alike_on_devices(workload: Workload, dataset: Dataset) -> Workload:
-    """Return a workload on small data that draws nothing but its weights, for one short epoch."""
+    """Return the workload on small data, for one epoch, whose only random draw is its weights."""
     return _without_draws(_small(workload, dataset, epochs=1))
 
 
 def _check_same_bits(
     one: Mapping[str, torch.Tensor], two: Mapping[str, torch.Tensor], where: str | None, what: str
 ) -> None:
-    """Assert that two trainings made the same weights, or say where they part first."""
+    """Assert that two trainings give the same weights; the message names the first difference."""
     differing = [name for name, value in one.items() if not torch.equal(two[name], value)]
     if differing and where is None:
         where = f"{differing[0]} differs after the last step"
@@ -185,7 +185,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _small(workload: Workload, dataset: Dataset, *, epochs: int) -> Workload:
-    """Return a workload on other data, with small batches and a preprocessing that can fail."""
+    """Return the workload on other data, with small batches and a preprocessing that can fail."""
     recipe = dataclasses.replace(
         workload.recipe,
         batch_size=_BATCH_SIZE,
@@ -197,13 +197,13 @@ def _small(workload: Workload, dataset: Dataset, *, epochs: int) -> Workload:
 
 def _train(workload: str | Workload, output: Path, **options: Any) -> Run:
     defaults: dict[str, Any] = {"devices": "cpu", "precision": "fp32", "seed": 0}
-    # Data that are read as they come may have more.
+    # Datasets that are read on demand may have more samples.
     defaults["train_size"] = _BATCH_SIZE * _NUM_STEPS
     return train(workload, output=output, **(defaults | options))
 
 
 def _without_draws(workload: Workload) -> Workload:
-    """Return a workload that draws nothing but its weights."""
+    """Return the workload without dropout and random preprocessing."""
     recipe = dataclasses.replace(workload.recipe, preprocess=_plainly(workload.recipe.preprocess))
 
     @functools.wraps(workload.model)
@@ -218,9 +218,9 @@ def _without_draws(workload: Workload) -> Workload:
 
 
 def _plainly(preprocess: Preprocess) -> Preprocess:
-    """Preprocess in training as in evaluation."""
+    """Return the preprocessing with ``training`` always False."""
 
-    def plain(inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:  # noqa: ARG001 - the interface's
+    def plain(inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:  # noqa: ARG001 - protocol
         return preprocess(inputs, training=False, dtype=dtype)
 
     return plain

@@ -1,7 +1,7 @@
-"""Trackers that people already have: Weights & Biases and MLflow, told by their own clients.
+"""Trackers that users already have: Weights & Biases and MLflow, by their own clients.
 
-One is opened for a run, told of its steps, and ended with it. Where it is and who may write there
-is left to the tracker's own settings: ``WANDB_*`` and ``MLFLOW_*``, and ``wandb login``.
+A tracker is opened for a run, receives its steps, and ends with it. Address and credentials come
+from the tracker's own settings: ``WANDB_*`` and ``MLFLOW_*``, and ``wandb login``.
 
 Example:
     >>> tracker = open_tracker("mlflow", TrackedRun(id="2f0e", name="digits", directory=run.path))

@@ -1,4 +1,4 @@
-"""A tracker in a thread of its own, so that neither its server nor its faults reach a training."""
+"""A tracker in its own thread, so that neither its server nor its errors reach a training."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
     from tarmac.trackers.tracker import Tracker
 
-# Importing a client takes seconds, and so does a server that is far.
+# Importing a client takes seconds, and so does a distant server.
 _OPENING_S = 120.0
-# What a server has not taken until then is given up.
+# Data that a server has not accepted by then are given up.
 _ENDING_S = 60.0
 
 
 class InThread:
-    """Passes on what it is told, in order, in a thread; see `Tracker`.
+    """A tracker whose calls run in a thread, in order; see `Tracker`.
 
     Args:
         title: Name of the tracker in messages.
-        opened: Opens it; called in the thread.
+        opened: Opens the tracker. Called in the thread.
         opening_s: Seconds to wait for the tracker to open.
-        ending_s: How long `end` waits for what has not been passed on yet.
+        ending_s: Seconds that `end` waits for queued calls.
 
     Attributes:
-        place: Where people see the run.
-        problem: What the tracker did not take, in words; empty where it took all.
+        place: URL or directory where people see the run.
+        problem: Message about data that the tracker did not accept; empty if it accepted all.
 
     Raises:
-        TarmacError: It cannot be opened.
+        TarmacError: The tracker cannot be opened.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class InThread:
         self._ending_s = ending_s
         self._calls: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
         self._found: queue.SimpleQueue[Tracker | Exception] = queue.SimpleQueue()
-        # A daemon: a server that does not answer must not keep the process from ending.
+        # A daemon: a server without an answer must not keep the process from ending.
         self._thread = threading.Thread(
             target=self._work, args=(opened,), name="tarmac-tracker", daemon=True
         )
@@ -57,12 +57,12 @@ class InThread:
         self.place = self._await_opened(opening_s)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Tell of a step; see `Tracker.log`."""
+        """Queue the metrics of a step; see `Tracker.log`."""
         row = dict(metrics)
         self._calls.put(lambda tracker: tracker.log(step, row))
 
     def end(self, status: str, summary: Mapping[str, float]) -> None:
-        """Tell how it ended, and wait a while until the tracker has it; see `Tracker.end`."""
+        """Queue the final status, and wait ``ending_s`` at most; see `Tracker.end`."""
         values = dict(summary)
         self._calls.put(lambda tracker: tracker.end(status, values))
         self._calls.put(None)
@@ -98,7 +98,7 @@ class InThread:
             try:
                 call(tracker)
             except Exception as error:
-                # The first one is most often what the others follow from.
+                # Later errors mostly follow from the first.
                 self.problem = self.problem or f"{self._title}: {_first_line(error)}"
 
 

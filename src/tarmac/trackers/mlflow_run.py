@@ -1,4 +1,4 @@
-"""A run at an MLflow server, by its own client."""
+"""A run at an MLflow server, by MLflow's own client."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _MAX_PARAMS = 100
 
 
 class MlflowRun:
-    """A run; see `Tracker`.
+    """A run at an MLflow server; see `Tracker`.
 
     Args:
         run: Run to open, or to continue where the server knows its id.
 
     Raises:
-        MlflowException: The server cannot be reached, or refuses it.
+        MlflowException: The server cannot be reached, or refuses the run.
     """
 
     def __init__(self, run: TrackedRun) -> None:
-        # The client prints on standard output where a run is, which is a command's own with --json.
+        # The client prints the run's address on standard output, which --json keeps for itself.
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         self._client = MlflowClient()
         self._step = 0
@@ -59,12 +59,12 @@ class MlflowRun:
             params = [Param(_allowed(name), str(value)) for name, value in configuration.items()]
             for start in range(0, len(params), _MAX_PARAMS):
                 self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
-        # A password may be in it.
+        # The URI may have a password.
         base = without_password(self._client.tracking_uri).rstrip("/")
         self.place = f"{base}/#/experiments/{experiment}/runs/{self._id}"
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Tell of a step."""
+        """Send the metrics of a step."""
         self._step = step
         at_ms = int(time.time() * 1000)
         rows = [
@@ -73,7 +73,7 @@ class MlflowRun:
         self._client.log_batch(self._id, metrics=rows)
 
     def end(self, status: str, summary: Mapping[str, float]) -> None:
-        """Tell how it ended."""
+        """Send the final values and the status."""
         if summary:
             self.log(self._step, summary)
         self._client.set_terminated(self._id, _STATUS[status])
@@ -85,7 +85,7 @@ class MlflowRun:
         try:
             return str(self._client.create_experiment(name))
         except MlflowException:
-            # Another run has made it in this moment.
+            # Another run has just created it.
             experiment = self._client.get_experiment_by_name(name)
             if experiment is None:
                 raise
@@ -94,9 +94,9 @@ class MlflowRun:
 
 @contextlib.contextmanager
 def _few_retries() -> Iterator[None]:
-    """Ask twice, unless it is set how often: by default a server that is away is asked for minutes.
+    """Set one retry, unless the user has set a number: the default retries for minutes.
 
-    Whoever begins a run should hear of that at once; later there is time.
+    The start of a run should fail at once without a server; later calls have time.
     """
     if _RETRIES in os.environ:
         yield
@@ -109,5 +109,5 @@ def _few_retries() -> Iterator[None]:
 
 
 def _allowed(name: str) -> str:
-    """Return a name of the characters that MLflow takes in one."""
+    """Return a name with only the characters that MLflow allows."""
     return re.sub(r"[^\w\-./ :]", "_", name, flags=re.ASCII)

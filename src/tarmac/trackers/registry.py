@@ -1,4 +1,4 @@
-"""The trackers by name, and how one is opened."""
+"""The trackers by name, and a function that opens them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tarmac.trackers.in_thread import InThread
 if TYPE_CHECKING:
     from tarmac.trackers.tracker import TrackedRun, Tracker
 
-# Each tracker's name, and in full.
+# Full names of the trackers, by their names on the command line.
 TRACKERS = {"wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 MLFLOW_URI = "MLFLOW_TRACKING_URI"
 
 
 def check_tracker(name: str) -> None:
-    """Refuse a tracker that could not be opened, without importing its client.
+    """Raise an error if a tracker could not be opened, without importing its client.
 
     Args:
         name: Name of the tracker, a key of `TRACKERS`.
 
     Raises:
-        RequestError: There is none of that name, or it is not said where it is.
-        MissingExtraError: Its client is not installed.
+        RequestError: No tracker has that name, or its address is not set.
+        MissingExtraError: The tracker's client is not installed.
     """
     if name not in TRACKERS:
         raise unknown_name("tracker", name, TRACKERS)
@@ -40,19 +40,19 @@ def check_tracker(name: str) -> None:
 
 
 def open_tracker(name: str, run: TrackedRun) -> InThread:
-    """Open a tracker's run, one that goes on where the tracker knows it.
+    """Open a tracker's run, or continue it where the tracker knows its id.
 
     Args:
         name: Name of the tracker, a key of `TRACKERS`.
         run: Run to open, or to continue where the tracker knows its id.
 
     Returns:
-        The tracker. Its methods return at once and never fail: a thread tells the tracker, and
-        `InThread.problem` says what it did not take.
+        The tracker. Its methods never raise: a thread calls the tracker, and `InThread.problem`
+        reports data that the tracker did not accept. Only `InThread.end` waits.
 
     Raises:
-        RequestError: As `check_tracker`.
-        TarmacError: It cannot be reached, or does not let this user in.
+        RequestError: See `check_tracker`.
+        TarmacError: The tracker cannot be reached, or refuses this user.
     """
     check_tracker(name)
 

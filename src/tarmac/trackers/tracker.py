@@ -1,4 +1,4 @@
-"""What a tracker is told, and of what."""
+"""The interface of trackers, and the run that a tracker receives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """A run as a tracker needs it.
+    """A run with the data that trackers need.
 
     Attributes:
         id: Unique id. A tracker that knows the id continues that run.
@@ -20,8 +20,8 @@ class TrackedRun:
         directory: The run's directory; local files of the tracker go below it.
         configuration: Effective settings of the run, which trackers store without nesting.
         tags: Values by which the run can be searched, by name.
-        is_ordered: Whether each step comes after those before it; networks that are trained at the
-            same time end as they like.
+        is_ordered: Whether steps arrive in order. Default True. Networks that a search trains at
+            the same time end in any order.
     """
 
     id: str
@@ -33,7 +33,7 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """One run at a tracker; whatever its methods raise is the tracker's trouble, not the run's.
+    """One run at a tracker; exceptions of its methods must not fail the run itself.
 
     Attributes:
         place: URL or directory where people see the run.
@@ -42,7 +42,7 @@ class Tracker(Protocol):
     place: str
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Tell of a step.
+        """Send the metrics of a step.
 
         Args:
             step: Number of the step: an epoch, or a trial.
@@ -51,7 +51,7 @@ class Tracker(Protocol):
         ...
 
     def end(self, status: str, summary: Mapping[str, float]) -> None:
-        """Tell how it ended; nothing can be logged after it.
+        """Send the final status; nothing can be logged after it.
 
         Args:
             status: ``completed``, ``interrupted`` or ``failed``.

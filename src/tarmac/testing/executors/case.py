@@ -1,4 +1,4 @@
-"""An executor to be checked, and what is heard of it."""
+"""An executor under test, and a watch that collects its events."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from tarmac.jobs import Event, Executor, ExecutorKind, Task
 
-# How long a check waits for what should come at once, or as soon as an engine gets to it.
+# How long a check waits for events that should come at once, or after the engine's queue.
 PATIENCE_S = 120.0
 
-# A variable of this process that holds a secret, and the secret.
+# The name and the value of a variable of this process that holds a secret.
 VAULT = ("TARMAC_TESTING_VAULT", "pssst-17")
 
 _NUM_GPUS = 2
@@ -37,10 +37,10 @@ _NUM_GPUS = 2
 
 @dataclasses.dataclass(frozen=True)
 class ExecutorCase:
-    """An executor to be checked.
+    """An executor under test.
 
     Attributes:
-        kind: Its row in the table of executors.
+        kind: Entry of the executor in the table of executors.
         directory: Empty directory for the tasks.
         options: Options of all jobs, by executor: ``{"slurm": {"partition": "low"}}``.
     """
@@ -50,18 +50,18 @@ class ExecutorCase:
     options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def tasks(self, job: str) -> list[Task]:
-        """Return the tasks of a job, given as the text of its file."""
+        """Return the tasks of a job from the text of its file."""
         parsed = parse_job(textwrap.dedent(job))
         options = {name: {**values} for name, values in self.options.items()}
         return [*plan_tasks(parsed.model_copy(update={"options": options}), self.directory)]
 
     def attempt(self, task: Task, number: int = 1) -> Attempt:
-        """Return an attempt of a task, in a directory of the task's own."""
+        """Return an attempt of a task, in the task's own directory."""
         return Attempt(task, number, self.directory / f"attempt-{task.index}")
 
     @contextlib.contextmanager
     def opened(self, tasks: Sequence[Task]) -> Iterator[Executor]:
-        """Open an executor for some tasks, and close it with the block."""
+        """Yield an executor for the tasks, and close it afterwards."""
         run = self.directory / "run"
         run.mkdir(exist_ok=True)
         site = Site(
@@ -76,7 +76,7 @@ class ExecutorCase:
 
     @contextlib.contextmanager
     def watched(self, tasks: Sequence[Task]) -> Iterator[Watch]:
-        """Open an executor for some tasks, which nothing is left for; end all with the block."""
+        """Yield a watch of a new executor without earlier attempts; end all attempts afterwards."""
         with self.opened(tasks) as executor:
             assert not executor.attach(lambda *_: None), "it keeps what is on record"
             watch = Watch(executor)
@@ -84,14 +84,14 @@ class ExecutorCase:
             watch.stop()
 
     def finish(self, job: str, number: int = 1) -> tuple[list[Attempt], dict[str, Finished]]:
-        """Take a job's tasks, which need no others, to their ends.
+        """Run the independent tasks of a job until all have ended.
 
         Args:
             job: Text of the job file.
             number: Number of the attempt, from 1. Default 1.
 
         Returns:
-            The attempts in the order of the file, and their ends by task.
+            The attempts in the order of the file, and their ends by the name of the task.
         """
         tasks = self.tasks(job)
         attempts = [self.attempt(task, number) for task in tasks]
@@ -101,7 +101,7 @@ class ExecutorCase:
 
 
 class Watch:
-    """Starts attempts, and hears what an executor says of them."""
+    """An executor with its attempts and their events."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -110,7 +110,7 @@ class Watch:
         self._taken: list[Attempt] = []
 
     def start(self, attempts: Sequence[Attempt]) -> None:
-        """Start attempts as there is room for them."""
+        """Start attempts as soon as the executor has capacity for them."""
         left, deadline = [*attempts], time.monotonic() + PATIENCE_S
         while left:
             answers = self.executor.start(left)
@@ -126,14 +126,14 @@ class Watch:
                 self.hear()
 
     def attach(self, attempts: Sequence[Attempt]) -> Sequence[Queued | Began]:
-        """Take over attempts that another executor has left."""
+        """Attach to attempts that an earlier executor has left."""
         known = {(attempt.task.index, attempt.number): attempt for attempt in attempts}
         there = self.executor.attach(lambda *key: known.get(key))
         self._taken += [answer.attempt for answer in there]
         return there
 
     def hear(self, patience_s: float = 1.0) -> None:
-        """Hear what happens within some time."""
+        """Collect the executor's events for up to ``patience_s`` seconds."""
         for event in self.executor.wait(patience_s):
             self.events.append(event)
             if isinstance(event, Finished):
@@ -142,7 +142,7 @@ class Watch:
                 self.ends[name] = event
 
     def finish(self, attempts: Sequence[Attempt]) -> dict[str, Finished]:
-        """Hear until some attempts have ended; return all ends."""
+        """Wait until the attempts have ended; return all ends by the name of the task."""
         deadline = time.monotonic() + PATIENCE_S
         while left := [a.task.name for a in attempts if a.task.name not in self.ends]:
             assert time.monotonic() < deadline, f"{left} did not end"
@@ -150,7 +150,7 @@ class Watch:
         return self.ends
 
     def until_printed(self, attempt: Attempt) -> str:
-        """Hear until an attempt has printed a line; return it."""
+        """Wait until an attempt has printed a whole line; return its output."""
         deadline = time.monotonic() + PATIENCE_S
         path = attempt.directory / "stdout"
         while not (path.exists() and path.read_text(encoding="utf-8").endswith("\n")):
@@ -160,20 +160,20 @@ class Watch:
         return path.read_text(encoding="utf-8")
 
     def stop(self) -> None:
-        """End all that is left."""
+        """Stop all attempts that are left, and wait for their ends."""
         if left := [a for a in self._taken if a.task.name not in self.ends]:
             self.executor.stop()
             self.finish(left)
 
 
 def printed(attempt: Attempt, stream: str = "stdout") -> str:
-    """Return what an attempt has printed so far."""
+    """Return the output of an attempt so far."""
     return (attempt.directory / stream).read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
 def variable(name: str, value: str) -> Iterator[Mapping[str, str]]:
-    """Set a variable of this process for a block."""
+    """Set an environment variable of this process for a block."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -1,4 +1,4 @@
-"""How attempts end: by themselves, by their limits, and because somebody ends them."""
+"""Checks of how attempts end: by themselves, by their limits, and by a stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_a_failure_is_a_result_and_no_exception(case: ExecutorCase) -> None:
-    """Exit codes, signals and a program that is not there are ends like others."""
+    """Check that exit codes, signals and a missing program are results, not exceptions."""
     _, ends = case.finish(
         """
         name: x
@@ -34,13 +34,13 @@ def check_a_failure_is_a_result_and_no_exception(case: ExecutorCase) -> None:
 
 
 def check_a_time_limit_is_kept(case: ExecutorCase) -> None:
-    """A task that takes longer than its timeout has failed, and says so."""
+    """Check that a task that exceeds its timeout fails with the limit as the reason."""
     _, ends = case.finish("{name: x, command: [sleep, '600'], timeout: 0.2}")
     assert (ends["x"].outcome, ends["x"].reason) == ("failed", "its time limit of 0.2 s")
 
 
 def check_each_end_has_its_cause(case: ExecutorCase) -> None:
-    """Why an attempt did not succeed is told apart."""
+    """Check that each kind of failure has its own cause."""
     hog = "import time; held = bytearray(200 * 2**20); time.sleep(600)"
     job = {
         "name": "x",
@@ -64,7 +64,7 @@ def check_each_end_has_its_cause(case: ExecutorCase) -> None:
 
 
 def check_a_stop_leaves_no_process(case: ExecutorCase) -> None:
-    """`Executor.stop` interrupts a task with all that it has started."""
+    """Check that `Executor.stop` interrupts a task and all processes that it has started."""
     (task,) = case.tasks("{name: x, command: 'sleep 600 & echo $!; wait'}")
     attempt = case.attempt(task)
     with case.watched([task]) as watch:
@@ -79,7 +79,7 @@ def check_a_stop_leaves_no_process(case: ExecutorCase) -> None:
 
 
 def check_one_attempt_is_ended_and_others_go_on(case: ExecutorCase) -> None:
-    """`Executor.end` interrupts one attempt, by SIGKILL where it does not end by itself."""
+    """Check that `Executor.end` interrupts one attempt, with SIGKILL if it ignores SIGTERM."""
     tasks = case.tasks(
         """
         name: x

@@ -1,4 +1,4 @@
-"""What a program finds where an executor starts it: its files, its variables, and nothing else."""
+"""Checks of a task's surroundings: its files, variables and secrets, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:
-    """A task runs in ``work``, and what it prints is in ``stdout`` and ``stderr``."""
+    """Check that a task runs in ``work``, and its output is in ``stdout`` and ``stderr``."""
     (attempt,), ends = case.finish("{name: x, command: 'pwd; echo bad >&2'}")
     end = ends["x"]
     assert (end.outcome, end.exit_code, end.reason) == ("succeeded", 0, "")
@@ -25,7 +25,7 @@ def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:
 
 
 def check_a_task_sees_its_variables_and_secrets_and_no_others(case: ExecutorCase) -> None:
-    """A secret is in the environment of the task that asks for it, and in no file."""
+    """Check that only the task that requests a secret has it, and that no file holds it."""
     name, secret = VAULT
     with variable(name, secret):
         (attempt, other), ends = case.finish(
@@ -49,7 +49,7 @@ def check_a_task_sees_its_variables_and_secrets_and_no_others(case: ExecutorCase
 
 
 def check_a_secret_is_in_no_command_line(case: ExecutorCase) -> None:
-    """While a task with a secret runs no process on this machine shows it."""
+    """Check that no command line on this machine shows the secret of a running task."""
     name, secret = VAULT
     with variable(name, secret):
         (task,) = case.tasks(
@@ -68,7 +68,7 @@ def check_a_secret_is_in_no_command_line(case: ExecutorCase) -> None:
 
 
 def check_an_engine_hands_nothing_of_the_runners_environment_on(case: ExecutorCase) -> None:
-    """Variables of the job that a runner is in say nothing of the jobs that it queues."""
+    """Check that queued jobs do not inherit engine variables of the runner's own job."""
     outer = {"SLURM_MEM_PER_NODE": "17", "SBATCH_PARTITION": "nowhere", "RAY_ADDRESS": "nowhere"}
     tasks = case.tasks("{name: x, command: env}")
     with contextlib.ExitStack() as stack:
@@ -86,7 +86,7 @@ def check_an_engine_hands_nothing_of_the_runners_environment_on(case: ExecutorCa
 
 
 def check_every_byte_of_arguments_and_variables_arrives(case: ExecutorCase) -> None:
-    """Spaces, quotes, commas, lines and letters of all kinds reach a program as they were."""
+    """Check that spaces, quotes, commas, newlines and any letters reach a program unchanged."""
     odd = ["a b", "c,d=e;f", "\"g\" 'h' `i` $j \\k", "l\nm\tn", "öß→漢🙂", "", "-n", "%s *?[x]~"]
     show = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD']]))"
     job = {
@@ -100,7 +100,7 @@ def check_every_byte_of_arguments_and_variables_arrives(case: ExecutorCase) -> N
 
 
 def check_inputs_are_brought_and_outputs_kept(case: ExecutorCase) -> None:
-    """What an output does not find is said, and the others are kept."""
+    """Check stage in and stage out; a missing output is reported and the others are kept."""
     (case.directory / "in.txt").write_text("hello", encoding="utf-8")
     _, ends = case.finish(
         """
@@ -115,7 +115,7 @@ def check_inputs_are_brought_and_outputs_kept(case: ExecutorCase) -> None:
 
 
 def check_what_a_task_keeps_in_the_run_is_there_for_the_next(case: ExecutorCase) -> None:
-    """``run:PATH`` is one place for all tasks of a run."""
+    """Check that all tasks of a run share ``run:PATH``."""
     tasks = case.tasks(
         """
         name: x
@@ -136,7 +136,7 @@ def check_what_a_task_keeps_in_the_run_is_there_for_the_next(case: ExecutorCase)
 
 
 def check_only_the_last_attempts_outputs_are_kept(case: ExecutorCase) -> None:
-    """An attempt that another one follows keeps nothing."""
+    """Check that an attempt that is retried keeps no outputs."""
     job = """
         name: x
         retries: 1
@@ -150,7 +150,7 @@ def check_only_the_last_attempts_outputs_are_kept(case: ExecutorCase) -> None:
 
 
 def check_a_later_attempt_adds_to_what_an_earlier_one_printed(case: ExecutorCase) -> None:
-    """Logs of attempts follow each other in one file."""
+    """Check that a later attempt appends to the log of an earlier one."""
     job = "{name: x, command: 'echo $TARMAC_ATTEMPT'}"
     (attempt,), _ = case.finish(job, number=1)
     case.finish(job, number=2)

@@ -1,4 +1,4 @@
-"""What is answered to attempts, when they run, with which GPUs, and who goes on with them."""
+"""Checks of scheduling: answers, order of events, GPUs, and attaching to earlier attempts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
-    """A task that needs more than there is is refused by its name, before anything is made."""
+    """Check that a task that needs more than any machine has is refused by name, before a start."""
     tasks = case.tasks("{name: greedy, command: a, resources: {cpus: 1000000}}")
     message = ""
     try:
@@ -27,7 +27,7 @@ def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:
 
 
 def check_every_attempt_is_answered(case: ExecutorCase) -> None:
-    """A hundred attempts at once get a hundred answers, and each one taken ends once."""
+    """Check that 100 attempts at once get 100 answers, and each accepted attempt ends once."""
     tasks = case.tasks(
         "{name: x, sweep: {repeat: 100}, resources: {cpus: 0.1}, command: [sleep, '600']}"
     )
@@ -47,7 +47,7 @@ def check_every_attempt_is_answered(case: ExecutorCase) -> None:
 
 
 def check_waiting_returns_when_patience_ends(case: ExecutorCase) -> None:
-    """`Executor.wait` tells of no end while nothing has ended."""
+    """Check that `Executor.wait` returns after its timeout, without ends of running attempts."""
     (task,) = case.tasks("{name: x, command: 'echo; exec sleep 600'}")
     attempt = case.attempt(task)
     with case.watched([task]) as watch:
@@ -59,7 +59,7 @@ def check_waiting_returns_when_patience_ends(case: ExecutorCase) -> None:
 
 
 def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase) -> None:
-    """What is said of an attempt comes in its order, and says what it has."""
+    """Check the order of an attempt's events, and the GPUs and host in them."""
     (task,) = case.tasks("{name: x, command: 'true', resources: {cpus: 0.5, gpus: 1}}")
     with case.watched([task]) as watch:
         attempt = case.attempt(task)
@@ -78,9 +78,9 @@ def check_queued_comes_before_began_and_that_before_finished(case: ExecutorCase)
 
 
 def check_the_cluster_is_the_same_for_every_session(case: ExecutorCase) -> None:
-    """Executors of one cluster name it alike, by which a run is kept off other ones.
+    """Check that executors of one cluster return the same cluster, which binds a run to it.
 
-    Asked of those alone that have ``cluster``, as Tarmac's own that queue have.
+    Executors without ``cluster`` are skipped; Tarmac's own queueing executors have it.
     """
     (task,) = case.tasks("{name: x, command: 'true'}")
     clusters = []
@@ -96,7 +96,7 @@ def check_the_cluster_is_the_same_for_every_session(case: ExecutorCase) -> None:
 
 
 def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
-    """Tasks of one GPU each have another one, or follow each other."""
+    """Check that tasks with one GPU each have different GPUs or run one after another."""
     job = """
         name: x
         sweep: {repeat: 6}
@@ -122,13 +122,13 @@ def check_two_tasks_never_share_a_gpu(case: ExecutorCase) -> None:
 
 
 def check_a_task_without_gpus_sees_none(case: ExecutorCase) -> None:
-    """A task that asks for no GPU finds ``CUDA_VISIBLE_DEVICES`` empty."""
+    """Check that ``CUDA_VISIBLE_DEVICES`` is empty for a task without GPUs."""
     (attempt,), _ = case.finish("{name: x, command: \"echo '<'$CUDA_VISIBLE_DEVICES'>'\"}")
     assert printed(attempt) == "<>\n"
 
 
 def check_a_graph_of_tasks_goes_through(case: ExecutorCase) -> None:
-    """Tasks run after what they need, a failure skips what needs it, the last task follows all."""
+    """Check that tasks run after their needs, failures skip dependents, and the last task runs."""
     log = case.directory / "log"
     tasks = case.tasks(
         f"""
@@ -150,7 +150,7 @@ def check_a_graph_of_tasks_goes_through(case: ExecutorCase) -> None:
 
 
 def check_a_later_executor_attaches_to_what_an_earlier_one_left(case: ExecutorCase) -> None:
-    """Attempts outlive the executor that queued them, and each ends once in the next one."""
+    """Check that attempts outlive their executor, and each ends once in a later executor."""
     go = case.directory / "go"
     tasks = case.tasks(
         f"""
@@ -186,7 +186,7 @@ def check_a_later_executor_attaches_to_what_an_earlier_one_left(case: ExecutorCa
 
 
 def check_an_end_that_nobody_may_have_written_down_is_told_again(case: ExecutorCase) -> None:
-    """An end that was told last may not be on record: a later executor tells it once more."""
+    """Check that a later executor reports an end again that may not have been recorded."""
     tasks = case.tasks("{name: x, command: exit 3}")
     attempt = case.attempt(tasks[0])
     for is_first in (True, False):
