@@ -1,4 +1,4 @@
-"""Tarmac gets deep-learning jobs off the ground on GPUs, and proves that they fly.
+"""Tarmac checks GPUs, trains models, searches hyperparameters and runs jobs.
 
 Example::
     import tarmac
@@ -41,7 +41,7 @@ __all__ = [
     "train",
 ]
 
-# Where a name is at home.
+# The module that defines each public name.
 _ROOMS = {
     "attach": "tarmac.jobs",
     "check": "tarmac.checks",
@@ -59,12 +59,12 @@ _ROOMS = {
 }
 
 
-# Rooms whose names pages use as they are.
+# Subpackages that documentation pages use as attributes, such as tarmac.data.
 _MODULES = ("data", "runs", "workloads")
 
 
 def __getattr__(name: str) -> object:
-    """Import a verb when it is first used: ``import tarmac`` alone loads no framework."""
+    """Import a public name on first use, so that ``import tarmac`` loads no framework."""
     if name == "__version__":
         return installed_version()
     if name in _MODULES:

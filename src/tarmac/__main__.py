@@ -1,4 +1,4 @@
-"""``python -m tarmac``."""
+"""Entry point of ``python -m tarmac``."""
 
 from tarmac.cli import main
 

@@ -1,8 +1,8 @@
-"""Which control groups this process is in.
+"""The control groups of this process.
 
-Both layouts are known: https://docs.kernel.org/admin-guide/cgroup-v2.html and
-https://docs.kernel.org/admin-guide/cgroup-v1/. Needs the standard library alone: the agent on a
-node takes it along.
+The module supports both layouts: https://docs.kernel.org/admin-guide/cgroup-v2.html and
+https://docs.kernel.org/admin-guide/cgroup-v1/. It uses only the standard library, because the
+agent takes it to nodes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _MOUNTED = "sys/fs/cgroup"
 
 
 def is_unified(root: Path = _ROOT) -> bool:
-    """Whether control groups are of version 2."""
+    """Return whether control groups are version 2."""
     mounted = root / _MOUNTED
     return any((mounted / name).exists() for name in ("cgroup.controllers", "cpu.max"))
 
 
 def own_groups(controller: str, root: Path = _ROOT) -> tuple[Path, ...]:
-    """Return the directories of this process's control group and those above, the nearest first.
+    """Return the directories of this process's control group and its ancestors, nearest first.
 
     Args:
-        controller: As the kernel calls it: ``memory``, ``cpu``.
-        root: Where ``proc`` and ``sys`` are.
+        controller: Controller name of the kernel: ``memory``, ``cpu``.
+        root: Directory that holds ``proc`` and ``sys``. Default ``/``.
 
     Returns:
-        The directories; none where no control groups are mounted.
+        The directories; empty where no control groups are mounted.
     """
     mounted = root / _MOUNTED
     if not is_unified(root):
@@ -37,7 +37,7 @@ def own_groups(controller: str, root: Path = _ROOT) -> tuple[Path, ...]:
         return ()
     own = _own_path("" if is_unified(root) else controller, root)
     group = mounted / own.strip("/")
-    # A container that sees only its part of the tree has its own group at the root.
+    # A container that sees only a part of the tree has its own group at the root.
     if ".." in group.parts or not group.is_dir():
         return (mounted,)
     above = (path for path in group.parents if path.is_relative_to(mounted))

@@ -1,7 +1,7 @@
-"""The distribution that Tarmac is installed from: its name, its extras, and what brings one.
+"""The distribution of Tarmac: its name, version, extras and install commands.
 
-The core checks machines and runs jobs without PyTorch; what needs more is an extra. The name is
-said here alone: ``tarmac`` on the package index is somebody else's.
+The core checks machines and runs jobs without PyTorch. Extras install the rest. Only this module
+holds the distribution's name: ``tarmac`` on the package index is another project.
 
 Example:
     >>> install_hint("objects")
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DISTRIBUTION = "tarmac-gpu"
-# What the command line is started by: pyproject.toml's scripts, and `python -m tarmac`. The second
-# script lets `uvx tarmac-gpu check` find one of the distribution's name.
+# Names of the command line's program: pyproject.toml's scripts, and `python -m tarmac`. The second
+# script makes `uvx tarmac-gpu check` work: uvx starts the script named like the distribution.
 SCRIPTS = ("tarmac", "tarmac-gpu", "__main__.py")
 
 
 class MissingExtraError(RequestError, ImportError):
-    """A package is not installed that an extra brings; also an ImportError, as Python has it."""
+    """A package of an extra is not installed. Also an ImportError, as Python code expects."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Package:
-    """A package that an extra brings: its name, that extra, and what needs it."""
+    """A package that an extra installs. ``purpose`` begins the message about a missing package."""
 
     name: str
     extra: str
@@ -67,12 +67,12 @@ _PACKAGES = {
     "bson": _Package("pymongo", "hkube", "HKube's protocol needs"),
     "textual": _Package("Textual", "watch", "the screen of tarmac top needs"),
     "textual_serve": _Package("textual-serve", "watch", "tarmac top --web needs"),
-    # What textual-serve itself stands on, and is imported first.
+    # A dependency of textual-serve that is imported first.
     "aiohttp": _Package("textual-serve", "watch", "tarmac top --web needs"),
     "starlette": _Package("Starlette", "watch", "its server needs"),
     "uvicorn": _Package("uvicorn", "watch", "its server needs"),
 }
-# Packages that people's own programs import, by modules. Keras alone lacks what computes.
+# Packages that users' programs import, by module. Keras needs a backend, such as TensorFlow.
 _OTHERS = {
     "PIL": "pillow",
     "chainer": "chainer",
@@ -93,28 +93,28 @@ _OTHERS = {
     "transformers": "transformers",
     "yaml": "pyyaml",
 }
-# PyTorch in each: the build that a package index gives need not be the one for a machine's driver.
+# Extras that install PyTorch: the package index's build may not fit the machine's driver.
 _CHOOSE_BUILD = "For the PyTorch that fits your CUDA: https://pytorch.org/get-started/locally/"
 _WITH_TORCH = ("train", "search")
 
 
 def install_hint(extra: str) -> str:
-    """Return what brings an extra, such as ``train``."""
+    """Return the command that installs an extra, such as ``train``."""
     command = f"pip install '{DISTRIBUTION}[{extra}]'"
     return f"{command}\n{_CHOOSE_BUILD}" if extra in _WITH_TORCH else command
 
 
 def upgrade_hint() -> str:
-    """Return what brings a newer Tarmac."""
+    """Return a hint with the command that upgrades Tarmac."""
     return f"Upgrade: pip install --upgrade {DISTRIBUTION}"
 
 
 def installed_version() -> str:
-    """Return Tarmac's version; ``0+unknown`` where its code alone was copied.
+    """Return Tarmac's version; ``0+unknown`` for a bare copy of its code.
 
-    A checkout that is used by PYTHONPATH, without an installation, says its own in pyproject.toml.
+    A checkout on PYTHONPATH without an installation takes its version from pyproject.toml.
     """
-    # Costs --help a tenth of its time.
+    # Imported here: the import takes a tenth of the time of --help.
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
     try:
@@ -124,7 +124,7 @@ def installed_version() -> str:
 
 
 def _version_of_checkout(root: Path) -> str | None:
-    import tomllib  # noqa: PLC0415 - needed where nothing is installed alone
+    import tomllib  # noqa: PLC0415 - needed only where nothing is installed
 
     try:
         project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -134,28 +134,28 @@ def _version_of_checkout(root: Path) -> str | None:
 
 
 def what_brings(module: str) -> str | None:
-    """Return what brings a module that an import did not find; None where that is not known."""
+    """Return the command that installs a module whose import failed; None if unknown."""
     name = module.partition(".")[0]
     if name in _PACKAGES:
         return install_hint(_PACKAGES[name].extra)
-    # A name of the user's own may be a stranger's on the package index.
+    # Suggest known names only: a user's own module may share its name with a stranger's package.
     return f"pip install {_OTHERS[name]}" if name in _OTHERS else None
 
 
 def package_of(module: str) -> str:
-    """Return the package that brings a module: ``scikit-learn`` for ``sklearn``."""
+    """Return the package that provides a module: ``scikit-learn`` for ``sklearn``."""
     return _OTHERS.get(module, module)
 
 
 def require(module: str, subject: str = "") -> None:
-    """Refuse to go on without a package that an extra brings.
+    """Raise an error if a package of an extra is not installed.
 
     Args:
-        module: What would be imported: ``obstore``.
-        subject: What the message begins with, such as a file or a URI.
+        module: Name of the package's module, such as ``obstore``.
+        subject: Start of the error message, such as a file or a URI. Default: none.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The package is not installed.
     """
     if importlib.util.find_spec(module) is None:
         raise _missing(_PACKAGES[module], _PACKAGES[module].extra, subject)
@@ -163,14 +163,14 @@ def require(module: str, subject: str = "") -> None:
 
 @contextlib.contextmanager
 def explained_imports(extra: str | None = None) -> Iterator[None]:
-    """Name the extra that brings what an import within does not find, and the limit that ends one.
+    """Turn import errors into errors that name the missing extra or the exceeded limit.
 
     Args:
-        extra: The one to name; by default the smallest that brings it.
+        extra: Extra to name. Default: the smallest extra that has the package.
 
     Raises:
         MissingExtraError: A package of an extra is missing.
-        TarmacError: This process may take no more memory, or start no more threads.
+        TarmacError: The process exceeded its limit of memory or threads.
     """
     try:
         yield
@@ -186,8 +186,8 @@ def explained_imports(extra: str | None = None) -> Iterator[None]:
 
 
 def _beyond_limit(error: Exception) -> TarmacError | None:
-    """Return what an error that a limit of this process has caused means; None of any other."""
-    # NumPy puts the loader's line into a page of its own.
+    """Return the error for an exceeded limit of this process; None for any other cause."""
+    # NumPy surrounds the loader's line with a page of its own text.
     if unmapped := re.search(r"\S+: failed to map segment from shared object", str(error)):
         return TarmacError(
             f"a library does not fit into memory: {unmapped[0]}",

@@ -1,4 +1,4 @@
-"""The errors that reach a user: what is wrong, where, and what to do next.
+"""Errors for the user: what is wrong, where, and what to do next.
 
 Example:
     >>> str(RequestError("batch_size is 0, expected at least 1"))
@@ -19,7 +19,7 @@ from tarmac.wording import in_one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A byte of a path that is no UTF-8, as Python decodes it.
+# A byte of a path that is not UTF-8, as Python decodes it.
 _BYTE = re.compile("[\udc80-\udcff]")
 
 
@@ -48,29 +48,29 @@ class RequestError(TarmacError):
     exit_code = 2
 
 
-class Interrupted(TarmacError):  # noqa: N818 - that is no error
+class Interrupted(TarmacError):  # noqa: N818 - an interruption is no error
     """The work was stopped by Ctrl-C or SIGTERM; the command line exits with 130.
 
-    That is what shells say of a program that SIGINT has ended. The hint is how to go on.
+    Shells report 130 for a program that SIGINT ended. The hint says how to resume.
     """
 
     exit_code = 130
 
 
 class PeerFailed(TarmacError):  # noqa: N818 - it is not this process's error
-    """Another process of a training failed, and says itself why; this one cannot go on."""
+    """Another process of a training failed and reports the reason; this process cannot go on."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says; the name of its type where it says nothing."""
+    """Return the first line of an error's message; its type's name if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def quoted(*values: object) -> str:
-    r"""Return values as words of a command that a message advises, to be typed as they are.
+    r"""Return values as shell words, for a command that a message advises.
 
-    A word with control characters, or bytes that are no UTF-8, is in the quotes of bash and zsh
-    that write them as escapes. A path that looks like an option is led by its directory.
+    Words with control characters or bytes that are not UTF-8 use the ``$'...'`` quotes of bash and
+    zsh. A path that starts with ``-`` gets a leading ``./``, so that it is no option.
 
     Example:
         >>> f"tarmac run --resume {quoted('runs/a b')}"
@@ -99,15 +99,15 @@ def _quoted(text: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why something failed, for its record: the message, or what says more than that."""
-    # A program that calls sys.exit(1) has left nothing but the number.
+    """Return the reason of a failure for its record: the message, exit code or error type."""
+    # sys.exit(1) leaves nothing but the number.
     if isinstance(error, SystemExit):
         return f"the program exited with {error.code}"
     return str(error) or type(error).__name__
 
 
 def short_reason(error: BaseException) -> str:
-    """Return what an error says; of the system's, its words without number and path.
+    """Return an error's message; for an error of the system, without number and path.
 
     Example:
         >>> short_reason(PermissionError(13, "Permission denied", "/etc/shadow"))
@@ -124,13 +124,13 @@ def without_native_stack(text: str) -> str:
 def unknown_name(
     kind: str, name: str, valid: Mapping[str, str], *, meant: str | None = None
 ) -> RequestError:
-    """Make the error for a name that is not among the valid ones.
+    """Return the error for an unknown name.
 
     Args:
-        kind: What was named, e.g. ``"workload"``.
+        kind: Kind of the name, such as ``"workload"``.
         name: Name that was not recognised, as the user typed it.
-        valid: Each valid name with a word on it (a default, a summary); may be empty text.
-        meant: The valid name that is suggested; by default the nearest by its letters.
+        valid: Valid names, each with a short text (a default, a summary) that may be empty.
+        meant: Valid name to suggest. Default: the nearest by its letters.
 
     Returns:
         An error that suggests the nearest name and lists all valid ones.

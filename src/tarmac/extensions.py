@@ -1,4 +1,4 @@
-"""What installed packages add to Tarmac, by entry points.
+"""Extensions of Tarmac that installed packages provide by entry points.
 
 Each group of entry points, such as ``tarmac.strategies``, holds values of one type.
 """
@@ -30,13 +30,13 @@ def points_of(group: str) -> EntryPoints:
 
 @functools.cache
 def _points_on(path: tuple[str, ...], group: str) -> EntryPoints:
-    # Reads a file of each package on `path`, some 10 ms: a command asks again and again.
+    # Cached: a look-up reads a file of each package on `path`, some 10 ms, and commands repeat it.
     del path
     return entry_points(group=group)
 
 
 def names_with_provided(group: str, own: Iterable[str]) -> tuple[str, ...]:
-    """Return Tarmac's own names in their order, then those that packages provide.
+    """Return Tarmac's own names in their order, then the sorted names that packages provide.
 
     Args:
         group: Name of an entry point group, such as ``tarmac.strategies``.
@@ -50,17 +50,17 @@ def names_with_provided(group: str, own: Iterable[str]) -> tuple[str, ...]:
 def load_provided(
     group: str, kind: str, name: str, expected: type[_Value], *, is_named: bool = True
 ) -> _Value | None:
-    """Return what a package provides by a name; None where none does.
+    """Return the value that a package provides by a name; None if no package does.
 
     Args:
         group: Name of an entry point group, such as ``tarmac.strategies``.
-        kind: What a value of the group is, in an error: ``strategy``.
+        kind: Kind of the group's values for error messages: ``strategy``.
         name: Name of the entry point to load.
-        expected: The type of the group's values.
-        is_named: Whether the value has a name of its own, which must be the entry point's.
+        expected: Type of the group's values.
+        is_named: Whether the value's ``name`` must equal that of its entry point. Default True.
 
     Raises:
-        TarmacError: The package failed to import, or provides something else.
+        TarmacError: The package failed to import, or its value has another type or name.
     """
     for point in points_of(group).select(name=name):
         return _load(point, kind, expected, is_named=is_named)

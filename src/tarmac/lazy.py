@@ -1,6 +1,6 @@
-"""Faces of rooms that import a module when a name of it is first used.
+"""Names of packages that are imported on first use.
 
-Example, in a room's ``__init__``:
+Example, in a package's ``__init__``:
     >>> if TYPE_CHECKING:  # doctest: +SKIP
     ...     from tarmac.machine.visible import list_gpus as list_gpus
     ... else:
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-# An alias of the same name says that the name is the face's own (PEP 484, "Stub files").
+# `import NAME as NAME` makes the name a public name of the package (PEP 484, "Stub files").
 _OFFERED = re.compile(r"^ *from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 def lazy_names(
     face: str, within: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return a face's ``__getattr__``, ``__dir__`` and ``__all__``, as its source imports names.
+    """Return a package's ``__getattr__``, ``__dir__`` and ``__all__``, as its source imports names.
 
     Args:
-        face: The room, whose source has a line ``from MODULE import NAME as NAME`` for each name.
-        within: What each import is made in.
+        face: Package whose source has a line ``from MODULE import NAME as NAME`` for each name.
+        within: Returns the context manager around each import. Default: no context.
     """
     source = sys.modules[face].__loader__.get_source(face)  # type: ignore[union-attr]
     modules = {name: module for module, name in _OFFERED.findall(source)}

@@ -1,10 +1,11 @@
-"""This machine's part of a training on several: a rank for each of its devices, one beginning.
+"""This node's ranks of a training on several nodes: one rank for each device.
 
-It needs no PyTorch: importing that takes as long as the ranks, which do it again, take to begin.
+The module imports no PyTorch: that import takes as long as the ranks, which repeat it, take to
+start.
 
-Whoever starts a program once on each of several nodes, as Tarmac's agents do, leaves it to that
-program to start its ranks there. They meet once: where one is lost, all end, and the whole attempt
-is made again.
+A launcher, such as Tarmac's agents, starts the program once on each node. The program then starts
+the ranks of its node. The ranks have one rendezvous: when a rank is lost, all ranks end, and the
+whole attempt is repeated.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-# The exit code of a rank that has nothing to say but that others are gone.
+# Exit code of a rank that can report nothing but the loss of other ranks.
 LOST_PEERS = os.EX_TEMPFAIL
 
-# That of one that has found and named a rank that hangs, where nobody but it can end it.
+# Exit code of a rank that has reported a hung rank, for which its main thread would wait for ever.
 FOUND_HUNG = os.EX_UNAVAILABLE
 
 _VARIABLES = ("TARMAC_NODES", "TARMAC_NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 
-# Ranks that have lost one end by themselves, with words, or wait for it on a GPU for ever.
+# After the loss of a rank, the others exit by themselves with a message, or wait on a GPU for ever.
 _AFTERLIFE_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Node:
-    """Which of several nodes this one is.
+    """One of several nodes of a training.
 
     Attributes:
         rank: Rank of this node, from 0.
-        count: How many there are.
-        environment: What the ranks start from; says where they meet.
+        count: Number of nodes of the training.
+        environment: Environment variables of the ranks, with the address of the rendezvous.
     """
 
     rank: int
@@ -55,7 +56,7 @@ class Node:
     environment: Mapping[str, str]
 
     def variables_of(self, local_rank: int, num_local: int) -> dict[str, str]:
-        """Return the environment of a rank, in torchrun's words; each node has as many."""
+        """Return the environment of a rank, in torchrun's names; nodes have equally many ranks."""
         return {
             **self.environment,
             "RANK": str(self.rank * num_local + local_rank),
@@ -66,13 +67,13 @@ class Node:
 
 
 def find_node(environment: Mapping[str, str]) -> Node | None:
-    """Read what an agent has set; None where this is the only node, or a rank already.
+    """Read the node from the agent's variables; None for a single node or inside a rank.
 
     Args:
         environment: Environment variables that an agent has set, usually ``os.environ``.
 
     Raises:
-        RequestError: Some of it is missing, or is no number.
+        RequestError: A variable is missing or is not a number.
     """
     if environment.get("TARMAC_NODES", "1") == "1" or "RANK" in environment:
         return None
@@ -100,13 +101,13 @@ def start_ranks(
 
     Args:
         node: This node, with its rank and the number of nodes.
-        command: Command line of each rank, which finds the others by its environment.
-        devices: As for `tarmac.train`; one rank for each.
-        resumed: The run that is gone on with, by as many ranks as began it.
-        output: Where runs lie; by default `runs.default_output`.
+        command: Command line of each rank. Environment variables tell the ranks of each other.
+        devices: Devices to use, as for `tarmac.train`; one rank for each.
+        resumed: Run to resume, with as many ranks as it began with. Default: none.
+        output: Directory of the runs. Default: `runs.default_output`.
 
     Raises:
-        RequestError: There are no such devices, or no such run, or its ranks cannot be divided.
+        RequestError: The devices or the run do not exist, or the run's ranks cannot be divided.
     """
     if resumed is None:
         return _run(node, len(find_devices(devices)), command)
@@ -122,15 +123,15 @@ def start_ranks(
 
 
 def _run(node: Node, num_local: int, command: Sequence[str]) -> int:
-    """Run a rank for each device of this node to their ends; return the exit code.
+    """Run a rank for each device of this node until all have ended; return the exit code.
 
-    SIGTERM and SIGINT are passed on to all. Where one fails, the others are given a moment to
-    notice, and are killed.
+    SIGTERM and SIGINT are passed on to all ranks. When a rank fails, the others have
+    `_AFTERLIFE_S` seconds to end before they are killed.
 
     Args:
         node: This node, with its rank and the number of nodes.
         num_local: Number of ranks to start on this node.
-        command: Command line of each rank; environment variables tell a rank its number.
+        command: Command line of each rank. Environment variables give each rank its number.
     """
     ranks = {
         local: subprocess.Popen(command, env=node.variables_of(local, num_local))
@@ -138,7 +139,7 @@ def _run(node: Node, num_local: int, command: Sequence[str]) -> int:
     }
     with _passing_signals_on(ranks.values()) as received:
         codes = _wait_for(ranks, received)
-    # Of several that failed, one that only missed the others says the least.
+    # Of several failed ranks, one that only lost the others explains the least.
     failed = sorted(
         (local for local, code in codes.items() if code), key=lambda r: codes[r] == LOST_PEERS
     )
@@ -157,7 +158,7 @@ def _run(node: Node, num_local: int, command: Sequence[str]) -> int:
 def _wait_for(
     ranks: Mapping[int, subprocess.Popen[bytes]], received: Collection[int]
 ) -> dict[int, int]:
-    """Return the exit codes, in the order in which they came; those of who was killed left out."""
+    """Return the exit codes in the order of the exits, without those of ranks killed here."""
     codes: dict[int, int] = {}
     opened = {os.pidfd_open(process.pid): local for local, process in ranks.items()}
     poll = select.poll()
@@ -177,7 +178,7 @@ def _wait_for(
             poll.unregister(descriptor)
             os.close(descriptor)
             codes[local] = ranks[local].wait()
-            # Who was asked to end saves the state before, for which whoever asked has patience.
+            # After a signal, ranks save their state before they exit; the sender waits for that.
             if codes[local] and end is None and not received:
                 end = time.monotonic() + _AFTERLIFE_S
     for descriptor in opened:

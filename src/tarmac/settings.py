@@ -1,6 +1,6 @@
-"""The user's settings: where work runs without being told, and what a cluster has to know of them.
+"""The user's settings: where work runs by default, and the options of each executor.
 
-A file of TOML, ``~/.config/tarmac/settings.toml``::
+A TOML file, ``~/.config/tarmac/settings.toml``::
 
     on = "slurm"
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tarmac.documents import Path as KeyPath
     from tarmac.jobs import Job
 
-# Where the process runs that hands out a submitted job's tasks: on this machine, or as a job of the
-# same engine as its tasks.
+# Place of the runner, the process that hands out a submitted job's tasks: on this machine, or as a
+# job of the engine that runs the tasks.
 RunnerPlace = Literal["here", "engine"]
 
 _PLACES = get_args(RunnerPlace)
@@ -42,12 +42,12 @@ _PLACES = get_args(RunnerPlace)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What holds for work that says nothing else.
+    """Defaults for work that does not choose for itself.
 
     Attributes:
-        on: Where tasks run, one of `tarmac.jobs.executor_names`; None where nothing says so.
-        runner: Where the process runs that hands out a submitted job's tasks; None likewise.
-        options: By executor, what a job's own ``options`` go over.
+        on: Executor of the tasks, one of `tarmac.jobs.executor_names`. None if not set.
+        runner: Place of the process that hands out a submitted job's tasks. None if not set.
+        options: Options by executor, which a job's own ``options`` override.
     """
 
     on: str | None = None
@@ -55,22 +55,22 @@ class Settings:
     options: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def applied_to(self, job: Job) -> Job:
-        """Return a job with these options below its own, which its record then holds."""
+        """Return a job with these options below its own, as its record then stores them."""
         if not self.options:
             return job
         return job.model_copy(update={"options": _merged(self.options, job.options)})
 
     def place_of(self, asked: str | None) -> str:
-        """Return where a job's tasks run.
+        """Return the executor of a job's tasks.
 
         Args:
-            asked: Where it was asked to, if that was said for it alone.
+            asked: Executor chosen for this job alone. None: the setting, else ``local``.
         """
         return asked or self.on or "local"
 
 
 def settings_path() -> Path:
-    """Return the user's file: ``TARMAC_SETTINGS_FILE``, else in the configuration's place."""
+    """Return the settings file: ``TARMAC_SETTINGS_FILE``, else in the configuration directory."""
     named = os.environ.get("TARMAC_SETTINGS_FILE")
     return Path(named) if named else platformdirs.user_config_path("tarmac") / "settings.toml"
 
@@ -79,11 +79,11 @@ def read_settings(profile: str | None = None) -> Settings:
     """Read the user's settings.
 
     Args:
-        profile: The name of a table of ``profiles``, whose values go over the others.
+        profile: Name of a table of ``profiles`` that overrides the other values. Default: none.
 
     Raises:
-        RequestError: The file is wrong, with lines and columns; it has no such profile; or the
-            file that ``TARMAC_SETTINGS_FILE`` names is not there.
+        RequestError: The file is invalid, with lines and columns; it lacks the profile; or the
+            file that ``TARMAC_SETTINGS_FILE`` names does not exist.
     """
     path = settings_path()
     if not path.exists() and not os.environ.get("TARMAC_SETTINGS_FILE"):
@@ -117,11 +117,11 @@ def read_settings(profile: str | None = None) -> Settings:
 
 
 def chosen(on: str | None, profile: str | None) -> Settings:
-    """Return what holds: what was asked, over the profile, over the rest of the settings.
+    """Return the effective settings: the caller's choice, then the profile, then the file.
 
     Args:
-        on: Where tasks are to run; None for what the settings say, and this machine without any.
-        profile: The name of a profile, if one was asked for.
+        on: Executor of the tasks. None: the settings' executor, else this machine.
+        profile: Name of a profile in the settings. None: no profile.
 
     Raises:
         RequestError: See `read_settings`.
@@ -131,7 +131,7 @@ def chosen(on: str | None, profile: str | None) -> Settings:
 
 
 def profile_names() -> Sequence[str]:
-    """Return the names of the profiles; none without a file.
+    """Return the names of the profiles; empty without a file.
 
     Raises:
         RequestError: The file cannot be read.
@@ -161,7 +161,7 @@ def _merged(
 
 
 def _problems(document: Document, values: Any, path: KeyPath) -> Iterator[Problem]:
-    """Yield what is wrong with the file's own keys, or with those of a profile."""
+    """Yield the problems of the file's own keys, or of a profile's keys."""
     if not isinstance(values, dict):
         yield _problem(document, path, "expected keys and their values")
         return

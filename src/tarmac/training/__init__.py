@@ -1,8 +1,8 @@
-"""Training: one workload on the devices that are here, into a run that can be resumed.
+"""Training of one workload on the local devices, into a run that can be resumed.
 
-A `Plan` is what will be done, in values alone: ``planning`` makes it from what was asked.
-``engine`` computes. ``processes`` are groups of processes, and know nothing of training.
-``session`` takes an engine through a run, in this process or in several.
+``planning`` resolves options and settings into a `Plan`, which holds only values.
+``engine`` computes the steps. ``processes`` handles process groups and knows nothing of training.
+``session`` drives an engine through a run, in this process or in several.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class AllReduce:
-    """Adds the gradients up over all processes, each of which then does the same update.
+    """The strategy that all-reduces gradients, after which each process does the same update.
 
-    All gradients are one tensor, so a step sends one message. A team of one sends none: that is
-    the strategy `single`.
+    All gradients are one tensor, so a step sends one message. A team of one process sends none:
+    that is the strategy `single`.
 
     Args:
         plan: Training plan, with the workload's recipe, the devices and the precision.
-        model: On the CPU, with the first weights.
+        model: Model on the CPU, with its initial weights.
         team: All processes of the training, each with a replica.
     """
 
@@ -52,9 +52,9 @@ class AllReduce:
         self._plan = plan
         self._replica = replica
         self._team = team
-        # Synchronised normalisations send messages in the forward pass, which all must take part
-        # in, also those without a sample; and on GPUs they read values back.
-        # Blocks that compute again put generators back, which no graph can.
+        # A CUDA graph cannot hold synchronised normalisations: they communicate in the forward
+        # pass, which all ranks must join even without a sample, and on GPUs they read values back.
+        # Nor can it hold activation checkpointing, which restores the generators' states.
         self._is_recorded = (
             device.type == "cuda" and not is_synchronised and not plan.activation_checkpointing
         )
@@ -64,7 +64,7 @@ class AllReduce:
             skip_empty=not is_synchronised,
             is_recorded=self._is_recorded,
         )
-        # Functions of what they need and not of this object, which would keep itself alive.
+        # Bind only the needed objects: methods bound to self would make a reference cycle.
         self._update: Callable[..., None] = partial(_update, replica, self.optimizer, team)
         self._compute_and_update: Callable[..., None] | None = None
         if team.world_size == plan.accumulate == 1:
@@ -73,15 +73,15 @@ class AllReduce:
             self._record_updates()
 
     def runner(self) -> StepRunner:
-        """Return what computes the steps fastest here: see `StepRunner`."""
+        """Return the fastest step runner for this plan; see `StepRunner`."""
         plan, team, device = self._plan, self._team, self._replica.device
         optimizer = self.optimizer
         if plan.fused and isinstance(optimizer, FlatOptimizer):
             return FusedSteps(plan, self._replica, optimizer)
-        # Several optimizers, and draws that are handed over with the samples, go step by step.
+        # Several optimizers need single steps.
         if not isinstance(optimizer, FlatOptimizer | Update) or not optimizer.takes_a_rate:
             return StepByStep(self)
-        # In fp64 the rate is a number, which a graph would keep.
+        # In fp64 the learning rate is a Python number, which a graph would record as a constant.
         fits = plan.feed == "resident" and optimizer.takes_rate_tensors
         fits = fits and plan.workload.recipe.augment is None
         if self._is_recorded and fits and team.can_capture:
@@ -108,7 +108,7 @@ class AllReduce:
         self.parameters.load_state_dict(state)
 
     def seed(self, seed: int) -> None:
-        """Start the replica's draws; those of replica 0 go on from the weights'."""
+        """Seed the replica's generators; replica 0 continues the generator of the weights."""
         self._replica.seed(seed)
 
     def random_states(self) -> list[dict[str, torch.Tensor]]:
@@ -116,11 +116,11 @@ class AllReduce:
         return self._team.all_gather(self._replica.random_state())
 
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        """Go back to what `random_states` returned."""
+        """Restore the states that `random_states` returned."""
         self._replica.set_random_state(states[self._team.rank])
 
     def _record_updates(self) -> None:
-        """Let what follows a step's gradients be a graph; a message stays between two of them."""
+        """Record the update after the gradients as a graph; the all-reduce stays outside."""
         device = self._replica.device
         if not self.optimizer.takes_rate_tensors:
             self._compute_and_update = None

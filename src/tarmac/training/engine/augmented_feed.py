@@ -1,4 +1,4 @@
-"""A feed whose training samples are changed by draws of their own: see `Augment`."""
+"""A feed that augments training samples by random draws; see `Augment`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class AugmentedFeed:
-    """Hands over each sample's draws with it, and applies them on the device.
+    """A feed that yields each sample's draws with the sample, and applies them on the device.
 
-    An epoch's draws are made at once on the CPU and sent at once, so that a step waits for nothing,
-    and they are among what is handed over, so that a step which is recorded as a CUDA graph reads
-    each batch's own.
+    The CPU makes an epoch's draws at once and sends them in one copy, so that no step waits for
+    them. Each batch contains its draws, so that a step recorded as a CUDA graph reads the draws of
+    the current batch.
 
     Args:
         feed: Feed that hands over the samples before augmentation.
@@ -40,27 +40,30 @@ class AugmentedFeed:
         self._epoch = 0
 
     def start_epoch(self, epoch: int) -> None:
-        """Use the draws of an epoch, from 0, for the batches that are asked for next."""
+        """Select the draws of an epoch, from 0, for the next call of `batches`."""
         self._epoch = epoch
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Yield what the feed does, and int64 ``[batch, draws of each]`` on the device."""
+        """Yield the feed's tensors, and the draws, int64 ``[batch, draws of each]``, on the device.
+
+        The draws are the last tensor.
+        """
         draws = self._augment.draw(self._num_samples, seed=self._seed, epoch=self._epoch)
         there = draws[order].to(self._device)
         for handed, (start, stop) in zip(self._feed.batches(order, spans), spans, strict=True):
             yield (*handed, there[start:stop])
 
     def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
-        """Turn what was handed over into changed inputs, and targets."""
+        """Return the augmented inputs, and the targets, of a batch from `batches`."""
         *others, draws = handed
         inputs, targets = self._feed.samples(*others)
         return self._augment.apply(inputs, draws), targets
 
     def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
-        """Return the feed's own."""
+        """Return the weights from the underlying feed."""
         return self._feed.weights(*handed[:-1])
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return what `samples` takes for so many samples of any kind, with the first draws."""
+        """Return a batch of any samples for `samples`, with the draws of epoch 0."""
         draws = self._augment.draw(num_samples, seed=self._seed, epoch=0)
         return (*self._feed.zeros(num_samples), draws.to(self._device))

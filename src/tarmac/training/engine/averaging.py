@@ -1,4 +1,4 @@
-"""The average of a model's weights over its training: kept beside them, and shown to be scored."""
+"""The moving average of a model's weights: swapping it in for scoring."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 @torch.no_grad()
 def showing_average(strategy: Strategy) -> Iterator[None]:
-    """Let the first replica and the updated parameters show the average, where one is kept.
+    """Replace the weights of the first replica and the updated parameters with their average.
 
-    It is copied to where the weights lie, as a CUDA graph reads them there.
+    The context does nothing if no average is kept. The average is copied into the weights' own
+    memory, as CUDA graphs read the weights there.
     """
     optimizer = strategy.optimizer
     average = optimizer.average if isinstance(optimizer, Update) else None

@@ -1,4 +1,4 @@
-"""A model's blocks: the repeated modules that are sharded, or computed again, one at a time."""
+"""A model's blocks: repeated modules that are sharded, or computed again, one at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def find_blocks(model: nn.Module) -> dict[str, nn.Module]:
     """Find the outermost modules that a ``ModuleList`` or ``Sequential`` repeats.
 
-    Those are its children with parameters of a class that at least two of them have, such as the
-    layers of a transformer. What lies within a block is no block of its own.
+    Blocks are children with parameters whose class at least two children of the container share,
+    such as the layers of a transformer. Modules within a block are not blocks.
 
     Returns:
-        The blocks by name, in the model's order; none where nothing is repeated.
+        The blocks by name, in the model's order; empty if nothing is repeated.
     """
     blocks: dict[str, nn.Module] = {}
     known = set[int]()
@@ -43,9 +43,9 @@ def find_blocks(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def checkpoint_activations(model: nn.Module) -> None:
-    """Let a model's blocks keep only their inputs for the backward pass, and compute again there.
+    """Make a model's blocks keep only their inputs for the backward pass, and compute again there.
 
-    Random draws such as dropout's are the same again, so gradients are too.
+    Random draws such as dropout's repeat exactly, so the gradients do not change.
     """
     for block in find_blocks(model).values():
         block.forward = partial(_checkpointed, block.forward)

@@ -1,4 +1,4 @@
-"""How an epoch's steps are cut into calls of a `StepRunner`: pure functions of the shares."""
+"""Division of an epoch's steps into calls of a `StepRunner`, by pure functions of the shares."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Consecutive steps of an epoch, the global batches of which are of one size.
+    """Consecutive steps of an epoch with global batches of the same size.
 
     Attributes:
-        first: The first one's number in its epoch, from 0.
+        first: Index of the first step in its epoch, from 0.
         count: Number of steps in the chunk, at least 1.
     """
 
@@ -27,27 +27,27 @@ class Chunk:
 
     @property
     def stop(self) -> int:
-        """The number of the step that follows."""
+        """The index of the step after the chunk."""
         return self.first + self.count
 
 
 def most_at_once(shares: Shares, at_once: int) -> int:
-    """Return how many steps a call computes: ``at_once``, or all of an epoch with fewer."""
+    """Return the maximum number of steps per call: ``at_once``, or fewer in a short epoch."""
     return max(1, min(at_once, shares.num_samples // shares.batch_size))
 
 
 def cut_into_chunks(
     shares: Shares, first_step: int, at_once: int, last_step: int | None = None
 ) -> list[Chunk]:
-    """Cut an epoch's steps from one on into chunks of ``at_once`` steps, and single ones after.
+    """Cut the rest of an epoch into chunks of ``at_once`` steps, followed by single steps.
 
-    So that few kinds of chunks occur, whatever the epoch's length and wherever it goes on.
+    So only few kinds of chunks occur, whatever the epoch's length and the first step.
 
     Args:
         shares: How the epoch's samples are divided into steps.
         first_step: Step of the epoch to begin with, from 0.
-        at_once: Steps of a chunk.
-        last_step: How many steps of the epoch are done then; None for all.
+        at_once: Number of steps in a full chunk.
+        last_step: End of the steps, exclusive; None for the end of the epoch.
     """
     last_step = shares.num_steps if last_step is None else last_step
     num_full = min(last_step, shares.num_samples // shares.batch_size)
@@ -58,9 +58,9 @@ def cut_into_chunks(
 
 
 def kinds_of_chunks(shares: Shares, at_once: int) -> list[Chunk]:
-    """Return a chunk of every kind that an epoch has, from whichever step it goes on.
+    """Return one chunk of every kind that an epoch has, whatever its first step.
 
-    They are many steps, a single one, and the last one where its batch is smaller.
+    The kinds are many steps, a single step, and a last step with a smaller batch.
     """
     num_full = shares.num_samples // shares.batch_size
     chunks = [Chunk(0, count) for count in {1, at_once} if count <= num_full]
@@ -72,10 +72,10 @@ def kinds_of_chunks(shares: Shares, at_once: int) -> list[Chunk]:
 def order_of_replica(
     order: torch.Tensor, shares: Shares, chunks: Sequence[Chunk], replica: int
 ) -> tuple[torch.Tensor, list[tuple[int, int]]]:
-    """Return a replica's samples of some chunks one after another, and where each chunk's lie.
+    """Return a replica's samples in consecutive chunks, and each chunk's span of them.
 
     Args:
-        order: int64 ``[num_samples]``: the epoch's.
+        order: The epoch's order, int64 ``[num_samples]``.
         shares: How the epoch's samples are divided among steps and replicas.
         chunks: Consecutive chunks of the same epoch; may be empty.
         replica: Index of the replica among all replicas, from 0.

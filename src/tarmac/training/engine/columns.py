@@ -1,4 +1,4 @@
-"""A split's arrays as tensors: side by side in a tuple, and put together as a batch again."""
+"""A split's arrays as a tuple of tensors, and the conversion of such a tuple to a batch."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from tarmac.data import Column, Split, Subset
 
-# PyTorch computes little with unsigned integers of more than a byte; the next larger type holds
-# all their values but those of uint64 that no index reaches.
+# PyTorch supports few operations on unsigned integers wider than a byte. The next larger type holds
+# all their values, except values of uint64 that no index reaches.
 _WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
 
-# So much of the samples for a device is copied by the host at a time.
+# Bytes of a device's samples that the host gathers at a time.
 _GATHERED_BYTES = 2**26
 
-# Nor does it gather them in every shape: the same bytes are gathered as these.
+# PyTorch cannot gather unsigned types in every shape, so the same bytes are gathered as these.
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
 class Arrangement:
-    """Where in a tuple of tensors, one for each of `Split.columns`, a batch's parts are.
+    """The positions of a batch's parts in a tuple of tensors, one for each of `Split.columns`.
 
     Args:
         split: Split whose inputs, targets and weights the tensors hold.
@@ -50,7 +50,7 @@ class Arrangement:
         self._is_plain &= self._has_targets
 
     def batch(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, Any]:
-        """Return inputs and targets as the split has them: tensors, dictionaries, or None."""
+        """Return inputs and targets in the split's form: tensors, dictionaries, or None."""
         if self._is_plain:
             return tensors[0], tensors[1]
         wide = [
@@ -64,24 +64,24 @@ class Arrangement:
         return _named(self._inputs, wide[: self._num_inputs]), targets
 
     def weights(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """Return the weights ``[batch]``; None where all samples count once."""
+        """Return the weights ``[batch]``; None if the samples have none."""
         return tensors[-1] if self.is_weighted else None
 
 
 def num_samples_of(inputs: Any) -> int:
-    """Return how many samples a batch of tensors, or of a dictionary of such, has."""
+    """Return the number of samples in a batch: a tensor, or a dictionary of tensors."""
     return len(next(iter(inputs.values()))) if isinstance(inputs, Mapping) else len(inputs)
 
 
 def samples_of(samples: Subset, start: int, stop: int) -> tuple[Any, Any]:
-    """Return inputs and targets of a range of samples, copied, on the CPU."""
+    """Return copies of the inputs and targets of a range of samples, on the CPU."""
     columns = samples.split.columns.values()
     tensors = [view(samples.of(column, start, stop)).clone() for column in columns]
     return Arrangement(samples.split).batch(tensors)
 
 
 def rows_of(column: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """Return samples of a column by their indices, in its own type."""
+    """Return samples of a column by their indices, in the column's type."""
     signed = _SIGNED.get(column.dtype)
     if signed is None:
         return column.index_select(0, index)
@@ -91,11 +91,11 @@ def rows_of(column: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def put_on(
     device: torch.device, samples: Subset, start: int = 0, stop: int | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """Put samples on a device, a tensor for each of `Split.columns`.
+    """Put samples on a device, as one tensor for each of `Split.columns`.
 
-    On a CPU the arrays themselves serve for a range. Windows that overlap stay so: the memory that
-    they are views of is sent once for all columns, and never taken apart. Samples that are drawn
-    from among others are gathered by the host, some at a time.
+    On a CPU a range uses the arrays themselves. Overlapping windows stay views: their shared memory
+    is sent once for all columns. For samples that are no range, the host gathers a limited number
+    at a time.
     """
     rows, whole = samples.rows[start:stop], samples.split.columns.values()
     if not isinstance(rows, range):
@@ -127,12 +127,12 @@ def put_on(
 
 
 def view(array: NDArray[Any]) -> torch.Tensor:
-    """View an array as a tensor that nobody writes to."""
+    """View an array as a tensor that must not be written to."""
     if any(stride < 0 for stride in array.strides):
-        # PyTorch has none that go backwards.
+        # PyTorch has no negative strides.
         array = array.copy()
     with warnings.catch_warnings():
-        # PyTorch warns of arrays that must not be written to, such as a file mapped for reading.
+        # PyTorch warns of read-only arrays, such as a file mapped for reading.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
 
@@ -159,7 +159,7 @@ def _named(names: tuple[str, ...] | None, tensors: Sequence[torch.Tensor]) -> An
 
 
 def overlaps(column: Column) -> bool:
-    """Whether samples share memory: windows with a stride below their length, or repetitions."""
+    """Return whether samples share memory: windows closer than their length, or repetitions."""
     if not column.size or any(s % column.itemsize or s < 0 for s in column.strides):
         return False
     first, last = np.lib.array_utils.byte_bounds(column)
@@ -171,13 +171,13 @@ def _root(column: Column) -> NDArray[Any]:
     root: Any = column
     while isinstance(root.base, np.ndarray):
         root = root.base
-    # NumPy's view of windows holds its array by an object in between.
+    # For a view of windows NumPy inserts an intermediate object that holds the array.
     held = getattr(root.base, "base", None)
     return _root(held) if isinstance(held, np.ndarray) else root
 
 
 def _flat(column: Column, first: int, last: int) -> NDArray[Any]:
-    """View the memory between two addresses, of which a column is a part, as one row."""
+    """View the memory between two addresses, which contains the column, as a flat array."""
     begin = np.lib.array_utils.byte_bounds(column)[0]
     root = _root(column).view(np.ndarray).reshape(-1).view(column.dtype)
     start = np.lib.array_utils.byte_bounds(root)[0]

@@ -1,4 +1,4 @@
-"""Weights that a workload sets from its data before the first step: see `Workload.initialise`."""
+"""Initialization of weights from the data before the first step; see `Workload.initialise`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def initialise_from_data(model: nn.Module, plan: Plan) -> None:
-    """Let the workload set weights from the first samples that are trained on, if it wishes to.
+    """Call the workload's ``initialise``, if it has one, with the first training samples.
 
     Args:
-        model: On the CPU, with weights drawn from the seed.
+        model: Model on the CPU, with weights drawn from the seed.
         plan: Training plan. Its workload's ``initialise`` sets the weights from the first training
             samples.
     """

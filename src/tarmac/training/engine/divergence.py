@@ -1,6 +1,6 @@
-"""Where a training has diverged: the step is found by doing the epoch again, looking after each.
+"""Search for the step in which a training diverged, by repeating the epoch with a check per step.
 
-A training itself never looks: reading a loss waits for the device.
+A training itself does not check each loss: reading a loss waits for the device.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 5
 
-# At which fairseq stops a training (`--min-loss-scale`): thirty steps on end were skipped before.
+# fairseq's limit to stop a training (`--min-loss-scale`), after thirty skipped steps in a row.
 _LEAST_LOSS_SCALE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """Where a training's loss is not finite first.
+    """The first place where a training's loss is not finite.
 
     Attributes:
-        place: The step, and where they are known its samples and the layer, in words.
-        is_first_step: Whether no step was taken before.
+        place: The step in words, with the samples and the layer if they are known.
+        is_first_step: Whether it is the first step of the training.
     """
 
     place: str
@@ -49,13 +49,13 @@ class Divergence:
 def check_finite(
     loss: float, epoch: int, precision: str, find: Callable[[], Divergence | None]
 ) -> None:
-    """Raise a TarmacError where a training has diverged.
+    """Raise a TarmacError if a training has diverged.
 
     Args:
         loss: Mean loss over the training set in this epoch.
         epoch: Number of the epoch, from 1, for the message.
         precision: Precision of the matrix products, such as ``fp16``; the hint depends on it.
-        find: Called there: returns where it did, or None where that cannot be known.
+        find: Called after a divergence; returns its place, or None if that is unknown.
     """
     if math.isfinite(loss):
         return
@@ -72,12 +72,12 @@ def check_finite(
 
 
 def check_loss_scale(scale: float | None, epoch: int, *, are_all_skipped: bool) -> None:
-    """Raise a TarmacError where no step in fp16 is taken any more, however small the loss's scale.
+    """Raise a TarmacError if fp16 training skips its steps even with a small loss scale.
 
     Args:
-        scale: After an epoch; None in other precisions.
+        scale: Loss scale after an epoch; None in other precisions.
         epoch: Number of the epoch, from 1, for the message.
-        are_all_skipped: Whether the training has ended without one step.
+        are_all_skipped: Whether the training has ended with every step skipped.
     """
     if scale is None or not (are_all_skipped or scale < _LEAST_LOSS_SCALE):
         return
@@ -91,17 +91,17 @@ def check_loss_scale(scale: float | None, epoch: int, *, are_all_skipped: bool) 
 def find_divergence(
     engine: Engine, plan: Plan, *, position: tuple[int, int], epoch: int, limit_s: float
 ) -> Divergence | None:
-    """Find the step in which a loss is not finite first, its samples, and the layer before it.
+    """Find the first step whose loss is not finite, its samples, and the layer that caused it.
 
     Args:
-        engine: Alone, at ``position``; is trained on from there.
-        plan: Its own, whose steps come one by one.
+        engine: Engine of a single process, at ``position``; the search trains it further.
+        plan: Plan of the engine, with one step per call.
         position: The epoch and step that the engine is at.
         epoch: Index of the epoch that diverged, from 0.
         limit_s: Longest time to search, in seconds.
 
     Returns:
-        The step; None where it was not found, or not in time.
+        The divergence; None if the search did not find it in time.
     """
     end = time.monotonic() + limit_s
     first_epoch, first_step = position
@@ -144,7 +144,7 @@ def _describe(
     index = order[start : start + plan.shares.global_size(step)]
     split = plan.dataset.train
     if isinstance(split, Loaded) and split.loading.is_stream:
-        # Its samples are numbered as they come.
+        # A stream's samples are numbered in the order of arrival.
         index = torch.arange(start, start + len(index))
     layer, samples = _inspect(engine, plan, index, epoch)
     if samples:

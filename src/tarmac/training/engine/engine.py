@@ -1,8 +1,7 @@
 """The training loop: feeds, steps, scores and state, for any strategy.
 
 A step gets its batch on the device, preprocesses it there, and adds its loss and metrics to totals
-there. The host reads the totals once an epoch, or a few times a second where somebody
-watches.
+there. The host reads the totals once an epoch, or a few times a second for a progress display.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """How an epoch went.
+    """The result of one epoch on this rank.
 
     Attributes:
-        num_steps: Steps done in it, fewer than there are where it was stopped.
+        num_steps: Number of steps done in the epoch; fewer than planned if it was stopped.
         seconds: Duration of the epoch, in seconds.
-        score: Over all ranks, of the model as it was at each step, with dropout.
-        stop: Whether some rank wishes to stop; the same on all.
+        score: Score over all ranks, of the model at each step, with dropout.
+        stop: Whether any rank requested a stop; the same on all ranks.
         data_wait_s: Seconds of this session in which the host of this rank gathered samples or
             waited for them. A GPU with queued steps computes meanwhile.
         rank_wait_s: Seconds in which this rank waited for other ranks. None for a single rank, and
-            with NCCL, where the GPU waits and the host does not see it.
+            with NCCL, where the GPU waits and the host cannot measure it.
     """
 
     num_steps: int
@@ -64,15 +63,15 @@ class Epoch:
 
 
 class Engine:
-    """A model in training, as one process of a team sees it.
+    """A model in training, in one process of a team.
 
-    A step goes from a batch to an update:
+    A step has three parts:
 
     1. ``Replica.compute``: the feed's batch, preprocessed; the loss; the gradients.
-    2. ``Strategy.step``: those of all micro-batches, added up over all replicas by all-reduce.
-    3. ``FlatOptimizer.step``: the update, which every replica then computes with.
+    2. ``Strategy.step``: the all-reduce of the gradients of all micro-batches over all replicas.
+    3. ``FlatOptimizer.step``: the update of the parameters, for every replica.
 
-    A `StepRunner` does that for one step after another, or on a GPU for many in one call.
+    A `StepRunner` runs the steps one at a time, or on a GPU many in one call.
 
     Args:
         plan: Training plan, with the workload, the data, the devices and the strategy.
@@ -92,7 +91,7 @@ class Engine:
         replicas = self._strategy.replicas
         self._calls = EpochCalls(plan, replicas, self._runner)
         self._vote = StopVote(replicas[0].shared.stop_votes, team, at_once=self._calls.at_once)
-        # A CPU's first step is as fast as others.
+        # On a CPU the first step is as fast as the others.
         self._on_cuda = replicas[0].device.type == "cuda"
         is_plain = spec.shards_model or not self._on_cuda
         self._is_warm = is_plain and isinstance(self._runner, StepByStep)
@@ -116,13 +115,13 @@ class Engine:
         return self._strategy.parameters.num_parameters
 
     def warm_up(self) -> float:
-        """Load, compile and record on a GPU what steps need, and put all state back.
+        """Load, compile and record what steps on a GPU need, and restore all state.
 
-        All ranks must call it, before the first epoch or after a restored state; without it, the
-        first epoch begins with it. A CPU needs none.
+        All ranks must call this method, before the first epoch or after a restored state.
+        Otherwise the first epoch begins with it. A CPU needs no warm-up.
 
         Returns:
-            The seconds that it took, 0 where it was done before.
+            Duration of the warm-up in seconds; 0 if it was already done.
         """
         if self._is_warm:
             return 0.0
@@ -148,14 +147,15 @@ class Engine:
         *,
         last_step: int | None = None,
     ) -> Epoch:
-        """Train for one epoch, or until some rank is told to stop.
+        """Train for one epoch, or until any rank requests a stop.
 
         Args:
             epoch: Index of the epoch, from 0.
-            first_step: Steps of it that are done already.
+            first_step: Number of steps of the epoch that are already done.
             after_step: Called with the number of steps done; returns whether to stop there. All
-                ranks stop after the same step, some later on GPUs, which are given many at once.
-            last_step: After how many steps of the epoch to stop in any case; None for its end.
+                ranks stop after the same step. GPUs may stop some steps later, as they run many
+                steps per call.
+            last_step: Number of steps of the epoch after which to stop; None for its end.
         """
         self.warm_up()
         started, waited = time.perf_counter(), self._team.seconds_waiting
@@ -175,7 +175,7 @@ class Engine:
             if self._vote.is_carried(wished=wished):
                 break
         if self._on_cuda:
-            # While the device works on the last steps.
+            # Do this on the host while the device computes the last steps.
             self._calls.prepare(epoch + 1)
         self._synchronize()
         took_s = time.perf_counter() - started
@@ -206,22 +206,23 @@ class Engine:
             self._throughput.add_samples(index, num_samples)
 
     def see_losses(self, losses: Sequence[float]) -> None:
-        """Take note of the losses of all epochs that are done, the same on all ranks.
+        """Set the losses of all completed epochs, the same on all ranks.
 
         Args:
-            losses: Those of validation, or else of training; see `Recipe.rate_factors`.
+            losses: Validation losses, or training losses without validation; see
+                `Recipe.rate_factors`.
         """
         self._calls.see_losses(losses)
 
     @property
     def num_skipped(self) -> int | None:
-        """Steps left out so far, as a gradient in fp16 was not finite; None in other precisions."""
+        """Number of steps skipped for non-finite fp16 gradients; None in other precisions."""
         optimizer = self._strategy.optimizer
         return optimizer.num_skipped if isinstance(optimizer, Update) else None
 
     @property
     def loss_scale(self) -> float | None:
-        """What losses are multiplied with now, in fp16; None in other precisions."""
+        """The current loss scale in fp16; None in other precisions."""
         scale = self._strategy.parameters.loss_scale
         return None if scale is None else scale.value.item()
 
@@ -230,12 +231,12 @@ class Engine:
 
         Args:
             epoch: Index of the epoch, from 0.
-            num_steps: The steps that were done of it; None for all.
+            num_steps: Number of steps done in the epoch; None for all.
         """
         return self._calls.rates(epoch, (num_steps or self._plan.num_steps) - 1)[0]
 
     def score_so_far(self) -> Score:
-        """Return this process's training score in this epoch. Reading it waits for the device."""
+        """Return this process's training score in this epoch, after waiting for the device."""
         return self._score(self._totals().tolist(), max(self._seen, 1))
 
     def evaluate_validation(self) -> Score:
@@ -247,17 +248,17 @@ class Engine:
         return self._evaluate(self._test)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Return parameters and buffers by name, uncast, as they are now."""
+        """Return the current parameters and buffers by name, uncast."""
         return self._strategy.parameters.state_dict()
 
     def scored_weights(self) -> dict[str, torch.Tensor]:
-        """Return copies of what `evaluate_test` scores: `weights`, or the average of a recipe.
+        """Return copies of the weights that `evaluate_test` scores: `weights`, or their average.
 
-        All ranks must call it; the first gets whole tensors, the others none.
+        All ranks must call this method. The first rank gets whole tensors, the others none.
         """
         with showing_average(self._strategy):
             kept: dict[str, torch.Tensor] = {}
-            # Each takes part in gathering what ranks have parts of.
+            # Every rank takes part in gathering the shards.
             for name, value in self._strategy.parameters.whole():
                 if self._team.is_main:
                     kept[name] = value.cpu() if self._shards_model else value.clone()
@@ -284,19 +285,19 @@ class Engine:
         )
 
     def state_template(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
-        """Return room for a tensor of the optimizer's saved state, in parts as ranks have it."""
+        """Return an empty tensor for the optimizer's saved state, sharded as on this rank."""
         optimizer = self._strategy.optimizer
         if isinstance(optimizer, Update):
             return optimizer.template(name, shape, dtype)
         return torch.empty(shape, dtype=dtype)
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Set parameters and buffers by name; those that are not named stay as they are."""
+        """Set parameters and buffers by name; others stay unchanged."""
         self._strategy.load(self.weights() | dict(weights))
         self._runner.reload()
 
     def restore(self, saved: TrainingState) -> None:
-        """Go back to a state that `save` returned for the same plan."""
+        """Restore a state that `save` returned for the same plan."""
         self._strategy.load(saved.model)
         self._strategy.optimizer.load_state(saved.optimizer)
         self._runner.reload()
@@ -311,7 +312,7 @@ class Engine:
             if replica.loader is not None:
                 replica.loader.set_state(saved.feed)
         self._clear_totals()
-        # What all ranks had added up goes on in the first; the sum is what counts.
+        # The first rank continues with the totals of all ranks, as only their sum counts.
         if self._team.is_main:
             self._strategy.replicas[0].totals.copy_(saved.totals)
             self._seen = min(
@@ -320,7 +321,7 @@ class Engine:
         self._seconds = saved.seconds
 
     def replicas(self) -> tuple[runs.Replica, ...]:
-        """Return how every device has fared since this engine was made; all ranks must call it."""
+        """Return each device's throughput since the engine's creation; all ranks must call it."""
         devices = self._plan.devices_of(self._team.local_rank)
         here = [
             runs.Replica(
@@ -337,13 +338,13 @@ class Engine:
         return tuple(replica for of_rank in self._team.all_gather(here) for replica in of_rank)
 
     def close(self) -> None:
-        """End the workers of the replicas' loaders, where there are some."""
+        """Stop the workers of the replicas' loaders, if there are any."""
         for replica in self._strategy.replicas:
             if replica.loader is not None:
                 replica.loader.close()
 
     def _broadcast_weights(self) -> None:
-        """Make the first rank's weights everybody's, also where a model draws without the seed."""
+        """Broadcast the first rank's weights, as a model may draw its weights without the seed."""
         parameters, model = self._strategy.parameters, self._strategy.replicas[0].model
         for value in (parameters.values, *parameters.frozen, *model.buffers()):
             if not self._team.is_main:
@@ -354,15 +355,15 @@ class Engine:
         self._runner.reload()
 
     def _share(self, samples: Subset) -> tuple[int, int]:
-        """Return which of the samples this rank scores."""
+        """Return the range of samples that this rank scores."""
         return cut(0, len(samples), self._team.world_size)[self._team.rank]
 
     def _most(self, samples: Subset) -> int:
-        """Return how many of the samples the rank with most of them scores."""
+        """Return the largest number of samples that any rank scores."""
         return -(-len(samples) // self._team.world_size)
 
     def _evaluate(self, samples: Subset) -> Score:
-        """Score samples, each rank its share of them."""
+        """Score samples; each rank scores its share."""
         replica = self._strategy.replicas[0]
         with showing_average(self._strategy):
             totals = replica.evaluate(
@@ -379,7 +380,7 @@ class Engine:
         return Score(score.loss, score.metrics | of_all)
 
     def _score(self, totals: Sequence[float], seen: int) -> Score:
-        """Turn a replica's kind of totals over so many samples into means."""
+        """Convert totals over ``seen`` samples into means."""
         if self._plan.dataset.train.weights is None:
             return Score.of(totals, self._metric_names, seen)
         return Score.of(totals[:-1], self._metric_names, totals[-1])
@@ -394,7 +395,7 @@ class Engine:
         self._seen = 0
 
     def _all_reduced_totals(self, vote: float) -> tuple[list[float], float]:
-        """Add the totals and a vote up over all ranks."""
+        """Add up the totals and a vote over all ranks."""
         device = self._strategy.replicas[0].device
         totals = torch.cat([self._totals(), torch.tensor([vote], dtype=torch.float64)]).to(device)
         self._team.all_reduce(totals)

@@ -1,4 +1,4 @@
-"""An epoch as calls of a `StepRunner`: which steps, at which rates, on which samples."""
+"""An epoch as calls of a `StepRunner`: their steps, learning rates and samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class EpochCalls:
-    """Cuts epochs into calls, and lets the replicas' feeds hand over the samples of each.
+    """A divider of epochs into calls, which also starts the replicas' feeds for their samples.
 
     Args:
         plan: Training plan, with the shares, the recipe and the seed.
@@ -34,7 +34,7 @@ class EpochCalls:
         runner: Step runner whose ``at_once`` bounds the steps of a call.
 
     Attributes:
-        at_once: The most steps of a call.
+        at_once: Maximum number of steps in a call.
     """
 
     def __init__(self, plan: Plan, replicas: Sequence[Replica], runner: StepRunner) -> None:
@@ -46,7 +46,7 @@ class EpochCalls:
         self._drawn: tuple[int, torch.Tensor] | None = None
 
     def chunks(self, first_step: int, last_step: int | None = None) -> list[Chunk]:
-        """Return the calls from a step to the end of an epoch, or until ``last_step`` are done."""
+        """Return the calls from a step to ``last_step``, or to the end of the epoch."""
         return cut_into_chunks(self._plan.shares, first_step, self.at_once, last_step)
 
     def kinds(self) -> list[Steps]:
@@ -54,7 +54,7 @@ class EpochCalls:
         return [self.steps(0, chunk) for chunk in kinds_of_chunks(self._plan.shares, self.at_once)]
 
     def see_losses(self, losses: Sequence[float]) -> None:
-        """Take note of the losses of all epochs that are done, which some schedules follow."""
+        """Set the losses of all completed epochs, which some schedules need."""
         self._factors = self._plan.workload.recipe.rate_factors(losses)
 
     def rates(self, epoch: int, step: int) -> tuple[float, ...]:
@@ -64,7 +64,7 @@ class EpochCalls:
         return tuple(rate * own for rate, own in zip(rates, self._factors, strict=True))
 
     def steps(self, epoch: int, chunk: Chunk) -> Steps:
-        """Return what a call is to compute."""
+        """Return the steps that a call computes."""
         shares = self._plan.shares
         rates = [self.rates(epoch, step) for step in range(chunk.first, chunk.stop)]
         return Steps(
@@ -81,7 +81,7 @@ class EpochCalls:
     def batches(
         self, epoch: int, chunks: Sequence[Chunk]
     ) -> list[Iterator[tuple[torch.Tensor, ...]]]:
-        """Begin what each replica's feed hands over for consecutive chunks."""
+        """Return each replica's iterator of batches for consecutive chunks."""
         shares = self._plan.shares
         drawn, self._drawn = self._drawn, None
         order = drawn[1] if drawn is not None and drawn[0] == epoch else self._draw(epoch)

@@ -1,4 +1,4 @@
-"""Scores samples that are not trained on: resident where they fit, and recorded on a GPU."""
+"""Scoring of held-out samples: kept on the device if they fit, and by CUDA graphs on a GPU."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 _SMALLEST_BATCH = 1000
 
-# Where the model's outputs may be many times its inputs, as logits of every token are: so many
-# input values, or as many samples as a step has, which are known to fit.
+# Input values per batch where the outputs may be many times the inputs, as the logits of every
+# token are. A batch of a training step's size is known to fit too.
 _FEW_VALUES = 2**13
 
-# A GPU takes more samples at a time, up to so many input values: all 10,000 of MNIST's test set.
+# Input values per batch of a classification on a GPU. All 10,000 samples of MNIST's test set fit.
 _MAX_VALUES = 2**23
 
-# What is trained on has been given its place; of the rest this may take some.
+# Share of the free memory for evaluation samples, after the training samples have been placed.
 _RESIDENT_SHARE = 0.25
 
-# So many ranges are kept on the device: validation and test.
+# Number of ranges that stay on the device: validation and test.
 _MAX_RESIDENT = 2
 
 
@@ -51,12 +51,12 @@ class Evaluation:
         dtype: Floating-point type of the losses, and of the inputs unless ``half`` is set.
         half: 16-bit type of the inputs and the matrix products; None for ``dtype``.
         keeps: Whether samples may stay on the device.
-        largest: Samples that a step takes at a time.
-        loaders: Opens feeds of what a user's dataset or loader gives.
-        records: Whether CUDA graphs may hold it.
+        largest: Samples in the largest micro-batch of a training step.
+        loaders: Opener of feeds for data from a user's dataset or loader.
+        records: Whether CUDA graphs may record the evaluation.
 
     Attributes:
-        set_scores: The metrics of all samples of the newest range together.
+        set_scores: Metrics over all samples of the latest range together.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Evaluation:
         self._keeps = keeps and device.type == "cuda"
         self._largest = largest
         self.set_scores = SetScores(scoring.set_metrics, device)
-        # What a metric of all samples keeps grows with them, which a graph cannot hold.
+        # A metric over all samples keeps a growing state, which a graph cannot hold.
         self._records = records and device.type == "cuda" and not self.set_scores
         self._scoring = scoring
         self._resident: dict[tuple[int, int, int], tuple[torch.Tensor, ...]] = {}
@@ -111,16 +111,16 @@ class Evaluation:
         """Score a range of samples.
 
         Args:
-            samples: The samples, which live as long as this.
+            samples: Samples to score; the object must live as long as this evaluation.
             start: Index of the first sample in the range, from 0.
             stop: Index after the last sample in the range.
             after_batch: Called after each batch.
-            least: The model is called as often as for so many samples, at last with none, where
-                other ranks wait for this one.
+            least: Call the model as often as for this number of samples, with empty batches at the
+                end. Needed if other ranks wait for this rank's calls.
 
         Returns:
             float64 ``[2 + number of metrics]`` on the device: the sums of losses, of each metric,
-            and of weights, which stays 0 where the samples have none.
+            and of weights. The last stays 0 if the samples have no weights.
         """
         self._model.eval()
         self._totals.zero_()
@@ -136,12 +136,12 @@ class Evaluation:
 
     @torch.no_grad()
     def warm_up(self, samples: Subset, start: int, stop: int) -> None:
-        """Bring a range to the device where it fits, and record batches of every size it has."""
+        """Put a range on the device if it fits, and record batches of every size it has."""
         self._model.eval()
         split = samples.split
         add_score = self._adding(split)
         if isinstance(split, Loaded):
-            # Of them no more than the size is needed, and reading them takes its time.
+            # Only the sizes matter, and reading loaded samples takes time.
             largest, count = self._batch_size(split), stop - start
             sizes = {min(largest, count), count % largest} - {0}
             by_size = {size: self._feed(samples).zeros(size) for size in sizes}
@@ -152,7 +152,7 @@ class Evaluation:
                 add_score(*batch)
 
     def _adding(self, split: Split) -> Callable[..., None]:
-        """Return what adds a batch's score to the totals, given a tensor of each column."""
+        """Return a function that adds a batch's score to the totals, given each column's tensor."""
         if id(split) not in self._by_split:
             add_score: Callable[..., None] = partial(self._compute, Arrangement(split))
             if self._records:
@@ -191,7 +191,7 @@ class Evaluation:
         return _SMALLEST_BATCH
 
     def _bring(self, samples: Subset, start: int, stop: int) -> tuple[torch.Tensor, ...] | None:
-        """Return a range on the device, where it stays; None where it does not fit."""
+        """Return a range that stays on the device; None if it does not fit."""
         key = (id(samples), start, stop)
         if key not in self._resident:
             size = samples.nbytes(start, stop)
@@ -203,7 +203,7 @@ class Evaluation:
         return self._resident[key]
 
     def _none_of(self, samples: Subset) -> tuple[torch.Tensor, ...]:
-        """Return a batch without a sample."""
+        """Return a batch without samples."""
         if isinstance(samples.split, Loaded):
             return self._feed(samples).zeros(0)
         return self._send(samples, 0, 0)

@@ -1,6 +1,6 @@
-"""How samples get to a device: they lie there, are sent ahead, or are sent when needed.
+"""Feeds bring samples to a device: resident there, prefetched, or sent when needed.
 
-All three give the same samples in the same order; they differ in memory and in time alone.
+All three yield the same samples in the same order. They differ only in memory and time.
 """
 
 from __future__ import annotations
@@ -25,55 +25,55 @@ if TYPE_CHECKING:
 
     Spans = Sequence[tuple[int, int]]
 
-# Batches that wait for the device, and threads that gather them: one gathers while another waits
-# for a page of the file.
+# Number of batches that wait for the device, and of threads that gather them. One thread gathers
+# while another waits for a page of the file.
 _DEPTH = 4
 _NUM_THREADS = 2
 
 
 class Feed(Protocol):
-    """Hands over an epoch's micro-batches."""
+    """An interface that yields an epoch's micro-batches."""
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Yield, for each span of ``order``, tensors on the device that `samples` takes.
+        """Yield, for each span of ``order``, tensors on the device for `samples`.
 
-        They are good until the next ones are asked for.
+        The tensors are valid until the next request.
 
         Args:
-            order: int64 ``[num_samples]`` on the CPU: the epoch's order of the samples that are
-                trained on, which count from 0.
-            spans: Where each micro-batch starts and stops in it.
+            order: The epoch's order, int64 ``[num_samples]`` on the CPU: indices among the training
+                samples, from 0.
+            spans: Start and end of each micro-batch in ``order``.
         """
         ...
 
     def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
-        """Turn what was handed over into inputs and targets on the device, as the split has them.
+        """Return the inputs and targets of a batch from `batches`, on the device.
 
-        They are tensors, or dictionaries of such; targets are None where there are none.
+        They have the split's form: tensors, or dictionaries of tensors. Targets may be None.
         """
         ...
 
     def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
-        """Return the weights ``[batch]`` of what was handed over; None where each counts once."""
+        """Return a batch's weights ``[batch]``; None if the samples have no weights."""
         ...
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return what `samples` takes for so many samples of any kind, to try a step on."""
+        """Return a batch of any samples for `samples`, to try a step on."""
         ...
 
 
 class Resident:
-    """All samples lie on the device; a batch is gathered there, by index.
+    """A feed whose samples are all on the device, which gathers each batch by index.
 
-    On a CPU the dataset's own arrays serve, without a copy; a GPU holds those that are trained on
-    alone, but for overlapping windows, which are never taken apart.
+    On a CPU the feed uses the dataset's own arrays without a copy. A GPU holds only the training
+    samples, but arrays of overlapping windows are sent whole.
 
     Args:
         samples: Training samples to put on the device.
         device: Device that holds the samples.
 
     Attributes:
-        columns: On the device, a tensor ``[num_samples, ...]`` for each of `Split.columns`.
+        columns: A tensor ``[num_samples, ...]`` on the device for each of `Split.columns`.
     """
 
     def __init__(self, samples: Subset, device: torch.device) -> None:
@@ -102,12 +102,12 @@ class Resident:
         return self.columns[-1].index_select(0, handed[0])
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return the index of the first sample, again and again."""
+        """Return the index of the first sample, repeated."""
         return (torch.zeros(num_samples, dtype=torch.int64, device=self._device),)
 
 
 class Direct:
-    """The host gathers a batch and sends it when the step asks for it.
+    """A feed for which the host gathers and sends each batch when the step needs it.
 
     Args:
         samples: Training samples; may be in a memory-mapped file.
@@ -121,7 +121,7 @@ class Direct:
         self._device = device
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Gather and send one batch after another."""
+        """Gather and send the batches, one at a time."""
         indices = _mapped(order, self._rows).numpy()
         for start, stop in spans:
             index = indices[start:stop]
@@ -131,22 +131,22 @@ class Direct:
             )
 
     def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
-        """Return what was handed over."""
+        """Return the batch as inputs and targets."""
         return self._arrangement.batch(handed)
 
     def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
-        """Return the weights among what was handed over."""
+        """Return the weights in the batch."""
         return self._arrangement.weights(handed)
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return samples of nothing but zeros."""
+        """Return a batch of zeros."""
         return _zeros(self._columns, num_samples, self._device)
 
 
 class Prefetch:
-    """Threads gather the next batches into pinned memory while the device computes.
+    """A feed whose threads gather the next batches into pinned memory while the device computes.
 
-    No more than a few batches wait at a time, so that memory is bounded whatever the data's size.
+    Only a few batches wait at a time, so the memory is bounded whatever the data's size.
 
     Args:
         samples: Training samples; may be in a memory-mapped file.
@@ -160,12 +160,12 @@ class Prefetch:
         self._arrangement = Arrangement(samples.split)
         self._device = device
         on_cuda = device.type == "cuda"
-        # One more than wait, for the batch that the device computes on.
+        # One more slot than waiting batches, for the batch that the device computes on.
         self._slots = [_Slot(self._columns, batch_size, pinned=on_cuda) for _ in range(_DEPTH + 1)]
         self._copies = torch.cuda.Stream(device) if on_cuda else None  # type: ignore[no-untyped-call]
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Yield batches that were gathered, and on a GPU sent, while others were computed on."""
+        """Yield batches that were gathered, and on a GPU sent, during earlier computation."""
         indices = _mapped(order, self._rows).numpy()
         with ThreadPoolExecutor(_NUM_THREADS, "tarmac-prefetch") as threads:
             gathered = deque(
@@ -185,15 +185,15 @@ class Prefetch:
                 yield slot.send(size, self._device, self._copies)
 
     def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
-        """Return what was handed over."""
+        """Return the batch as inputs and targets."""
         return self._arrangement.batch(handed)
 
     def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
-        """Return the weights among what was handed over."""
+        """Return the weights in the batch."""
         return self._arrangement.weights(handed)
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return samples of nothing but zeros."""
+        """Return a batch of zeros."""
         return _zeros(self._columns, num_samples, self._device)
 
 
@@ -226,7 +226,7 @@ class _Slot:
         current = torch.cuda.current_stream(device)
         with torch.cuda.stream(copies):
             sent = tuple(tensor.to(device, non_blocking=True) for tensor in gathered)
-            # The thread that waits for it sleeps, where another event would keep a core busy.
+            # A blocking event lets the waiting thread sleep; others keep a core busy.
             self._sent = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # PyTorch has no type
             self._sent.record(copies)
         current.wait_stream(copies)
@@ -236,7 +236,7 @@ class _Slot:
 
 
 def open_feed(name: FeedName, samples: Subset, batch_size: int, device: torch.device) -> Feed:
-    """Make a feed of samples, for micro-batches up to a size."""
+    """Return a feed of samples, for micro-batches up to a size."""
     match name:
         case "resident":
             return Resident(samples, device)
@@ -255,7 +255,7 @@ def rows_tensor(samples: Subset) -> torch.Tensor:
 
 
 def _rows_of(samples: Subset) -> torch.Tensor | None:
-    """Return the rows that positions stand for; None where they are the positions themselves."""
+    """Return the rows of the samples; None if they equal the positions."""
     rows = samples.rows
     return None if isinstance(rows, range) and rows.start == 0 else rows_tensor(samples)
 
@@ -265,14 +265,14 @@ def _mapped(order: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
 
 
 def _gathered(column: Column, index: NDArray[np.int64]) -> Column:
-    """Copy samples out of a column: of strided windows `np.take` would copy all before."""
+    """Copy samples out of a column; for strided windows `np.take` would copy the whole column."""
     return np.take(column, index, axis=0) if column.flags.c_contiguous else column[index]
 
 
 def _gather(column: Column, index: NDArray[np.int64], out: Column) -> None:
-    """Copy samples out of a column to where they are wanted."""
+    """Copy samples out of a column into ``out``."""
     if column.flags.c_contiguous:
-        # NumPy checks indices in a second buffer unless told what to do with wrong ones.
+        # In its default mode `np.take` copies into a second buffer first, to check the indices.
         np.take(column, index, axis=0, out=out, mode="clip")
     else:
         out[...] = column[index]

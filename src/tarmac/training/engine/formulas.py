@@ -1,6 +1,6 @@
-"""Optimizers' formulas in fewer passes over memory than PyTorch's own take.
+"""Optimizer formulas that take fewer passes over memory than PyTorch's own.
 
-A step over flat parameters is bound by memory: what counts is how often they pass through it. For
+Memory bandwidth limits a step over flat parameters, so the number of passes over them counts. For
 669,706 parameters on a 2-core Xeon a pass is 70 to 90 us. bench/population.py measures whole steps.
 """
 
@@ -26,8 +26,8 @@ def adadelta_(
 ) -> None:
     """Do a step of Adadelta, in 8 passes where PyTorch's takes 11.
 
-    Both averages are kept with ``eps`` added, as which they are needed: then one square root of
-    their ratio does. They begin at ``eps``.
+    Both averages include ``eps``, as the formula needs them, so one square root of their ratio is
+    enough. They start at ``eps``.
 
     Args:
         spec: Adadelta's hyperparameters, of which it reads ``rho`` and ``eps``.
@@ -62,8 +62,8 @@ def nadam_on_cpu_(
 ) -> None:
     """Do a step of Nadam by Adam's fused kernel, in 3 passes where PyTorch's takes 9.
 
-    Nadam steps along ``a g + b m``. Scaled to weights that add up to 1, that is what Adam makes of
-    ``m`` with another ``beta1``.
+    A Nadam step has the direction ``a g + b m``. Scaled to weights that add up to 1, that direction
+    is Adam's average of ``m`` with another ``beta1``.
 
     Args:
         spec: Nadam's hyperparameters: ``beta1``, ``beta2``, ``eps`` and ``momentum_decay``.
@@ -93,7 +93,7 @@ def nadam_on_cpu_(
         [],
         [step],
         fused=True,
-        # The kernel divides by the bias correction that goes with its beta1.
+        # The kernel divides by the bias correction of its beta1, which is undone here.
         lr=rate * total * (1 - beta1**number),
         beta1=beta1,
         beta2=spec.beta2,

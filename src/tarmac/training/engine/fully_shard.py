@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class FullyShard:
-    """Keeps on each rank its part of every parameter, with gradients and optimizer state.
+    """The strategy that shards every parameter over the ranks, with gradients and optimizer state.
 
-    A block's parameters are gathered when it computes and let go afterwards; its gradients are
-    summed so that each rank gets its part of them. Every rank runs the model equally often, also
-    where it has no sample, as the others wait for its part.
+    A block's parameters are gathered for its computation and freed afterwards. A reduce-scatter
+    gives each rank its shard of the block's gradients. Every rank runs the model equally often,
+    even without samples, as the other ranks wait for its shards.
 
     Args:
         plan: Training plan, with the recipe, the devices and the precision.
-        model: On the CPU, with the first weights.
-        team: All processes, of a process group.
+        model: Model on the CPU, with its initial weights.
+        team: All processes of a process group.
     """
 
     def __init__(self, plan: Plan, model: nn.Module, team: Team) -> None:
@@ -76,7 +76,7 @@ class FullyShard:
         self.parameters.load_state_dict(state)
 
     def seed(self, seed: int) -> None:
-        """Start the replica's draws; those of replica 0 go on from the weights'."""
+        """Seed the replica's generators; replica 0 continues the generator of the weights."""
         self._replica.seed(seed)
 
     def random_states(self) -> list[dict[str, torch.Tensor]]:
@@ -84,14 +84,14 @@ class FullyShard:
         return self._team.all_gather(self._replica.random_state())
 
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        """Go back to what `random_states` returned; a rank that was not there keeps its seed's."""
+        """Restore the states of `random_states`; ranks without a state keep their seed's."""
         if own := states[self._team.rank]:
             self._replica.set_random_state(own)
 
 
 @torch.no_grad()
 def _share_weights(model: nn.Module, team: Team) -> None:
-    """Make the first rank's weights everybody's, also where a model draws without the seed."""
+    """Broadcast the first rank's weights, as a model may draw its weights without the seed."""
     if team.world_size == 1:
         return
     for value in (*model.parameters(), *model.buffers()):

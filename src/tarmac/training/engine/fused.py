@@ -1,4 +1,4 @@
-"""Steps of a multilayer perceptron by the fused kernels: see `tarmac.kernels`."""
+"""Steps of a multilayer perceptron by the fused kernels; see `tarmac.kernels`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 
-# Some 10 ms of a small network's steps, for which a stop waits. Copying the weights to where others
-# read them, after each call, takes a hundredth of that.
+# Some 10 ms of a small network's steps, which delay a stop. Copying the weights to the replica
+# after each call takes a hundredth of that.
 _MAX_AT_ONCE = 256
 
-# FlatOptimizer computes RMSprop by Adam's kernel, and names its state so.
+# FlatOptimizer computes RMSprop by Adam's kernel, with Adam's name for the state.
 _OTHER_NAMES = {"square_avg": "exp_avg_sq"}
 
 
-# Whose steps FlatOptimizer does not count.
+# Optimizers for which FlatOptimizer does not count steps.
 _UNCOUNTED = (SGD, Adadelta)
 
 
@@ -41,15 +41,15 @@ class _ResidentFeed(Protocol):
 
 
 class FusedSteps:
-    """Computes steps of one replica by the fused kernels; see `StepRunner`.
+    """A step runner that computes one replica's steps by the fused kernels; see `StepRunner`.
 
-    Weights and optimizer state are copied to the replica after each call, so that all others find
-    them where they always are, and a run can go on without the kernels. Dropout is drawn from the
-    seed and the number of the step, not from PyTorch's generators.
+    After each call, weights and optimizer state are copied to the replica. So other code finds them
+    there as usual, and a run can resume without the kernels. Dropout is drawn from the seed and the
+    number of the step, not from PyTorch's generators.
 
     Args:
-        plan: What to do, of which `choose_fused` has said that it can be done so.
-        replica: The only one, its samples resident.
+        plan: Training plan for which `choose_fused` allows the kernels.
+        replica: The only replica, with resident samples.
         optimizer: Optimizer of the replica's parameters; its state is copied back after each call.
     """
 
@@ -91,7 +91,7 @@ class FusedSteps:
         self.reload()
 
     def run(self, steps: Steps, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]) -> None:
-        """Compute steps, and copy what they changed to the replica."""
+        """Compute steps, and copy the changed state to the replica."""
         (index,) = next(batches[0])
         self._stack.begin(index, np.array(steps.rates), steps.first)
         self._stack.run(steps.count)
@@ -103,10 +103,10 @@ class FusedSteps:
         self._count(steps)
 
     def warm_up(self, kinds: Sequence[Steps]) -> None:
-        """Compile the kernels and record launches of them.
+        """Compile the kernels and record their launches.
 
         Raises:
-            TarmacError: They cannot be compiled here.
+            TarmacError: The kernels cannot be compiled here.
         """
         most = max(kinds, key=lambda kind: kind.count)
         size = sum(map(sum, most.sizes))
@@ -121,7 +121,7 @@ class FusedSteps:
             ) from error
 
     def reload(self) -> None:
-        """Take weights and the optimizer's state from the replica."""
+        """Copy weights and optimizer state from the replica."""
         theirs, ours = self._pairs
         torch._foreach_copy_(ours, theirs)
         self._stack.publish()
@@ -157,7 +157,7 @@ class FusedSteps:
         raise AssertionError("a parameter is in no group")
 
     def _count(self, steps: Steps) -> None:
-        """Let what the optimizer counts be what single steps would have left."""
+        """Set the optimizer's counters to their values after single steps."""
         for name, value in self._state.items():
             if name.endswith(".step") and not isinstance(self._spec, _UNCOUNTED):
                 value.add_(steps.count)
@@ -170,5 +170,5 @@ def _decay_of(name: str, patterns: Mapping[str, float]) -> float:
 
 
 def _evenly(num_steps: int) -> int:
-    """Cut an epoch's full steps into calls of equal length, so that few are left over."""
+    """Return the steps per call that cut an epoch's full steps evenly, so that few are left."""
     return max(1, num_steps // -(-num_steps // _MAX_AT_ONCE)) if num_steps else 1

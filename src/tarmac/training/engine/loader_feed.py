@@ -1,4 +1,4 @@
-"""How samples get to a device from a user's dataset or loader: see `tarmac.data.samples_from`."""
+"""A feed of samples from a user's dataset or loader; see `tarmac.data.samples_from`."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 
     Batches = Generator[tuple[torch.Tensor, ...], None, None]
 
-# How PyTorch says that a worker is gone, also where its signal comes amid something else.
+# PyTorch's message for a dead worker, which may be inside another message when a signal interrupts.
 _GONE = re.compile(r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\)")
 _CAUGHT = re.compile(r"Caught (\w+) in DataLoader worker process (\d+)")
 
 
 class LoaderFeed:
-    """Batches of a user's dataset or loader, by worker processes where it has some.
+    """A feed of a user's dataset or loader, read by worker processes if it has some.
 
-    Of a map-style dataset they are those of the order that is asked for. A stream has an order of
-    its own, from which an epoch's positions are taken; every replica reads it from its beginning
-    and keeps its own part, so that all of them together take each sample once.
+    A map-style dataset is read in the requested order. A stream has its own order, from which an
+    epoch's positions are taken. Every replica reads the stream from its beginning and keeps its own
+    part, so that all replicas together take each sample once.
 
     Args:
-        where: The split, for messages.
-        samples: Those of the split that are read; of a stream the first ones.
+        where: Name of the dataset and split, for messages.
+        samples: Samples of the split to read; of a stream the first samples.
         batch_size: Samples that a stream's loader reads at a time, if the dataset sets no batch
             size.
         device: Device that receives the batches.
         seed: Seed of the training, from which each sample's draws follow.
-        num_classes: That targets must be below; None where they are no classes.
-        keeps_workers: Whether workers stay for the next time. Those of a training do.
+        num_classes: Upper bound, exclusive, of the targets; None if they are no classes.
+        keeps_workers: Whether workers persist between epochs, as those of a training do.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LoaderFeed:
             "persistent_workers": keeps_workers and loading.num_workers > 0,
             "pin_memory": on_cuda,
             "worker_init_fn": WorkerStart(options.get("worker_init_fn")),
-            # Else it would draw from the generator that dropout draws from.
+            # Otherwise the loader would draw from the same generator as dropout.
             "generator": torch.Generator().manual_seed(seed % 2**63),
         }
         self._reading: Iterator[Any] = iter(())
@@ -100,11 +100,11 @@ class LoaderFeed:
             )
 
     def start_epoch(self, epoch: int) -> None:
-        """Use the draws of an epoch, from 0, for the batches that are asked for next."""
+        """Select the draws of an epoch, from 0, for the next call of `batches`."""
         self._epoch = epoch
 
     def batches(self, order: torch.Tensor, spans: Spans) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Yield batches as workers, or this process, have read them."""
+        """Yield batches that workers, or this process, have read."""
         full = [span for span in spans if span[1] > span[0]]
         read = self._of_stream(full) if self._stream else self._of_order(order, full)
         with contextlib.closing(read):
@@ -117,15 +117,15 @@ class LoaderFeed:
                 yield tuple(tensor.to(self._device, non_blocking=True) for tensor in batch)
 
     def samples(self, *handed: torch.Tensor) -> tuple[Any, Any]:
-        """Return what was handed over."""
+        """Return the batch as inputs and targets."""
         return self._arrangement.batch(handed)
 
     def weights(self, *handed: torch.Tensor) -> torch.Tensor | None:
-        """Return the weights among what was handed over."""
+        """Return the weights in the batch."""
         return self._arrangement.weights(handed)
 
     def zeros(self, num_samples: int) -> tuple[torch.Tensor, ...]:
-        """Return samples of nothing but zeros."""
+        """Return a batch of zeros."""
         return tuple(
             torch.zeros(
                 (num_samples, *column.shape[1:]), dtype=view(column[:0]).dtype, device=self._device
@@ -134,15 +134,15 @@ class LoaderFeed:
         )
 
     def close(self) -> None:
-        """End the workers now, whoever still holds what they read from, as an error's traceback."""
+        """Stop the workers now, even if an error's traceback still refers to their loader."""
         end_workers(self._reading if self._stream is None else self._stream.reading)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return where a stream's own loader is, where it tells; else nothing."""
+        """Return the state of a stream's own loader; empty if it has none."""
         return {} if self._stream is None else self._stream.state()
 
     def set_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from a state that `state` returned, at the next `batches`."""
+        """Continue from a state that `state` returned, at the next `batches`."""
         if self._stream is not None and state:
             self._stream.set_state(state)
 
@@ -177,7 +177,7 @@ class LoaderFeed:
 
 @dataclasses.dataclass(frozen=True)
 class LoaderFeeds:
-    """Opens feeds of a dataset's splits.
+    """An opener of feeds for a dataset's splits.
 
     Attributes:
         dataset: Dataset that the splits belong to.
@@ -205,12 +205,12 @@ class LoaderFeeds:
 
 
 def is_loader_error(error: BaseException) -> bool:
-    """Whether an error is that a worker of a loader is gone, as PyTorch says it."""
+    """Return whether an error is PyTorch's message that a loader's worker is dead."""
     return bool(_GONE.search(str(error)))
 
 
 def _is_cut_off(error: BaseException) -> bool:
-    """Whether a batch was lost with the process that made it, before PyTorch noticed its end."""
+    """Return whether a worker died while sending its batch, before PyTorch noticed its end."""
     if not isinstance(error, (EOFError, ConnectionError)):
         return False
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -218,7 +218,7 @@ def _is_cut_off(error: BaseException) -> bool:
 
 
 def explain_loader_error(where: str, error: BaseException) -> TarmacError:
-    """Say whose worker failed at what, and what to do.
+    """Return an error that says where reading failed, and what to do.
 
     Args:
         where: The dataset and its split.
@@ -243,7 +243,7 @@ def explain_loader_error(where: str, error: BaseException) -> TarmacError:
 
 
 class _Keys:
-    """The batches that a loader's workers are to read next, which PyTorch asks for once each."""
+    """The next batches for a loader's workers; PyTorch reads each of them once."""
 
     def __init__(self) -> None:
         self.batches: Sequence[Sequence[tuple[int, int]]] = ()

@@ -1,7 +1,6 @@
-"""Samples of a user's dataset made into batches, where a loader's workers do it.
+"""Batches of samples from a user's dataset, made in a loader's worker processes.
 
-What is here is sent to worker processes: it holds no device, and says of every error which sample
-it is about.
+The objects here are sent to worker processes, so they hold no device. Their errors name the sample.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ if TYPE_CHECKING:
 
     from tarmac.data import Loaded, Loading
 
-# Mixes epoch and index into the seed of a sample's own draws; large odd numbers.
+# Mixes epoch and index into the seed of a sample's own draws. Large odd numbers.
 _EPOCH_STRIDE = 0x9E3779B97F4A7C15
 _INDEX_STRIDE = 0xBF58476D1CE4E5B9
 
-# Python's variable for ``-P``.
+# Environment variable for Python's option ``-P``.
 _SAFE_PATH = "PYTHONSAFEPATH"
 
-# So long a worker outlives SIGTERM at most, for the training to save its state meanwhile.
+# Seconds for which a worker may outlive SIGTERM, so that the training can save its state.
 _GRACE_S = 20
 
 
 class BadSampleError(Exception):
-    """A sample that cannot be had, or is not like others, in one line."""
+    """An error for a sample that cannot be read or differs from the others, in one line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What all batches of a split are like.
+    """The shapes and types that all batches of a split share.
 
     Attributes:
         shapes: Shape of a sample in each column, by the names of `Split.columns`.
         dtypes: NumPy data type of each column, by the names of `Split.columns`.
-        num_classes: Targets are classes below this; None where they are something else.
+        num_classes: Upper bound, exclusive, of the targets; None if they are no classes.
         loading: How to read the samples of the split.
     """
 
@@ -58,7 +57,7 @@ class Kind:
 
     @classmethod
     def of(cls, split: Loaded, num_classes: int | None) -> Kind:
-        """Learn it from a split's first samples."""
+        """Return the kind of a split, from its first samples."""
         columns = split.columns
         return cls(
             {name: column.shape[1:] for name, column in columns.items()},
@@ -68,14 +67,14 @@ class Kind:
         )
 
     def gather(self, samples: Sequence[Any], index: Sequence[object]) -> tuple[torch.Tensor, ...]:
-        """Make a batch of samples, a tensor of each column.
+        """Return a batch of samples, as one tensor per column.
 
         Args:
             samples: Samples of the batch, as the dataset returns them.
             index: Index in the dataset of each sample, for error messages.
 
         Raises:
-            BadSampleError: One is not like the first, or not finite.
+            BadSampleError: A sample differs from the first in shape or type, or is not finite.
         """
         if self.loading.collate is not None:
             return self._take(self.loading.collate(list(samples)), index)
@@ -92,14 +91,14 @@ class Kind:
         return batch
 
     def take(self, batch: Any, position: int) -> tuple[torch.Tensor, ...]:
-        """Take a batch apart that a user's loader has made, a tensor of each column.
+        """Split a batch of a user's loader into one tensor per column.
 
         Args:
             batch: Batch of samples, as the loader yields it.
             position: Position in the epoch of the batch's first sample, for error messages.
 
         Raises:
-            BadSampleError: It is not like the first.
+            BadSampleError: A sample differs from the first in shape or type, or is not finite.
         """
         return self._take(batch, None, position)
 
@@ -120,7 +119,7 @@ class Kind:
         return tensors
 
     def _leaves(self, item: Any, number: object = None) -> dict[str, Any]:
-        """Return the parts of a sample by its number, or of a batch, by name."""
+        """Return the parts, by name, of a sample with a number or of a batch without one."""
         try:
             leaves = self.loading.naming.leaves(item)
             if leaves.keys() == self.shapes.keys():
@@ -131,7 +130,7 @@ class Kind:
         raise BadSampleError(("a batch" if number is None else f"sample {number}") + words)
 
     def _rows(self, name: str, values: list[Any], index: Sequence[object]) -> list[Any]:
-        """Return a column's values of some samples as what is collated, each like the first."""
+        """Return a column's values in a form to collate, after checking each."""
         shape, dtype = self.shapes[name], self._tensor_dtype(name)
         if all(type(v) is torch.Tensor and v.dtype == dtype and v.shape == shape for v in values):
             return [value.detach() for value in values]
@@ -168,8 +167,8 @@ class Kind:
     def _check_values(self, batch: Sequence[torch.Tensor], index: Sequence[object]) -> None:
         for name, tensor in zip(self.shapes, batch, strict=True):
             if tensor.is_floating_point():
-                # Of what is not finite the sum is not either, and most often that is all to see. It
-                # is 40 times faster without widening, and what it overflows is looked at below.
+                # A finite sum proves that all values are finite, and is usually enough. Summing is
+                # 40 times faster without widening. If it overflows, the values are checked below.
                 wide = torch.float32 if tensor.dtype == torch.float16 else tensor.dtype
                 if tensor.sum(dtype=wide).isfinite():
                     continue
@@ -191,13 +190,13 @@ class Kind:
 
 
 class Indexed(torch_data.Dataset[Any]):
-    """A map-style dataset whose every sample draws from generators seeded for it alone.
+    """A map-style dataset in which every sample draws from generators seeded for it alone.
 
-    So what a sample draws, such as a random crop, is a function of the seed, the epoch and its
-    index: the same on any number of devices and workers, and after a stop.
+    So a sample's draws, such as a random crop, depend only on the seed, the epoch and the index.
+    They are the same on any number of devices and workers, and after a stop.
 
     Args:
-        kind: What samples are like, and where they come from.
+        kind: Shapes and types of the samples, and how to read them.
         seed: Seed of the training; each sample's own seed follows from it.
     """
 
@@ -229,10 +228,10 @@ class Indexed(torch_data.Dataset[Any]):
 
 @contextlib.contextmanager
 def starting_workers() -> Iterator[None]:
-    """Keep the current directory from workers that are new interpreters: spawn, forkserver.
+    """Keep the current directory off the path of workers that are new interpreters.
 
-    A user's ``types.py`` there would end them. `multiprocessing` takes no option for that, and
-    gives them this process's path once they run.
+    With ``spawn`` or ``forkserver``, a user's ``types.py`` there would crash them.
+    `multiprocessing` has no option for that, and gives workers this process's path once they run.
     """
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
@@ -251,11 +250,11 @@ def _set_safe_path(value: str | None) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStart:
-    """Prepares a worker: whoever interrupts the training interrupts its first process alone.
+    """A worker's initializer that leaves interrupts to the training's first process.
 
     Attributes:
         user: The user's ``worker_init_fn``, called in each worker; None for none.
-        safe_path: The user's own PYTHONSAFEPATH, which what a worker starts inherits.
+        safe_path: The user's own PYTHONSAFEPATH, which a worker's child processes inherit.
     """
 
     user: Callable[[int], None] | None = None
@@ -264,7 +263,7 @@ class WorkerStart:
     def __call__(self, worker: int) -> None:
         """Leave Ctrl-C and SIGTERM to the training, which saves its state before it ends.
 
-        A worker ends when the training tells it to; after SIGTERM not much later in any case.
+        The training stops its workers. After SIGTERM a worker ends by itself, after `_GRACE_S`.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_GRACE_S))

@@ -1,4 +1,4 @@
-"""A stream of samples in an order of its own, read by position."""
+"""A stream of samples in its own order, read by position."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
     from tarmac.training.engine.loader_samples import Kind
 
-# Mixes the epoch into the seed of its draws; a large odd number.
+# Mixes the epoch into the seed of its draws. A large odd number.
 _EPOCH_STRIDE = 0x94D049BB133111EB
 
 
 class Stream:
-    """Takes samples from a stream by their positions in an epoch, forward alone.
+    """A reader that takes samples from a stream by their positions in an epoch, forward only.
 
-    An epoch begins the stream anew, with the same draws every time. Where it ends early and its
-    length was not its own, it begins again within the epoch.
+    Every epoch restarts the stream, with the same draws each time that epoch is read. If the stream
+    ends early and the epoch's length comes from ``steps_per_epoch``, it restarts in the epoch.
 
     Args:
-        kind: What samples are like, and where they come from.
-        batch_size: Samples that a worker brings at a time, where the loader is Tarmac's.
+        kind: Shapes and types of the samples, and how to read them.
+        batch_size: Samples that a worker reads at a time, if the loader is Tarmac's.
         seed: Seed of the training, from which the stream's draws follow.
         options: Keyword arguments for the `DataLoader` that Tarmac makes.
 
     Attributes:
-        reading: Iterator over the loader's batches of the present epoch.
+        reading: Iterator over the loader's batches of the current epoch.
     """
 
     def __init__(self, kind: Kind, batch_size: int, seed: int, options: Mapping[str, Any]) -> None:
@@ -49,24 +49,24 @@ class Stream:
                 kind.loading.dataset,
                 batch_size=batch_size,
                 collate_fn=partial(_gathered, kind),
-                # Workers of an epoch before have draws that nobody can repeat after a stop, and a
-                # copy of the dataset that has not heard of the epoch.
+                # Persistent workers would continue draws that cannot be repeated after a stop, and
+                # ``set_epoch`` would not reach their copy of the dataset.
                 **{**options, "persistent_workers": False},
             )
         self.reading: Iterator[Any] = iter(())
         self._epoch = -1
         self._position = 0
-        # Samples that were read and not yet taken; they begin at the position.
+        # Samples that were read but not taken. They begin at the position.
         self._rest: tuple[torch.Tensor, ...] = ()
         self._saved: dict[str, Any] | None = None
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The stream's position in words, for messages."""
         return f"after {self._position} samples of epoch {self._epoch + 1}"
 
     def begin(self, epoch: int) -> None:
-        """Begin an epoch, or go on in it where a state was set."""
+        """Begin an epoch, or continue within it if a state was set."""
         saved, self._saved = self._saved, None
         self._epoch, self._position, self._rest = epoch, 0, ()
         if saved is not None:
@@ -76,7 +76,7 @@ class Stream:
             self._restart()
             return
         if saved is not None:
-            # A loader takes its state by the next iterator; the one after is the next epoch's.
+            # A loader applies its state to the next iterator. The one after is the next epoch's.
             next(iter(self._loader), None)
         for part in (self._kind.loading.dataset, getattr(self._loader, "sampler", None)):
             set_epoch = getattr(part, "set_epoch", None)
@@ -85,10 +85,10 @@ class Stream:
         self._restart()
 
     def take(self, start: int, stop: int) -> tuple[torch.Tensor, ...]:
-        """Return the samples at positions of the epoch, after passing over those before.
+        """Return the samples at positions of the epoch, and skip those before.
 
         Raises:
-            TarmacError: The stream has no more.
+            TarmacError: The stream has ended.
         """
         while self._position < start:
             self._cut(min(start - self._position, self._available()))
@@ -100,7 +100,7 @@ class Stream:
         return tuple(torch.cat(of_column) for of_column in zip(*parts, strict=True))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return where the stream is, where its loader tells; else nothing."""
+        """Return the stream's position and loader state; empty if the loader has no state."""
         if not self._kind.loading.has_state or self._epoch < 0:
             return {}
         buffer = io.BytesIO()
@@ -114,38 +114,38 @@ class Stream:
         return {"stream": torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)}
 
     def set_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from a state that `state` returned, at the next `begin`.
+        """Continue from a state that `state` returned, at the next `begin`.
 
         Raises:
-            RequestError: The loader has no state, or the state is none.
+            RequestError: The loader has no ``load_state_dict``.
         """
         if not self._kind.loading.has_state:
             raise RequestError(
                 "the checkpoint has the state of a loader, and this one has no load_state_dict",
                 hint="The workload was changed since. Start a new run.",
             )
-        # Nothing but tensors, numbers, texts and containers is read from a file.
+        # Unpickle nothing but tensors, numbers, texts and containers from a file.
         self._saved = torch.load(io.BytesIO(state["stream"].numpy().tobytes()), weights_only=True)
 
     def _restart(self) -> None:
         if not self._kind.loading.has_state:
-            # A generator goes on from epoch to epoch, and no checkpoint has its state.
+            # A generator continues from epoch to epoch, and no checkpoint has its state.
             for part in (self._loader, getattr(self._loader, "sampler", None)):
                 generator = getattr(part, "generator", None)
                 if isinstance(generator, torch.Generator):
                     generator.manual_seed(self._seed_here() % 2**63)
-        # What a loader of the user's own starts is theirs.
+        # Workers of a user's own loader start in the user's environment.
         starting = contextlib.nullcontext() if self._takes_batches else starting_workers()
         with drawing_from(self._seed_here()), starting:
             self.reading = iter(self._loader)
 
     def _available(self) -> int:
-        """Return how many samples are read and not taken, at least one."""
+        """Return the number of samples that are read but not taken, at least one."""
         if self._rest and len(self._rest[0]):
             return len(self._rest[0])
         batch = self._next()
         if batch is None and self._kind.loading.steps_per_epoch is not None:
-            # Steps make the epoch, however often it takes the stream from its beginning.
+            # Steps define the epoch, however often it restarts the stream.
             self._restart()
             batch = self._next()
         if batch is None:
@@ -162,7 +162,7 @@ class Stream:
         """Return the next batch, or None at the end."""
         if self._kind.loading.num_workers:
             return next(self.reading, None)
-        # It is read in this process, and must not draw what the training does.
+        # This process reads the batch, which must not use the training's random draws.
         with drawing_from(self._seed_here()):
             return next(self.reading, None)
 
@@ -177,9 +177,9 @@ class Stream:
 
 
 def end_workers(reading: Iterator[Any]) -> None:
-    """End the workers of a `DataLoader` that is being read, if it has some.
+    """Stop the workers of a `DataLoader` that is being read, if it has some.
 
-    PyTorch has no public way to, and does it itself only when nobody holds the iterator any more.
+    PyTorch has no public method for that. It stops them only when nothing refers to the iterator.
     """
     shut_down = getattr(reading, "_shutdown_workers", None)
     if shut_down is not None:
@@ -187,5 +187,5 @@ def end_workers(reading: Iterator[Any]) -> None:
 
 
 def _gathered(kind: Kind, samples: list[Any]) -> tuple[torch.Tensor, ...]:
-    # A worker does not know how many samples others have brought before.
+    # A worker does not know how many samples other workers have read before.
     return kind.gather(samples, [f"{number} of a batch" for number in range(len(samples))])

@@ -1,8 +1,8 @@
-"""The scale of the loss in fp16, whose gradients would be rounded to zero without one.
+"""The scale of the loss in fp16, without which small gradients would be rounded to zero.
 
-The rules are those of PyTorch's GradScaler, by its kernels: a gradient that is not finite halves
-the scale and its step is left out; 2000 steps without one double it. Every replica has the same sum
-of gradients, so all of them do the same without a message, and nothing here waits for a device.
+The rules are those of PyTorch's GradScaler, by its kernels. A non-finite gradient halves the scale
+and skips its step. 2000 steps without one double the scale. Every replica has the same sum of
+gradients, so all of them decide the same without communication, and nothing waits for a device.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _GROWTH_STEPS = 2000
 
 
 class LossScale:
-    """What a loss is multiplied with before its gradients are taken, and they are divided by.
+    """The factor of the loss, by which its gradients are divided again.
 
     Args:
         device: Device of the gradients, on which the scale is kept.
 
     Attributes:
-        value: float32 ``[]``: the scale.
-        num_skipped: int64 ``[]``: how many steps were left out so far.
+        value: The scale, float32 ``[]``.
+        num_skipped: Number of skipped steps so far, int64 ``[]``.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -42,14 +42,15 @@ class LossScale:
         gradients: Sequence[torch.Tensor],
         add_up: Callable[[torch.Tensor], None] | None = None,
     ) -> torch.Tensor:
-        """Divide gradients by the scale, and choose the next one.
+        """Divide gradients by the scale, and update the scale.
 
         Args:
-            gradients: All of them, or those that this rank has.
-            add_up: Adds up a tensor over all ranks, where each has only some gradients.
+            gradients: All gradients, or those of this rank.
+            add_up: Function that adds up a tensor over all ranks; needed if each rank has only some
+                gradients.
 
         Returns:
-            float32 ``[]``: 1 where some gradient is not finite, else 0.
+            float32 ``[]``: 1 if any gradient is not finite, else 0.
         """
         self._found.zero_()
         torch._amp_foreach_non_finite_check_and_unscale_(
@@ -65,5 +66,5 @@ class LossScale:
         return self._found
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name, the tensors themselves."""
+        """Return the state's tensors by name, without copies."""
         return {"value": self.value, "num_good": self._num_good, "num_skipped": self.num_skipped}

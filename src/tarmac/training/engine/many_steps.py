@@ -1,8 +1,8 @@
-"""Many steps in one CUDA graph: their batches and learning rates are read from tables in it.
+"""Many steps in one CUDA graph, which reads their batches and learning rates from tables.
 
-One launch then serves for all of them, and beside it one copy of the samples' indices and, where
-the schedule changes it, one of the rates. Draws such as dropout's are those of single steps, since
-PyTorch's generators count on within a graph.
+One launch then runs all of these steps. Beside the launch, the host copies the samples' indices
+and, if the schedule has changed them, the rates. Draws such as dropout's equal those of single
+steps, as PyTorch's generators advance within a graph.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ if TYPE_CHECKING:
     from tarmac.training.engine.update import Update
     from tarmac.training.plan import Plan
 
-# A launch then costs the host a sixteenth, so that the device is the limit; recording costs some
-# 2 ms a step, and stopping waits for the whole graph.
+# A launch then costs the host a sixteenth per step, so that the device is the limit. Recording
+# costs some 2 ms a step, and stopping waits for the whole graph.
 _AT_ONCE = 16
 
 
 class ManySteps:
-    """Computes steps of one replica from indices into resident samples; see `StepRunner`.
+    """A step runner that computes one replica's steps from indices into resident samples.
+
+    See `StepRunner`.
 
     Args:
         plan: Training plan, with the shares and the accumulation.
-        replica: The one of this process.
-        optimizer: Its parameters', of one rate, which it reads from a tensor where steps are
-            recorded.
-        team: All processes, whose messages can be recorded.
-        recorder: Records the steps as CUDA graphs and replays them.
+        replica: The only replica of this process.
+        optimizer: Optimizer of the replica's parameters, with one learning rate, which it reads
+            from a tensor if steps are recorded.
+        team: All processes, whose all-reduces can be recorded.
+        recorder: Recorder of the steps as CUDA graphs, which it replays.
     """
 
     at_once = _AT_ONCE
@@ -60,14 +62,14 @@ class ManySteps:
         self._parts = Parts(replica, team.world_size if team.world_size > 1 else 0)
         largest = plan.shares.largest * plan.accumulate
         self._index = torch.zeros(_AT_ONCE * largest, dtype=torch.int64, device=replica.device)
-        # Elsewhere a rate is a number, which a graph would keep.
+        # Without rate tensors the rate is a Python number, which a graph records as a constant.
         self._rates: torch.Tensor | None = None
         if optimizer.takes_rate_tensors:
             self._rates = torch.zeros(_AT_ONCE, device=replica.device)
         self._loaded_rates: tuple[float, ...] = ()
 
     def run(self, steps: Steps, batches: Sequence[Iterator[tuple[torch.Tensor, ...]]]) -> None:
-        """Compute steps, by a graph where one was recorded for as many of these sizes."""
+        """Compute steps, by a CUDA graph if one was recorded for their number and sizes."""
         (index,) = next(batches[0])
         self._index[: len(index)].copy_(index)
         self._load_rates(steps.rates)
@@ -75,9 +77,9 @@ class ManySteps:
             self._compute(steps)
 
     def warm_up(self, kinds: Sequence[Steps]) -> None:
-        """Compute single steps of the first sample, then record all kinds, or none on any rank.
+        """Run single steps on the first sample, then record all kinds, or none on any rank.
 
-        A message that some ranks have recorded and others have not would never end.
+        If only some ranks had recorded an all-reduce, the ranks would deadlock.
         """
         self._index.zero_()
         for kind in kinds:
@@ -91,16 +93,16 @@ class ManySteps:
             self._recorder.forget()
 
     def reload(self) -> None:
-        """Do nothing: all is read where it lies."""
+        """Do nothing: the steps read the replica's own tensors."""
 
     def _key(self, steps: Steps) -> Hashable:
         return steps.count, steps.scale, steps.sizes
 
     def _load_rates(self, rates: tuple[float, ...]) -> None:
-        """Bring the rates to where graphs read them, unless they are there."""
+        """Copy the rates to the tensor that graphs read, unless they are there already."""
         if self._rates is None or rates == self._loaded_rates[: len(rates)]:
             return
-        # From memory that is not pinned, a copy as small as this is taken before the call returns.
+        # A copy this small from unpinned memory is taken before the call returns.
         self._rates[: len(rates)].copy_(torch.tensor(rates), non_blocking=True)
         self._loaded_rates = rates + self._loaded_rates[len(rates) :]
 
@@ -114,7 +116,7 @@ class ManySteps:
             self._replica.parameters.publish()
 
     def _compute_step(self, scale: float, parts: Sequence[torch.Tensor]) -> None:
-        """Leave the sum of all ranks' gradients of one step."""
+        """Compute the sum of all ranks' gradients of one step."""
         self._parts.compute(scale, iter([(part,) for part in parts]), [len(p) for p in parts])
         if self._team.world_size > 1:
             self._team.all_reduce(self._replica.parameters.reduced)

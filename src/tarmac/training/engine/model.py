@@ -1,4 +1,4 @@
-"""A workload's model: built for its data from a seed, and copied for other devices."""
+"""A workload's model: built for its data from a seed, and replicated for other devices."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
-    """Give a workload's model what it asks to know of its data: see `Workload.model`.
+    """Pass the facts about the data that a workload's model requires; see `Workload.model`.
 
     Raises:
-        RequestError: It asks for a number of classes where the data have none.
+        RequestError: The model needs a fact that the data lack, such as ``num_classes``.
     """
     known: dict[str, Any] = {
         "sample_shape": dataset.sample_shape,
@@ -64,7 +64,7 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
 
 
 def _target_shape(dataset: Dataset) -> Any:
-    """Return the shape of one target, that of each by its name; None where there are none."""
+    """Return the shape of one target, or a dictionary of shapes; None without targets."""
     targets = dataset.train.targets
     if isinstance(targets, Mapping):
         return {name: column.shape[1:] for name, column in targets.items()}
@@ -72,12 +72,13 @@ def _target_shape(dataset: Dataset) -> Any:
 
 
 def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed: int) -> nn.Module:
-    """Build a workload's model on the CPU, its weights drawn from ``seed``.
+    """Build a workload's model on the CPU, with its weights drawn from ``seed``.
 
     Raises:
-        RequestError: The model refuses a setting, or has weights that a batch has to draw.
+        RequestError: The model refuses a setting, or has lazy layers, which need a batch to draw
+            their weights.
     """
-    # `torch.manual_seed` would start the generators of the caller's GPUs with it too.
+    # `torch.manual_seed` would also seed the generators of the caller's GPUs.
     torch.default_generator.manual_seed(seed)
     try:
         model = plan_workload.model(**arguments)
@@ -89,7 +90,7 @@ def build_model(plan_workload: Workload, arguments: Mapping[str, Setting], seed:
 
 
 def _refuse_lazy(model: nn.Module, name: str) -> None:
-    """Raise a RequestError where a layer has no weights before it sees a batch."""
+    """Raise a RequestError if a layer draws its weights only when it sees a batch."""
     for path, layer in model.named_modules():
         own = (*layer.parameters(recurse=False), *layer.buffers(recurse=False))
         if any(map(is_lazy, own)):
@@ -102,13 +103,13 @@ def _refuse_lazy(model: nn.Module, name: str) -> None:
 
 
 def name_with_settings(workload: Workload, arguments: Mapping[str, Setting]) -> str:
-    """Return what names a workload's model in an error, such as ``mnist-mlp with hidden=-3``."""
+    """Return a model's name for an error message, such as ``mnist-mlp with hidden=-3``."""
     chosen = ", ".join(f"{key}={value}" for key, value in arguments.items()) or "no settings"
     return f"{workload.name} with {chosen}"
 
 
 def _returning_logits(model: nn.Module, objective: Objective) -> nn.Module:
-    """Let a model of Hugging Face return its logits where an objective takes them."""
+    """Make a Hugging Face model return its logits if the objective takes logits."""
     if hasattr(type(model), "base_model_prefix") and isinstance(
         objective, Classification | NextToken
     ):
@@ -129,7 +130,7 @@ def replicate(model: nn.Module, name: str, strategy: str) -> nn.Module:
         strategy: Name of the strategy that needs the copy, for the error message.
 
     Raises:
-        RequestError: It holds something that cannot be copied.
+        RequestError: The model holds something that cannot be copied.
     """
     try:
         return copy.deepcopy(model)
