@@ -1,4 +1,4 @@
-"""Weights that a training begins from: read from a run or a file, and fitted to a model by name."""
+"""Initial weights of a training: reading them from a run or a file, and matching them by name."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# In a run's directory: what it began from, so that it needs the source no more.
+# A copy of the initial weights in the run's directory. Resuming does not need the source again.
 INITIAL = "initial.safetensors"
 
-# What files of ``torch.save`` end with.
+# Suffixes of files that ``torch.save`` writes.
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
-# Under which key a file of PyTorch's holds its weights, where it holds more.
+# Keys under which a PyTorch file nests its weights when it also holds other state.
 _NESTED = ("state_dict", "model_state_dict", "model")
-# What DistributedDataParallel and torch.compile put before every name.
+# Prefixes that DistributedDataParallel and torch.compile add to every name.
 _WRAPPERS = ("module.", "_orig_mod.")
 _MAX_LINES = 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Initial:
-    """Weights that fit a model, and where they are from.
+    """Weights that fit a model, and the file they come from.
 
     Attributes:
-        source: The file that they were read from.
-        weights: By the model's names, on the CPU, of its shapes and types.
-        missing: Names of the model that keep what is drawn from the seed.
+        source: File that the weights were read from.
+        weights: Tensors by the model's names, on the CPU, with the model's shapes and types.
+        missing: Names in the model that keep their random initialization.
     """
 
     source: Path
@@ -45,15 +45,15 @@ class Initial:
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Read weights by name, on the CPU; nothing but tensors is unpickled.
+    """Read weights by name, on the CPU; unpickle nothing but tensors.
 
     Args:
-        path: ``.safetensors``, also a checkpoint of a run's, which may be a directory of shards, or
-            a file of ``torch.save``.
+        path: A ``.safetensors`` file, a run's checkpoint (a file or a directory of shards), or a
+            file of ``torch.save``.
 
     Raises:
-        RequestError: It is not there, holds no weights, or more than tensors.
-        TarmacError: It is damaged.
+        RequestError: The file does not exist, holds no weights, or holds more than tensors.
+        TarmacError: The file is damaged.
     """
     if path.suffix == SHARDED and path.is_dir():
         from tarmac.training.shards import read_sharded_weights  # noqa: PLC0415 - slow
@@ -76,12 +76,12 @@ def fit_weights(
     Args:
         source: Run or file that the weights come from, for messages.
         found: Weights by name, as read from ``source``.
-        model: The model's own, whose types are taken.
-        partial: Take what fits, and leave the others as they are drawn.
+        model: The model's own weights by name. The result has their types.
+        partial: Load only weights that match; the others keep their random initialization.
 
     Raises:
-        RequestError: A name is on one side only, or of another shape, and all are asked for;
-            or none fits.
+        RequestError: Without ``partial``: a name is on one side only, or a shape differs. With
+            ``partial``: no weight matches.
     """
     weights = _unwrapped(found, model)
     wrong = [
@@ -129,7 +129,7 @@ def _listed(lines: list[str]) -> list[str]:
 def _unwrapped(
     found: Mapping[str, torch.Tensor], model: Mapping[str, torch.Tensor]
 ) -> Mapping[str, torch.Tensor]:
-    """Take off what a wrapper of the model has put before every name."""
+    """Remove the prefix that a wrapper of the model has added to every name."""
     for prefix in _WRAPPERS:
         is_wrapped = found and all(name.startswith(prefix) for name in found)
         if is_wrapped and not any(name.startswith(prefix) for name in model):
@@ -140,7 +140,7 @@ def _unwrapped(
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         with open_tensors(path) as file:
-            # A checkpoint holds the state of the optimizer too.
+            # A checkpoint also holds the optimizer's state, under another prefix.
             before = "model/" if "tarmac" in (file.metadata() or {}) else ""
             names = [name for name in file.keys() if name.startswith(before)]  # noqa: SIM118
             return {name.removeprefix(before): file.get_tensor(name) for name in names}
@@ -153,7 +153,7 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-# How files begin that are downloaded, or checked out, in place of weights.
+# First bytes of other files that are often downloaded or checked out in place of weights.
 _OTHER_KINDS = {
     b"<": "an HTML page or XML: a login or an error of the server that it came from",
     b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself: git lfs pull",
@@ -162,12 +162,12 @@ _OTHER_KINDS = {
     b"GGUF": "GGUF, as llama.cpp reads it",
     b"\x1f\x8b": "compressed by gzip; unpack it first",
 }
-# How files of ``torch.save`` begin: an archive, or a pickle.
+# First bytes of files of ``torch.save``: an archive, or a pickle.
 _PICKLES = (b"PK", b"\x80")
 
 
 def _other_kind(path: Path) -> str | None:
-    """Return what a file that cannot be read is instead of weights; None where it may be some."""
+    """Return the kind of a file that holds no weights; None if the file may hold weights."""
     try:
         with path.open("rb") as file:
             head = file.read(64)
@@ -192,7 +192,7 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
             hint="Save the weights alone: torch.save(model.state_dict(), FILE)",
         ) from error
     except Exception as error:
-        # PyTorch's reader runs into anything where a file is damaged, a KeyError of a number even.
+        # For a damaged file PyTorch's reader raises any error, even a KeyError of a number.
         says_why = isinstance(error, RuntimeError | OSError | EOFError | ValueError)
         reason = str(error).partition("\n")[0] if says_why else "it is no file of torch.save"
         reason = f"it is {other}" if (other := _other_kind(path)) else reason

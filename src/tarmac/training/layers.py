@@ -1,4 +1,4 @@
-"""The layers of a model: what each is, what it returns, and how many parameters it has."""
+"""The layers of a model, with their kinds, output shapes and numbers of parameters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def recording_layers(model: nn.Module) -> Iterator[list[Layer]]:
-    """Yield a list that has the model's layers once the context has ended.
+    """Yield a list that is filled with the model's layers when the context ends.
 
     Args:
-        model: Is called within; the last call's shapes count.
+        model: Model that the caller runs inside the context. The last call sets the shapes.
     """
     parts = {
         name: module
-        # Each place of a module that is in several.
+        # A module that is used in several places is listed in each.
         for name, module in model.named_modules(remove_duplicate=False)
         if not any(module.children()) or any(True for _ in module.parameters(recurse=False))
     }

@@ -1,4 +1,4 @@
-"""What a training will do: every value resolved, and nothing done yet."""
+"""The plan of a training: every value is resolved, and no work has started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tarmac.workloads import ParameterGroup, Workload
 
 ArrayFeed = Literal["resident", "prefetch", "direct"]
-# A loader's comes with the data, and only with them.
+# Only data from a loader use the feed ``loader``, and they use no other.
 FeedName = Literal[ArrayFeed, "loader"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp64"]
 
@@ -31,39 +31,39 @@ class Plan:
     """A training with every value resolved.
 
     Attributes:
-        reference: How the workload was named, so that a resumed run finds it again.
-        workload: With options and settings applied to its recipe.
+        reference: Reference of the workload, by which a resumed run finds it again.
+        workload: Workload with options and settings applied to its recipe.
         settings: Every setting's effective value.
         model_arguments: The keyword arguments for the workload's model.
         dataset: Dataset with the training, validation and test samples.
-        devices: Those of this machine, by local rank where each has a process of its own.
-        world_size: Devices on all machines.
-        strategy: How they are used together: the name of a strategy.
+        devices: Devices of this machine; by local rank if each device has its own process.
+        world_size: Number of devices on all machines.
+        strategy: Name of the strategy that distributes the training over the devices.
         process_per_device: Whether each device has a process of its own.
         feed: How samples get to the devices, such as ``resident``.
         fused: Whether the kernels of `tarmac.kernels` compute the steps.
-        precision: What the matrix products are computed in.
-        threads: Threads of an operation on the CPU; None for what PyTorch takes by itself.
+        precision: Precision of the matrix products.
+        threads: Threads of an operation on the CPU; None for PyTorch's default.
         compile: Whether ``torch.compile`` is used.
         activation_checkpointing: Whether blocks are computed again in the backward pass.
-        autotune: Whether cuDNN tries its algorithms out to find the fastest.
-        reasons: Why ``devices``, ``strategy``, ``feed``, ``fused``, ``batch_size``, ``precision``,
-            ``threads``, ``compile`` and ``autotune`` are what they are.
+        autotune: Whether cuDNN tries its algorithms to find the fastest.
+        reasons: Reasons for the values of ``devices``, ``strategy``, ``feed``, ``fused``,
+            ``batch_size``, ``precision``, ``threads``, ``compile`` and ``autotune``, by name.
         layers: The layers of the model, as it defines them.
         num_parameters: Number of parameters in the model, including frozen parameters.
         sample_flops: Matrix work of a training step for one sample, in FLOP: three times that of
             `count_forward_flops`.
-        patience_metric: Metric on held-out data that patience watches; None for what the training
-            is judged by. Runs of earlier versions that are judged by accuracy go on with the loss.
+        patience_metric: Metric on held-out data that patience watches; None for the metric that
+            judges the training. Runs of earlier versions that accuracy judges still watch the loss.
         held: Training samples, and the samples held out for validation every epoch.
         validation_seed: Seed by which the validation samples were drawn.
-        log_to: The trackers that are told.
+        log_to: Names of the trackers that receive the metrics.
         sampling: Whether the run keeps samples of its GPUs and its host.
-        initial: The weights that a new run begins from; None for those of the seed. A run that
-            goes on has them in its directory.
-        steps: After how many a trial stops; None for a whole training.
-        returns_probabilities: Whether the model returns a Classification probabilities, of which
-            its loss takes the softmax again.
+        initial: Initial weights of a new run; None for a random initialization. A resumed run
+            has its initial weights in its directory.
+        steps: Number of steps after which a trial stops; None for a whole training.
+        returns_probabilities: Whether the model of a Classification returns probabilities. The
+            loss then applies a second softmax to them.
     """
 
     reference: str
@@ -107,12 +107,12 @@ class Plan:
 
     @property
     def train_size(self) -> int:
-        """How many samples are trained on."""
+        """Number of training samples."""
         return len(self.held.train)
 
     @property
     def validation_size(self) -> int:
-        """How many samples judge every epoch; 0 where none do."""
+        """Number of validation samples; 0 if there are none."""
         return len(self.held.validation)
 
     @property
@@ -121,14 +121,14 @@ class Plan:
         return self.shares.num_steps
 
     def steps_in(self, epoch: int) -> int:
-        """Return how many steps of an epoch, from 0, are to be done: a trial ends within one."""
+        """Return the number of steps in an epoch (from 0); a trial ends within an epoch."""
         if self.steps is None:
             return self.num_steps
         return min(self.num_steps, self.steps - epoch * self.num_steps)
 
     @functools.cached_property
     def shares(self) -> Shares:
-        """Which device trains on which samples."""
+        """Samples of each device, step and micro-batch."""
         return Shares(
             num_samples=self.workload.recipe.epoch_size(self.train_size),
             batch_size=self.workload.recipe.batch_size,
@@ -202,7 +202,7 @@ class Plan:
 
 
 def _describe_group(group: ParameterGroup) -> dict[str, Any]:
-    """Return how some parameters are trained as JSON values."""
+    """Return the training of a parameter group as JSON values."""
     optimizer = group.optimizer
     described = _describe(optimizer)
     if isinstance(optimizer, TorchOptimizer):
@@ -213,7 +213,7 @@ def _describe_group(group: ParameterGroup) -> dict[str, Any]:
 
 
 def _describe(part: object) -> dict[str, Any] | None:
-    """Return a recipe's part as its kind and, of a dataclass, its values; None for none."""
+    """Return the kind of a recipe's part and, for a dataclass, its values; None for no part."""
     if part is None:
         return None
     kind = getattr(part, "__name__", type(part).__name__)

@@ -1,7 +1,7 @@
 """Muon over flat groups: momentum, orthogonalised for all matrices at once.
 
-All matrices are laid into one stack, padded with zeros to one shape, so that an iteration is three
-batched products whatever the number of layers. Zeros stay zeros in it. Nothing here waits for a
+All matrices are copied into one stack, padded with zeros to one shape. So an iteration is three
+batched products whatever the number of layers. The padding stays zero. Nothing here waits for a
 device, and all shapes are fixed, so a CUDA graph can hold an update.
 """
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
     from tarmac.workloads import Muon
 
-# Of the quintic polynomial that drives singular values to about 1, from 0.7 to 1.2
-# (kellerjordan.github.io/posts/muon): chosen for the steepest slope at zero.
+# Coefficients of the quintic polynomial that moves singular values to about 1, from 0.7 to 1.2
+# (kellerjordan.github.io/posts/muon), chosen for the steepest slope at zero.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
-# Keeps a gradient of zeros zero; the value of cifar10-airbench.
+# Avoids a division by zero for a gradient of zeros. The value of cifar10-airbench.
 _EPS = 1e-7
 
 
 def orthogonalise(stack: torch.Tensor, iterations: int) -> torch.Tensor:
-    """Bring the singular values of every matrix near 1, its singular vectors as they are.
+    """Move the singular values of every matrix near 1, and keep its singular vectors.
 
     Args:
-        stack: ``[num_matrices, rows, columns]``, rows not above columns, so that the smaller
-            product is iterated; padding with zeros changes nothing.
-        iterations: Each multiplies small singular values by 3.4445 at most.
+        stack: ``[num_matrices, rows, columns]`` with ``rows <= columns``, so that the smaller
+            product is iterated. Padding with zeros changes nothing.
+        iterations: Number of iterations. Each multiplies small singular values by at most 3.4445.
 
     Returns:
-        Of the same shape and type.
+        A stack of the same shape and type.
     """
     first, third, fifth = _COEFFICIENTS
     result: torch.Tensor = stack / (
@@ -50,7 +50,7 @@ def orthogonalise(stack: torch.Tensor, iterations: int) -> torch.Tensor:
 
 
 class MuonOptimizer:
-    """Updates flat groups of matrices in place from their gradients, which it overwrites.
+    """An optimizer that updates flat groups of matrices in place, and overwrites their gradients.
 
     Args:
         spec: Muon's hyperparameters, such as momentum and learning rate.
@@ -79,7 +79,7 @@ class MuonOptimizer:
         )
         self._roots = [len(matrix) ** 0.5 for matrix in self._matrices]
         self._factors = [-(max(1.0, len(m) / m.shape[1]) ** 0.5) for m in self._matrices]
-        # As `FlatOptimizer`: a CUDA graph reads the rate from where it was recorded.
+        # A CUDA graph reads the rate from a fixed address, as in `FlatOptimizer`.
         self._rate: float | torch.Tensor = spec.learning_rate
         if reference.is_cuda:
             self._rate = torch.tensor(
@@ -88,11 +88,11 @@ class MuonOptimizer:
 
     @property
     def takes_rate_tensors(self) -> bool:
-        """Whether a CUDA graph of `step` reads the rate that was set last."""
+        """Whether a CUDA graph of `step` reads the latest rate."""
         return isinstance(self._rate, torch.Tensor)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use another rate from the next step on."""
+        """Set the learning rate from the next step on."""
         if isinstance(self._rate, torch.Tensor):
             self._rate.fill_(rate)
         else:
@@ -121,7 +121,7 @@ class MuonOptimizer:
         torch._foreach_add_(self._values, self._gradients)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name, the tensors themselves."""
+        """Return the state's tensors by name, without copies."""
         return {
             f"{index}.momentum_buffer": momentum for index, momentum in enumerate(self._momentum)
         }
@@ -140,7 +140,7 @@ def _matrices(flat: torch.Tensor, shapes: Mapping[str, torch.Size]) -> list[torc
 
 
 def _parts(stack: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """View the part of each padded matrix that is filled, turned as its matrix is."""
+    """View the filled part of each padded matrix, transposed if its matrix is tall."""
     return [
         padded[: len(m), : m.shape[1]]
         if len(m) <= m.shape[1]

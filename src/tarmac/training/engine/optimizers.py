@@ -1,6 +1,6 @@
-"""Optimizers over flat parameter groups, by PyTorch's own fused kernels where there are any.
+"""Optimizers over flat parameter groups, by PyTorch's fused kernels where they exist.
 
-PyTorch's functional optimizers are called rather than its Optimizer classes: on a few flat tensors
+They call PyTorch's functional optimizers rather than its Optimizer classes. On a few flat tensors
 the classes' bookkeeping is most of a step's cost, and their first use imports torch._dynamo, which
 takes a second.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
 
 # After this many steps Adam's bias correction 1 - rho**step is exactly 1.0 in float64 for every rho
-# up to the limit, so that it does nothing.
+# up to the limit, so it has no effect.
 _NO_BIAS_CORRECTION = 100_000.0
 _RHO_LIMIT = 0.999
 
@@ -55,28 +55,28 @@ _STATE_NAMES: Mapping[type[Optimizer], tuple[str, ...]] = {
 
 
 class FlatOptimizer:
-    """Updates flat groups in place from their gradients, which it may overwrite.
+    """An optimizer that updates flat groups in place, and may overwrite their gradients.
 
-    RMSprop is computed by the fused kernel of Adam, which it equals with ``beta1 = 0`` and without
-    bias correction: one pass over memory instead of four (200 us against 420 us for 669,706
-    parameters on a 2-core Xeon). The average of gradients is then the gradient itself, so that
+    RMSprop uses the fused kernel of Adam. With ``beta1 = 0`` and without bias correction both are
+    the same. That takes one pass over memory instead of four (200 us against 420 us for 669,706
+    parameters on a 2-core Xeon). The average of gradients is then the gradient itself, so one
     tensor serves as both.
 
     Args:
         spec: Optimizer of the recipe, with its hyperparameters and learning rate.
-        groups: Flat parameters with their weight decay, which is added to the gradient (L2)
-            but for AdamW, which takes it off the values.
+        groups: Flat parameters with their weight decay. The decay is added to the gradient (L2),
+            except for AdamW, which subtracts it from the values.
 
     Raises:
-        RequestError: There is no such optimizer here.
+        RequestError: The optimizer is not supported.
     """
 
     def __init__(self, spec: Optimizer, groups: Sequence[Group]) -> None:
         self._spec = spec
         self._groups = groups
         self._on_cuda = groups[0].values.is_cuda
-        # A CUDA graph reads the rate from where it was recorded, so there it is a tensor: an fp32
-        # one, as the fused kernels want it, which would not do for fp64.
+        # A CUDA graph reads the rate from a fixed address, so the rate is a tensor there. The fused
+        # kernels need it in fp32, which is too coarse for fp64.
         self._rate: float | torch.Tensor = spec.learning_rate
         if self._on_cuda and groups[0].values.dtype == torch.float32:
             self._rate = torch.tensor(spec.learning_rate, device=groups[0].values.device)
@@ -100,16 +100,16 @@ class FlatOptimizer:
 
     @property
     def takes_a_rate(self) -> bool:
-        """Whether `step` can be given the rate."""
+        """Whether `step` accepts the rate as an argument."""
         return True
 
     @property
     def takes_rate_tensors(self) -> bool:
-        """Whether `step` reads its rate from a tensor, which a CUDA graph does not keep."""
+        """Whether `step` reads its rate from a tensor, so that a CUDA graph can change the rate."""
         return isinstance(self._rate, torch.Tensor)
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use another rate from the next step on."""
+        """Set the learning rate from the next step on."""
         if rate == self._filled_rate:
             return
         self._filled_rate = rate
@@ -123,8 +123,8 @@ class FlatOptimizer:
         """Update every group's values.
 
         Args:
-            rate: For this step; by default the one that was set. A tensor, float32 ``[]`` on the
-                device, with `takes_rate_tensors` alone.
+            rate: Learning rate of this step; by default the one from `set_learning_rate`. May be a
+                tensor, float32 ``[]`` on the device, only with `takes_rate_tensors`.
         """
         usual = self._rate
         self._rate = usual if rate is None else rate
@@ -133,7 +133,7 @@ class FlatOptimizer:
         self._rate = usual
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name, the tensors themselves."""
+        """Return the state's tensors by name, without copies."""
         return {
             f"{index}.{name}": value
             for index, state in enumerate(self._state)
@@ -153,7 +153,7 @@ class FlatOptimizer:
         slots: Mapping[str, list[torch.Tensor]],
     ) -> None:
         spec = self._spec
-        # Of several tensors, one call for all costs less than one each.
+        # For several tensors, one call for all is cheaper than one call for each.
         foreach = self._on_cuda or len(values) > 1
         match spec:
             case SGD():
@@ -268,7 +268,7 @@ class FlatOptimizer:
 def _members(
     decay: float, groups: Sequence[Group], states: Sequence[Mapping[str, torch.Tensor]]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor], dict[str, list[torch.Tensor]]]:
-    """Return values, gradients and state of the groups of one weight decay."""
+    """Return values, gradients and state of the groups with the same weight decay."""
     chosen = [i for i, group in enumerate(groups) if group.weight_decay == decay]
     slots = {name: [states[i][name] for i in chosen] for name in states[0]}
     return [groups[i].values for i in chosen], [groups[i].gradients for i in chosen], slots

@@ -1,4 +1,4 @@
-"""Several optimizers of one model, each for its own parameters."""
+"""Several optimizers for one model, each with its own parameters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:
-    """Make the optimizer of a recipe.
+    """Build the optimizer of a recipe.
 
     Args:
         recipe: Recipe of the training, with its optimizer and parameter groups.
         groups: Groups of `Parameters`, made with the recipe's patterns of parameter names.
 
     Raises:
-        RequestError: An optimizer cannot train what it is to train.
+        RequestError: An optimizer cannot train its parameters.
     """
     if not recipe.parameter_groups:
         return _build(recipe.optimizer, groups)
@@ -35,11 +35,11 @@ def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:
 
 
 class GroupedOptimizer:
-    """Updates each parameter by the optimizer of its group.
+    """An optimizer that updates each parameter by the optimizer of its group.
 
     Args:
         specs: The recipe's optimizer, then each parameter group's.
-        groups: Each says by its ``owner`` which of ``specs`` updates it.
+        groups: Flat groups; ``owner`` is the index in ``specs`` of a group's optimizer.
     """
 
     def __init__(self, specs: Sequence[Optimizer], groups: Sequence[Group]) -> None:
@@ -51,11 +51,11 @@ class GroupedOptimizer:
 
     @property
     def takes_rate_tensors(self) -> bool:
-        """Whether a CUDA graph of `step` reads the rates that were set last."""
+        """Whether a CUDA graph of `step` reads the latest rates."""
         return all(part.takes_rate_tensors for part in self._parts.values())
 
     def set_learning_rate(self, *rates: float) -> None:
-        """Use other rates from the next step on: those of `Recipe.learning_rates`."""
+        """Set the learning rates of `Recipe.learning_rates` from the next step on."""
         for owner, part in self._parts.items():
             part.set_learning_rate(rates[owner])
 
@@ -65,7 +65,7 @@ class GroupedOptimizer:
             part.step()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name, the tensors themselves."""
+        """Return the state's tensors by name, without copies."""
         return {
             f"{owner}.{name}": value
             for owner, part in self._parts.items()

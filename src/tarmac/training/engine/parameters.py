@@ -1,8 +1,8 @@
-"""A model's parameters as a few flat tensors, with bf16 copies where it computes in bf16.
+"""A model's parameters as a few flat tensors, with half-precision copies for bf16 and fp16.
 
-An optimizer then does its work in one operation for all layers instead of one each, and a bf16
-step casts all weights once instead of once per layer. The numbers are those of
-`torch.autocast` over fp32 weights: the same casts of the same values.
+An optimizer then works in one operation for all layers instead of one per layer. A bf16 step casts
+all weights once instead of once per layer. The numbers equal those of `torch.autocast` over fp32
+weights: the same casts of the same values.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tarmac.training.engine.loss_scale import LossScale
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# The layers whose weights autocast casts to bf16 whenever they run. All other parameters, such as
-# those of normalisations, stay in fp32.
+# The layers whose weights autocast casts to bf16 in every run. All other parameters, such as those
+# of normalisations, stay in fp32.
 _CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -35,10 +35,9 @@ class Group:
     """Parameters that share an optimizer and a weight decay, in one flat tensor.
 
     Attributes:
-        weight_decay: The factor of the L2 penalty, or of the decoupled decay of an optimizer that
-            has one.
-        values: ``[num_parameters]``, what the optimizer updates.
-        gradients: ``[num_parameters]``, the gradients of ``values``.
+        weight_decay: Factor of the L2 penalty, or of the decoupled decay if the optimizer has one.
+        values: Values that the optimizer updates, ``[num_parameters]``.
+        gradients: Gradients of ``values``, ``[num_parameters]``.
         owner: Index of the optimizer that updates the group: 0 for the recipe's own, then those of
             its parameter groups in order.
         shapes: Shapes of the parameters by name, in their order in ``values``.
@@ -56,30 +55,31 @@ class Group:
 
 
 class Parameters:
-    """Owns the parameters of a model that is on its device already.
+    """The flat parameters of a model that is already on its device.
 
     Args:
-        model: Its parameters become views of the flat tensors, or bf16 copies of them.
-        weight_decay: From patterns of parameter names to factors; see `Recipe`.
+        model: Model whose parameters become views of the flat tensors, or half-precision copies.
+        weight_decay: Weight decay factors by pattern of parameter names; see `Recipe`.
         owners: Patterns of parameter names, one for each of the recipe's parameter groups.
-        default_decays: The factors where no pattern matches: `Recipe.default_decays`.
+        default_decays: Factors for names that match no pattern: `Recipe.default_decays`.
         bf16: Whether linear and convolution layers hold bf16 copies, of frozen weights too.
-        fp16: Whether they hold fp16 copies; the loss is then to be multiplied with `loss_scale`.
+        fp16: Whether they hold fp16 copies; the loss must then be multiplied by `loss_scale`.
         dtype: Floating-point type of the flat tensors. Default float32.
-        num_extra: Elements of ``reduced`` behind the gradients, for whoever shares them.
-        source: The parameters of a copy of the model on the same device, whose values this one
-            shows as they are; only the gradients are its own.
+        num_extra: Number of extra elements in ``reduced`` after the gradients, for other shared
+            state.
+        source: Parameters of another copy of the model on the same device, whose values are shared.
+            Only the gradients are separate.
 
     Attributes:
         values: All groups' values in one tensor.
-        reduced: All groups' gradients in one tensor, then ``extra``: what replicas add up.
-        extra: ``[num_extra]``, the elements of ``reduced`` behind the gradients.
-        groups: Views of ``values`` and ``reduced``.
+        reduced: All groups' gradients in one tensor, followed by ``extra``: the all-reduced data.
+        extra: The elements of ``reduced`` after the gradients, ``[num_extra]``.
+        groups: Groups, as views of ``values`` and ``reduced``.
         frozen: The parameters that are not trained, uncast.
         loss_scale: Scale of the loss in fp16; None in other precisions.
 
     Raises:
-        RequestError: A pattern matches no parameter, or nothing is there to train.
+        RequestError: A pattern matches no parameter, or the model has nothing to train.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Parameters:
         self.groups: list[Group] = []
         keys = {name: key_of(name, owners, weight_decay, default_decays) for name in named}
         members = {
-            # Those to cast come first, so that one copy publishes them all.
+            # Parameters to cast come first, so that one copy publishes them all.
             key: sorted((n for n in named if keys[n] == key), key=lambda n: n not in cast)
             for key in sorted(set(keys.values()))
         }
@@ -149,7 +149,7 @@ class Parameters:
 
     @property
     def leaves(self) -> Sequence[nn.Parameter]:
-        """What to differentiate the loss by, in the order that `take_gradients` wants."""
+        """Parameters by which to differentiate the loss, in the order of `take_gradients`."""
         return self._leaves
 
     @property
@@ -158,10 +158,10 @@ class Parameters:
         return sum(group.values.numel() for group in self.groups)
 
     def differentiate(self, loss: torch.Tensor, *, add: bool = False) -> None:
-        """Compute the gradients of a loss, or add them to those that are here.
+        """Compute the gradients of a loss, or add them to the present gradients.
 
         Args:
-            loss: ``[]``, of the model's output.
+            loss: Loss of the model's output, ``[]``.
             add: Whether to add to the present gradients instead of replacing them.
         """
         gradients = torch.autograd.grad(loss, self.leaves, allow_unused=True)
@@ -170,10 +170,10 @@ class Parameters:
     def take_gradients(
         self, gradients: Sequence[torch.Tensor | None], *, add: bool = False
     ) -> None:
-        """Copy the gradients of `leaves`, or add them to those that are here.
+        """Copy the gradients of `leaves`, or add them to the present gradients.
 
         Args:
-            gradients: None, of a parameter that was not used, means zeros.
+            gradients: Gradients of `leaves`; None for an unused parameter means zeros.
             add: Whether to add to the present gradients instead of replacing them.
         """
         used = [(to, g) for to, g in zip(self._gradients, gradients, strict=True) if g is not None]
@@ -183,8 +183,8 @@ class Parameters:
             return
         if len(used) < len(gradients):
             torch._foreach_zero_(self._gradients)
-        # Of tensors of two types, such as bf16 of layers and fp32 of norms, one call for all would
-        # copy each by itself.
+        # With tensors of two types, such as bf16 of layers and fp32 of norms, one call for all
+        # would copy each tensor separately.
         for dtype in dict.fromkeys(g.dtype for g in taken):
             chosen = [(to, g) for to, g in zip(targets, taken, strict=True) if g.dtype == dtype]
             torch._foreach_copy_([to for to, _ in chosen], [g for _, g in chosen])
@@ -194,24 +194,24 @@ class Parameters:
         self.reduced[: len(self.values)].zero_()
 
     def publish(self) -> None:
-        """Show the updated values to the model where it holds copies."""
+        """Copy the updated values to the model's half-precision copies."""
         for copy, values in self._published:
             copy.copy_(values)
 
     def publish_frozen(self) -> None:
-        """Show changed values of ``frozen`` to the model where it holds copies."""
+        """Copy changed values of ``frozen`` to the model's half-precision copies."""
         for copy, master in self._frozen_copies:
             copy.copy_(master)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return the model's parameters and buffers by name, uncast where it holds copies."""
+        """Return the model's parameters and buffers by name, uncast."""
         return {
             name: self._masters.get(id(value), value.detach())
             for name, value in self._model.state_dict(keep_vars=True).items()
         }
 
     def whole(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the values of `state_dict`, each as a whole where ranks have parts of it."""
+        """Yield the items of `state_dict`, with sharded tensors gathered."""
         yield from self.state_dict().items()
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -248,7 +248,7 @@ class Parameters:
             self._leaves.append(parameter)
 
     def _keep_frozen(self, parameter: nn.Parameter, *, is_cast: bool) -> None:
-        """Cast a parameter that is not trained once for all steps, where it is to be cast."""
+        """Keep a frozen parameter and, if it is to be cast, cast it once for all steps."""
         self.frozen.append(parameter.detach())
         if is_cast:
             master = parameter.detach().clone()
@@ -278,7 +278,7 @@ def _view_as(flat: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _names_to_cast(model: nn.Module) -> frozenset[str]:
-    """Return the parameters that belong to cast layers and to no other layer."""
+    """Return the parameters that belong only to layers whose weights are cast."""
     cast, other = set[int](), set[int]()
     for layer in model.modules():
         ids = {id(p) for p in layer.parameters(recurse=False)}
@@ -292,9 +292,9 @@ def key_of(
     weight_decay: Mapping[str, float],
     default_decays: Sequence[float],
 ) -> tuple[int, float]:
-    """Return which optimizer a parameter takes, and its weight decay.
+    """Return the index of a parameter's optimizer, and its weight decay.
 
-    The optimizer is the first pattern's of ``owners``, counted from 1, or 0.
+    The index is that of the first matching pattern in ``owners``, from 1, or 0 for no match.
     """
     matching = (index for index, p in enumerate(owners, start=1) if fnmatchcase(name, p))
     owner = next(matching, 0)
@@ -306,10 +306,10 @@ def key_of(
 def check_patterns(
     weight_decay: Iterable[str], owners: Iterable[str], names: Sequence[str]
 ) -> None:
-    """Check a recipe's patterns against the names of what is trained.
+    """Check a recipe's patterns against the names of the trained parameters.
 
     Raises:
-        RequestError: A pattern matches no parameter, or nothing is there to train.
+        RequestError: A pattern matches no parameter, or the model has nothing to train.
     """
     if not names:
         raise RequestError("the model has no parameters to train")

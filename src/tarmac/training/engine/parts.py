@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Parts:
-    """Computes a replica's gradients of a step, and what else it adds to all replicas' sum.
+    """The computation of a replica's gradients in a step, with the other state to all-reduce.
 
     Args:
         replica: Replica that computes the gradients.
-        num_summed: How many replicas' sum is made, 0 where this one's gradients are all.
-        skip_empty: Whether a micro-batch without a sample computes nothing.
-        is_recorded: Whether micro-batches of each size are CUDA graphs, on their own.
+        num_summed: Number of replicas whose gradients are added up; 0 for a single replica.
+        skip_empty: Whether a micro-batch without samples is skipped.
+        is_recorded: Whether micro-batches of each size are separate CUDA graphs.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Parts:
     def compute(
         self, scale: float, batches: Iterator[tuple[torch.Tensor, ...]], sizes: Sequence[int]
     ) -> None:
-        """Leave the gradients of one step.
+        """Compute the gradients of one step into the replica's parameters.
 
         Args:
             scale: Factor of each sample's loss.
-            batches: What the feed hands over next, as many as there are ``sizes``.
+            batches: Iterator of the feed's batches, of which the step takes ``len(sizes)``.
             sizes: Number of samples in each micro-batch.
         """
         computed = [number for number, size in enumerate(sizes) if size or not self._skip_empty]

@@ -1,9 +1,9 @@
-"""Strided convolutions of one position on a CPU, by one whose stride is 1.
+"""Strided 1x1 convolutions on a CPU, computed by convolutions with stride 1.
 
-The gradient of their weights writes beyond its memory in oneDNN 3.12 on AVX-512 where there are
-few input channels: PyTorch 2.13 ends by SIGSEGV or ``double free`` for ``Conv2d(4, 8, 1, 2)`` of
-``[4, 4, 56, 56]``, as in a ResNet of one channel. The same values come from every second
-position of the input and a stride of 1.
+In oneDNN 3.12 on AVX-512, the gradient of their weights writes beyond its memory if there are few
+input channels. PyTorch 2.13 ends by SIGSEGV or ``double free`` for ``Conv2d(4, 8, 1, 2)`` of
+``[4, 4, 56, 56]``, as in a ResNet of one channel. Slicing the input by the stride and convolving
+with stride 1 gives the same values.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-# Crashes were seen up to 9 channels, and none from 12. A vector of AVX-512 has 16 floats.
+# Crashes occurred up to 9 channels, and none from 12. A vector of AVX-512 has 16 floats.
 _LEAST_CHANNELS = 16
 
 
 class SlicedConv2d(nn.Conv2d):
-    """`torch.nn.Conv2d` of kernel 1 without padding that leaves positions out beforehand."""
+    """A `torch.nn.Conv2d` of kernel 1 without padding that slices its input by the stride."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - nn.Module's own name
         """Return the convolution ``[..., out_channels, height / stride, width / stride]``."""
@@ -26,7 +26,7 @@ class SlicedConv2d(nn.Conv2d):
 
 
 def replace_strided(model: nn.Module) -> None:
-    """Turn every plain strided `torch.nn.Conv2d` of kernel 1 and few channels, in place."""
+    """Make every plain strided `torch.nn.Conv2d` of kernel 1 and few channels sliced, in place."""
     for layer in model.modules():
         if (
             type(layer) is nn.Conv2d

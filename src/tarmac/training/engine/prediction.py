@@ -1,4 +1,4 @@
-"""What a model says of a batch, from one view of each sample or from several."""
+"""A model's output for a batch, from one view of each sample or from several."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def predict(model: nn.Module, inputs: Any, views: TestViews | None) -> Any:
 
     Args:
         model: Model in evaluation mode, on the device of the inputs.
-        inputs: ``[batch, ...]``, or a dictionary of such.
-        views: What the model sees of each sample; None for the sample itself. Outputs are tensors
-            then.
+        inputs: A preprocessed batch ``[batch, ...]``, or a dictionary of such batches.
+        views: Views of each sample to average over, for outputs that are tensors; None for the
+            sample itself.
     """
     if views is None:
         return call_model(model, inputs)
-    # Logits in bf16 would round their sum more than any of them.
+    # Sum in fp32: in bf16, rounding the sum would lose more than rounding the logits.
     (weight, view), *others = views(inputs)
     total: torch.Tensor = call_model(model, view).float() * weight
     for weight, view in others:

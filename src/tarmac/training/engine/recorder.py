@@ -1,8 +1,8 @@
 """Calls recorded as CUDA graphs, then replayed by one launch instead of dozens.
 
-A recording that fails part-way leaves memory behind in PyTorch (pytorch/pytorch#180395 for 2.11 and
-2.12), so none is begun that would: a call is watched before, and one that waits for the device is
-never recorded.
+A recording that fails part-way leaks memory in PyTorch (pytorch/pytorch#180395 for 2.11 and 2.12).
+So every call is first checked without recording, and a call that waits for the device is never
+recorded.
 """
 
 from __future__ import annotations
@@ -22,51 +22,55 @@ if TYPE_CHECKING:
 # PyTorch's notes on CUDA graphs ask for a few calls on a side stream first, for lazy allocations.
 _NUM_WARM_UP_CALLS = 3
 
-# So many calls of one kind make a `Graphed` replay it from then on.
+# Number of calls of one kind until a `Graphed` replays it.
 NUM_CALLS_UNTIL_RECORDED = _NUM_WARM_UP_CALLS + 1
 
-# A step has a micro-batch or two of each size, in full and in the last batch, to set and to add.
+# A step has one or two sizes of micro-batches, in full and in the last batch. Each size has a graph
+# that sets gradients and one that adds them.
 _MAX_GRAPHS = 8
 
-# What PyTorch warns of in its mode of that name.
+# PyTorch's warning in the debug mode for synchronization.
 _SYNCHRONISED = "called a synchronizing CUDA operation"
 
 
 class Recorder(Protocol):
-    """Records calls, each by its key, and replays them."""
+    """An interface that records calls by key, and replays them."""
 
     @property
     def can_record(self) -> bool:
-        """Whether nothing seen so far speaks against recording."""
+        """Whether recording is still possible."""
         ...
 
     def warm_up(self, body: Callable[[], None]) -> None:
-        """Call what is to be recorded until all that it needs is loaded, and watch it."""
+        """Call ``body`` until everything it needs is loaded, and check whether it can be recorded.
+
+        The check is whether a call waits for the device.
+        """
         ...
 
     def record(self, key: Hashable, body: Callable[[], None]) -> None:
-        """Record a call, without its effects, where that can be done.
+        """Record a call without its effects, if that is possible.
 
         Args:
             key: Key that `replay` takes to replay the recorded call.
-            body: Reads and writes nothing but tensors that stay where they are.
+            body: Function that reads and writes only tensors with fixed addresses.
         """
         ...
 
     def replay(self, key: Hashable) -> bool:
-        """Replay a call, and return whether it had been recorded."""
+        """Replay a call, and return whether it was recorded."""
         ...
 
     def forget(self) -> None:
-        """Drop all recordings, and make no more."""
+        """Drop all recordings, and stop recording."""
         ...
 
 
 class GraphRecorder:
-    """Records CUDA graphs, which share their memory: no two of them may run at once.
+    """A recorder of CUDA graphs that share their memory, so no two may run at the same time.
 
     Args:
-        device: The CUDA device of all calls.
+        device: CUDA device of all calls.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -82,13 +86,13 @@ class GraphRecorder:
         return self._can_record
 
     def warm_up(self, body: Callable[[], None]) -> None:
-        """Call ``body`` a few times beside the current stream, the last time watched."""
+        """Call ``body`` a few times on the side stream, and check the last call."""
         for _ in range(1, _NUM_WARM_UP_CALLS):
             self.call(body)
         self.call(body, watched=True)
 
     def call(self, body: Callable[[], None], *, watched: bool = False) -> None:
-        """Call ``body`` on the stream that will record it; ``watched``, see if it waits."""
+        """Call ``body`` on the recording stream; ``watched`` checks whether it waits."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream(self._device)
             self._side.wait_stream(current)
@@ -100,7 +104,7 @@ class GraphRecorder:
             current.wait_stream(self._side)
 
     def record(self, key: Hashable, body: Callable[[], None]) -> None:
-        """Record ``body`` as a graph; a failure ends all recording, and is no error."""
+        """Record ``body`` as a graph; a failure raises no error but ends all recording."""
         if not self._can_record or key in self._graphs:
             return
         with torch.cuda.device(self._device):
@@ -108,7 +112,7 @@ class GraphRecorder:
             current = torch.cuda.current_stream(self._device)
             generator = torch.cuda.default_generators[self._device.index]
             draws = generator.clone_state()
-            # Of this thread alone: others wait for copies of batches or messages meanwhile.
+            # Capture only this thread: other threads wait for copies of batches or messages.
             recording = torch.cuda.graph(
                 graph, self._pool, self._side, capture_error_mode="thread_local"
             )
@@ -116,8 +120,8 @@ class GraphRecorder:
                 with recording:
                     body()
             except (RuntimeError, PeerFailed):
-                # A message that cannot be recorded looks like one that was lost. PyTorch leaves
-                # stream and generator as they were for recording.
+                # An all-reduce that cannot be recorded looks like a lost message. PyTorch leaves
+                # the stream and the generator in their recording states.
                 torch.cuda.set_stream(current)
                 generator.graphsafe_set_state(draws)
                 self._can_record = False
@@ -134,20 +138,20 @@ class GraphRecorder:
         return True
 
     def forget(self) -> None:
-        """Drop all graphs, and record no more."""
+        """Drop all graphs, and stop recording."""
         self._graphs.clear()
         self._can_record = False
 
 
 class Graphed:
-    """Calls a function eagerly for its first times, then by replaying a graph of it.
+    """A function that runs eagerly for its first calls, then by replaying a graph.
 
-    Each kind of call has a graph of its own: other shapes, or another constant. One that cannot be
-    recorded stays eager.
+    Each kind of call, with its own shapes and constants, has a graph of its own. A kind that cannot
+    be recorded stays eager.
 
     Args:
-        function: Takes tensors on the device and constants, and otherwise reads and writes nothing
-            but tensors that stay where they are.
+        function: Function of tensors on the device and constants. Otherwise it reads and writes
+            only tensors with fixed addresses.
         device: CUDA device on which the function runs.
     """
 
@@ -158,7 +162,7 @@ class Graphed:
         self._inputs: dict[Hashable, tuple[torch.Tensor, ...]] = {}
 
     def __call__(self, *arguments: Any, **constants: Hashable) -> None:
-        """Do what the function does."""
+        """Call the function."""
         kinds = (value.shape if isinstance(value, torch.Tensor) else value for value in arguments)
         key = (*kinds, *sorted(constants.items()))
         if key in self._inputs:
@@ -186,7 +190,7 @@ class Graphed:
 def _side_stream(device_index: int) -> torch.cuda.Stream:
     """Return the stream that all recordings of a device share.
 
-    cuBLAS keeps some 32 MiB for every stream that it has ever computed on, until the process ends.
+    cuBLAS keeps some 32 MiB for every stream that it has computed on, until the process ends.
     """
     return torch.cuda.Stream(device_index)  # type: ignore[no-untyped-call]  # PyTorch has no type
 
@@ -196,7 +200,7 @@ def _tensors(arguments: Sequence[Any]) -> tuple[torch.Tensor, ...]:
 
 
 def _synchronises(body: Callable[[], None]) -> bool:
-    """Call ``body`` and return whether it waited for the device, as to read a value back."""
+    """Call ``body`` and return whether it waited for the device, such as to read a value."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

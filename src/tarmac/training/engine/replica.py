@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from tarmac.training.engine.loader_feed import LoaderFeed
     from tarmac.training.plan import Plan
 
-# Mixes a replica's number into its seed; any large odd number serves.
+# Mixes a replica's index into its seed. Any large odd number works.
 _REPLICA_STRIDE = 0x9E3779B97F4A7C15
 
 
 def seed_of_replica(seed: int, replica: int) -> int:
-    """Return the seed of a replica's own draws, such as dropout's; all share their weights'."""
+    """Return the seed of a replica's own draws, such as dropout's; all share the weights' seed."""
     return (seed + replica * _REPLICA_STRIDE) % 2**63
 
 
@@ -46,24 +46,24 @@ class Replica:
 
     Args:
         plan: Training plan, with the recipe, the data, the feed and the precision.
-        model: Goes to the device.
+        model: Model that is moved to the device.
         device: Device on which the replica computes.
         rank: Index of this replica among all replicas, from 0.
-        source: The parameters of a copy on the same device, to be shown here as they are.
-        shard: Makes the parameters of a model on its device, where ranks have parts of them;
-            nothing is recorded then.
+        source: Parameters of a copy on the same device, whose values this replica shares.
+        shard: Function that shards a model and returns its parameters; None without shards. Nothing
+            is recorded as CUDA graphs for a sharded model.
 
     Attributes:
         rank: Index of this replica among all replicas, from 0.
         device: Device on which the replica computes.
-        feed: Feed that hands over the replica's training samples.
-        loader: That feed, where it reads a user's dataset or loader; None where not.
+        feed: Feed that yields the replica's training samples.
+        loader: The feed of a user's dataset or loader; None for other data.
         model: Model in training, on the replica's device.
         parameters: The model's parameters, with their gradients.
-        shared: What replicas have in common beside the parameters.
-        evaluation: Scores the model on samples that are not trained on.
+        shared: State that replicas share beside the parameters.
+        evaluation: Scores the model on held-out samples.
         totals: float64 ``[1 + number of metrics]``: losses and metrics, added up over this
-            replica's samples; where these are weighted, the sum of weights behind them.
+            replica's samples. For weighted samples, the sum of weights follows.
     """
 
     def __init__(
@@ -93,15 +93,14 @@ class Replica:
                 device=device,
             )
         dtype = torch.float64 if plan.precision == "fp64" else torch.float32
-        # Convolutions are faster with channels last: by a fifth on a CPU, and on tensor cores
-        # they need it.
-        # Sharding brings a model to its device block by block, so that it never lies there whole.
+        # Convolutions are faster with channels last: by a fifth on a CPU, and tensor cores need it.
+        # Sharding moves a model to its device block by block, so the device never holds the whole.
         model.to(device=device if shard is None else None, dtype=dtype)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
         if device.type == "cpu":
             replace_dropout(model)
             replace_strided(model)
-            # The compiler chooses products itself.
+            # The compiler chooses its own kernels for products.
             if plan.precision == "fp32" and not plan.compile and mkl_is_held_back():
                 replace_linears(model)
         if plan.activation_checkpointing:
@@ -150,8 +149,8 @@ class Replica:
 
         Args:
             scale: Factor of each sample's loss: one over the size of the global batch.
-            *handed: Tensors that the feed handed over for the micro-batch.
-            add: Whether to add to the gradients that are there.
+            *handed: Tensors of the micro-batch from the feed.
+            add: Whether to add to the present gradients instead of replacing them.
         """
         raw, targets = self.feed.samples(*handed)
         inputs = self._recipe.preprocess(raw, training=True, dtype=self._input_dtype)
@@ -184,16 +183,16 @@ class Replica:
         """Score a range of samples; see `Evaluation.run`.
 
         Returns:
-            float64 on the device: see `Evaluation.run`.
+            A float64 tensor on the device; see `Evaluation.run`.
         """
         return self.evaluation.run(samples, start, stop, after_batch, least=least)
 
     def seed(self, seed: int) -> None:
-        """Start this replica's draws; those of replica 0 go on from the weights'."""
+        """Seed this replica's generators; replica 0 continues the generator of the weights."""
         if not self.rank:
             return
         own = seed_of_replica(seed, self.rank)
-        # `torch.manual_seed` would start the generators of all other GPUs with it too.
+        # `torch.manual_seed` would also seed the generators of all other GPUs.
         torch.default_generator.manual_seed(own)
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(own)
@@ -206,12 +205,12 @@ class Replica:
         return state
 
     def set_random_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go back to a state that `random_state` returned."""
+        """Restore a state that `random_state` returned."""
         torch.set_rng_state(state["cpu"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["cuda"], self.device)
 
     def _autocast(self) -> contextlib.AbstractContextManager[object]:
-        # Weights are cast once a step already; its cache would only hold on to stale ones.
+        # Weights are already cast once a step, so autocast's cache would only hold stale copies.
         half = self._half
         return torch.autocast(self.device.type, half, half is not None, cache_enabled=False)

@@ -1,7 +1,8 @@
 """The generators that a dataset may draw from: PyTorch's, NumPy's and Python's own.
 
-What a sample draws is a function of its number. To seed all three for each sample takes as long as
-to read a small one, so each is seeded once for a batch until one has drawn from it.
+A sample's draws depend only on its number. Seeding all three generators for each sample takes as
+long as reading a small sample. So a generator is seeded per sample only after its first use; until
+then it is seeded once per batch.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 
-# What a generator is seeded with that nobody is known to draw from; any number.
+# Seed of the generators that are not known to be used. Any number works.
 _MARK = 0x5AFE
 
 
 class SampleDraws:
-    """Seeds the generators for each sample of a batch, those that are drawn from."""
+    """A seeder of the generators that a dataset draws from, for each sample of a batch."""
 
     def __init__(self) -> None:
-        # By position in _SOURCES, as this is sent to workers.
+        # Positions in _SOURCES, as this object is sent to workers.
         self._used: list[int] = []
-        # It takes 100 microseconds to make.
+        # Kept, as making it takes 100 microseconds.
         self._spare = np.random.MT19937(_MARK)
 
     def settled(self, make: Callable[[Callable[[int], None]], _Made]) -> _Made:
-        """Return a batch that was made with all that draws seeded.
+        """Return a batch that is made with all used generators seeded per sample.
 
         Args:
-            make: Makes it, given what seeds for a sample. Called again where it has drawn from a
-                generator for the first time.
+            make: Function that makes the batch, and gets a function that seeds for a sample. It is
+                called again if it has drawn from a generator for the first time.
         """
         with _apart(self._spare):
             while True:
@@ -58,7 +59,7 @@ class SampleDraws:
             _SOURCES[number].seed(seed)
 
     def _learn(self, others: Sequence[int]) -> bool:
-        """Say whether any generator that carries the mark was drawn from, and keep which."""
+        """Return whether a generator in ``others`` has been drawn from, and remember it as used."""
         moved = [it for it in others if _SOURCES[it].draw() != _SOURCES[it].first]
         self._used += moved
         return bool(moved)
@@ -66,7 +67,7 @@ class SampleDraws:
 
 @contextlib.contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Let the generators that a dataset may draw from begin at a seed, and put them back."""
+    """Seed the generators that a dataset may draw from, and restore their states at the end."""
     with _apart(np.random.MT19937(_MARK)):
         for source in _SOURCES:
             source.seed(seed)
@@ -75,15 +76,15 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _apart(spare: np.random.MT19937) -> Iterator[None]:
-    """Put back the generators of this process; a worker has none that anybody else draws from.
+    """Restore this process's generators at the end; nothing else draws from a worker's.
 
     Args:
-        spare: Takes the place of NumPy's, whose state takes 20 times as long to read and write.
+        spare: Replacement for NumPy's generator, whose state takes 20 times as long to copy.
     """
     if torch_data.get_worker_info() is not None:
         yield
         return
-    # Both are documented, and not in NumPy's stubs.
+    # Both functions are documented but missing from NumPy's stubs.
     get, put = np.random.get_bit_generator, np.random.set_bit_generator  # type: ignore[attr-defined]
     kept = torch.get_rng_state(), get(), random.getstate()
     put(spare)
@@ -114,7 +115,7 @@ def _torch_draw(generator: torch.Generator) -> int:
 
 
 def _numpy_seed(seed: int) -> int:
-    # Hash functions' trick: the upper half has seen all of it.
+    # Fold the upper half into the lower, so that all bits of the seed count.
     return (seed >> 32 ^ seed) % 2**32
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """How well a model did on some samples.
+    """The mean loss and metrics of a model on some samples.
 
     Attributes:
-        loss: Its mean over the samples, by their weights.
-        metrics: Means over the samples by their weights, by the objective's names for them.
+        loss: Weighted mean of the loss over the samples.
+        metrics: Weighted means over the samples, by the objective's metric names.
     """
 
     loss: float
@@ -45,16 +45,16 @@ class Score:
 
 
 class Scoring:
-    """Adds up an objective's losses and metrics over a batch, without waiting for a device.
+    """The sums of an objective's losses and metrics over a batch, without waiting for a device.
 
     Args:
-        objective: The loss and the metrics.
+        objective: Objective with the loss and the metrics.
         label_smoothing: Label smoothing of a classification's loss, from 0. Default 0.
 
     Attributes:
         names: Names of the objective's metrics that have a value per sample.
-        set_metrics: Those of all samples together, by name.
-        is_classification: Whether the model's output is a row of logits.
+        set_metrics: Metrics over all samples together, by name.
+        is_classification: Whether the objective is a `Classification`.
     """
 
     def __init__(self, objective: Objective, *, label_smoothing: float = 0.0) -> None:
@@ -76,7 +76,7 @@ class Scoring:
             num_samples: Number of samples in the batch.
 
         Raises:
-            RequestError: It is neither one of each sample nor, where none is weighted, a mean.
+            RequestError: The loss is neither one value per sample nor, without weights, a mean.
         """
         if self.is_classification:
             reduction = "sum" if weights is None else "none"
@@ -94,7 +94,7 @@ class Scoring:
     def metrics(
         self, output: Any, targets: Any, weights: torch.Tensor | None, num_samples: int
     ) -> list[torch.Tensor]:
-        """Return the sum of each metric, scalars.
+        """Return the sum of each metric, as scalars.
 
         Args:
             output: Model output, as for `loss`, and detached from the graph by `detached`.
@@ -103,7 +103,7 @@ class Scoring:
             num_samples: Number of samples in the batch.
 
         Raises:
-            RequestError: A metric is not one value of each sample.
+            RequestError: A metric does not have one value per sample.
         """
         sums = []
         for name, metric in self._objective.sample_metrics.items():
@@ -111,7 +111,7 @@ class Scoring:
             _check_tensor(f"metric {name}", values)
             if values.ndim != 1 or len(values) != num_samples:
                 _check_shape(f"metric {name}", values, num_samples, is_weighted=True)
-            # Weights are no whole numbers, of which fp32 would not add up many.
+            # Sum weights in float64: they are not integers, so fp32 would lose digits.
             if weights is not None:
                 sums.append((values * weights).sum(dtype=torch.float64))
             else:
@@ -120,7 +120,7 @@ class Scoring:
 
 
 def in_precision(output: Any, dtype: torch.dtype) -> Any:
-    """Return a model's output, its floats in the precision that losses are computed in."""
+    """Return a model's output, with floating-point tensors in the precision of the loss."""
     if isinstance(output, torch.Tensor):
         return output.to(dtype) if output.is_floating_point() else output
     if isinstance(output, Mapping):
@@ -131,7 +131,7 @@ def in_precision(output: Any, dtype: torch.dtype) -> Any:
 
 
 def detached(output: Any) -> Any:
-    """Return a model's output without what gradients need."""
+    """Return a model's output, detached from the graph."""
     if isinstance(output, torch.Tensor):
         return output.detach()
     if isinstance(output, Mapping):

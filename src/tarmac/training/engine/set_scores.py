@@ -1,4 +1,4 @@
-"""Metrics of all samples together, of which each rank sees a share."""
+"""Metrics over all samples together, of which each rank sees a share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 
 
 class SetScores:
-    """Computes an objective's set metrics, with copies of their own.
+    """The set metrics of an objective, on copies of its metric objects.
 
     Args:
         metrics: The workload's set metrics by name; they are copied.
@@ -29,7 +29,7 @@ class SetScores:
     """
 
     def __init__(self, metrics: Mapping[str, SetMetric], device: torch.device) -> None:
-        # A workload's own stay empty: several trainings of a process share them.
+        # Copies, as several trainings in a process may share the workload's own metrics.
         self._metrics = {name: copy.deepcopy(metric) for name, metric in metrics.items()}
         for metric in self._metrics.values():
             if isinstance(metric, torch.nn.Module):
@@ -39,19 +39,19 @@ class SetScores:
         return bool(self._metrics)
 
     def reset(self) -> None:
-        """Forget what was seen."""
+        """Clear the state of all metrics."""
         for metric in self._metrics.values():
             metric.reset()
 
     def update(self, output: Any, targets: Any) -> None:
-        """Take note of a batch.
+        """Add a batch to the state of all metrics.
 
         Args:
-            output: The model's; ``[batch, 1]`` is taken as ``[batch]`` where targets are so.
-            targets: What the objective takes; whole numbers as int64, as torchmetrics asks.
+            output: Model output. ``[batch, 1]`` becomes ``[batch]`` if the targets are so.
+            targets: Targets of the batch. Integers become int64, as torchmetrics requires.
 
         Raises:
-            RequestError: A metric refuses them.
+            RequestError: A metric refuses the batch.
         """
         output, targets = _as_asked(output, targets)
         for name, metric in self._metrics.items():
@@ -64,7 +64,7 @@ class SetScores:
                 ) from error
 
     def compute(self, team: Team) -> dict[str, float]:
-        """Return the values of all that the ranks have seen, and forget it; all must call it.
+        """Return the values over all ranks' samples, and reset; all ranks must call it.
 
         Raises:
             RequestError: A metric cannot be computed, or is no single number.
@@ -72,25 +72,25 @@ class SetScores:
         for metric in self._metrics.values():
             _gather_by(metric, team)
         values = {name: _value_of(name, metric) for name, metric in self._metrics.items()}
-        # Some keep what they saw of each sample, where training needs the memory.
+        # Some metrics keep values of every sample, and training needs that memory.
         self.reset()
         return values
 
     def check(self, output: Any, targets: Any) -> None:
-        """See that the metrics take a batch of few samples, and that each is a single number.
+        """Check that the metrics accept a batch of few samples, and that each is a single number.
 
         Raises:
-            RequestError: One does not, or is none.
+            RequestError: A metric refuses the batch, or is no single number.
         """
         self.update(output, targets)
         for name, metric in self._metrics.items():
-            # Of few samples some say that they cannot be computed, or that they mean little.
+            # For few samples some metrics raise or warn that they cannot be computed.
             with contextlib.suppress(*_REFUSALS), warnings.catch_warnings(action="ignore"):
                 _check_single(name, metric, torch.as_tensor(metric.compute()))
 
 
 def _gather_by(metric: SetMetric, team: Team) -> None:
-    """Have a metric bring its state together by the team, whatever PyTorch's own group is."""
+    """Make a metric gather its state by the team, whatever PyTorch's own group is."""
 
     def gather(state: torch.Tensor, group: object = None) -> list[torch.Tensor]:
         del group
@@ -105,7 +105,7 @@ def _gather_by(metric: SetMetric, team: Team) -> None:
 
 
 def _alike(states: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Give those of ranks without a sample the kind of the others, which are joined with them."""
+    """Give empty states of ranks without samples the type and shape of the other ranks' states."""
     known = next((state for state in states if state.numel()), None)
     if known is None:
         return states

@@ -1,4 +1,4 @@
-"""A model's parameters in shards: each rank of a team keeps its part of every one."""
+"""A model's parameters in shards: each rank of a team keeps its shard of every parameter."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
     from tarmac.workloads import Recipe
 
-# How PyTorch says that it cannot compute with parts of tensors.
+# Words in PyTorch's errors for operations that DTensors do not support.
 _IS_DTENSORS = re.compile("DTensor|[Ss]harding|placement")
 _END_OF_SENTENCE = ". "
 
 
 class ShardedParameters(Parameters):
-    """Shards a model that is on its device, block by block, by PyTorch's `fully_shard`.
+    """The parameters of a model that PyTorch's `fully_shard` shards, block by block.
 
-    A parameter is cut along its first dimension, as `torch.chunk` does. The whole of a block's is
-    there only while the block computes. Each parameter is a group of its own, whose values and
-    gradients are this rank's part, so that an elementwise optimizer updates that and no more.
+    A parameter is cut along its first dimension, as by `torch.chunk`. The whole parameters of a
+    block exist only while the block computes. Each parameter is a group of its own, whose values
+    and gradients are this rank's shard. So an elementwise optimizer updates only that shard.
 
     Args:
         model: Model to shard; its parameters become DTensors.
         recipe: Recipe of the training, with its patterns of parameter names.
         mesh: Device mesh of all ranks, over which parameters are sharded.
-        fp16: Whether it computes in fp16; the loss is then to be multiplied with `loss_scale`.
+        fp16: Whether the model computes in fp16; the loss must then be multiplied by `loss_scale`.
 
     Raises:
-        RequestError: A pattern matches no parameter, or nothing is there to train.
+        RequestError: A pattern matches no parameter, or the model has nothing to train.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class ShardedParameters(Parameters):
         names = tuple(name for name, p in model.named_parameters() if p.requires_grad)
         check_patterns(recipe.weight_decay, owners, names)
         for parameter in model.parameters():
-            # `fully_shard` takes no other memory order.
+            # `fully_shard` supports no other memory order.
             parameter.data = parameter.data.contiguous()
         for module in (*find_blocks(model).values(), model):
             fully_shard(module, mesh=mesh, reshard_after_forward=True)
         for module in model.modules():
             if isinstance(module, FSDPModule):
-                # A sample's loss is scaled by the global batch: gradients are sums, not means.
+                # A sample's loss is scaled by the global batch, so gradients are sums, not means.
                 module.set_gradient_divide_factor(1.0)
-                # Gloo knows no sum with a factor.
+                # Gloo has no sum with a factor.
                 module.set_force_sum_reduction_for_comms(enable=True)
         self._model = model
         self._leaves = []
@@ -96,7 +96,7 @@ class ShardedParameters(Parameters):
         return sum(leaf.numel() for leaf in self._leaves)
 
     def differentiate(self, loss: torch.Tensor, *, add: bool = False) -> None:
-        """Add up a loss's gradients over all ranks, and leave this rank's part; all must call."""
+        """Compute this rank's shard of the gradients, summed over all ranks; all must call it."""
         if not add:
             self.clear_gradients()
         loss.backward()  # type: ignore[no-untyped-call]  # PyTorch has no type
@@ -109,7 +109,7 @@ class ShardedParameters(Parameters):
         """Do nothing: blocks gather their parameters when they compute."""
 
     def publish_frozen(self) -> None:
-        """Do nothing, likewise."""
+        """Do nothing: no parameter has a half-precision copy."""
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return parameters, as DTensors, and buffers by name."""
@@ -122,7 +122,7 @@ class ShardedParameters(Parameters):
             local_of(value).copy_(own_part(state[name], value))
 
     def whole(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield whole values of `state_dict`, one at a time; all ranks must take them all."""
+        """Yield whole values of `state_dict`, one at a time; all ranks must consume them all."""
         for name, value in self.state_dict().items():
             yield name, value.full_tensor() if isinstance(value, DTensor) else value
 
@@ -131,13 +131,13 @@ class ShardedUpdate(Update):
     """An optimizer of shards, with clipping by the norm over all ranks.
 
     Args:
-        recipe: What is asked; it keeps no average.
+        recipe: Recipe of the training, without a moving average.
         optimizer: Optimizer of the parameters' groups on this rank.
         parameters: Sharded parameters, with gradients summed over all ranks when `step` is called.
         team: All ranks of the training, over which the norm is summed.
     """
 
-    # PyTorch gathers the parameters between layers.
+    # PyTorch gathers the parameters between layers, which a graph cannot hold.
     _can_be_recorded = False
 
     def __init__(
@@ -152,11 +152,11 @@ class ShardedUpdate(Update):
         self._team = team
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name: DTensors of what is sharded."""
+        """Return the state by name; state of sharded parameters as DTensors."""
         return {name: self._as_shard(name, value) for name, value in super().state().items()}
 
     def load_state(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Set every tensor of `state`, of the same ranks."""
+        """Set every tensor of `state`, from shards of the same ranks."""
         super().load_state(
             {
                 name: local_of(value).reshape(-1)
@@ -167,7 +167,7 @@ class ShardedUpdate(Update):
         )
 
     def template(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
-        """Return room for a tensor of `state`, also where the optimizer has not made it yet."""
+        """Return an empty tensor for a tensor of `state`, even before the optimizer creates it."""
         like: torch.Tensor | None = self._shaped_as(name)
         if like is None:
             owner = name.split("|", maxsplit=1)[0]
@@ -193,9 +193,9 @@ class ShardedUpdate(Update):
         )
 
     def _shaped_as(self, name: str) -> DTensor | None:
-        """Return the parameter that a flat tensor of the state is of: ``[owner.]index.name``.
+        """Return the parameter of a flat state tensor, by its name ``[owner.]index.name``.
 
-        None of a tensor of no parameter, such as ``loss_scale.value``.
+        Returns None for state of no parameter, such as ``loss_scale.value``.
         """
         if "|" in name:
             return None
@@ -235,12 +235,12 @@ class ShardedUpdate(Update):
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what a rank has of a tensor: its part of a DTensor, else all."""
+    """Return this rank's shard of a DTensor; any other tensor unchanged."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def own_part(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return the part of a value that a rank has of ``like``, which is of the same whole shape."""
+    """Return the rank's shard of a value, cut as ``like``, which has the same whole shape."""
     if isinstance(value, DTensor) or not isinstance(like, DTensor):
         return local_of(value)
     chunks = value.chunk(like.device_mesh.size())

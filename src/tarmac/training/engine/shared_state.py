@@ -1,7 +1,7 @@
-"""What replicas have in common beside parameters: running statistics, and the wish to stop.
+"""State that replicas share beside parameters: running statistics and the stop votes.
 
-It rides behind the gradients in the one tensor that replicas add up every step, so that it costs no
-message of its own and every replica is in the same state after every step.
+The state follows the gradients in the one tensor that replicas all-reduce every step. So it costs
+no message of its own, and every replica has the same state after every step.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class SharedState:
-    """A model's floating-point buffers, laid into a tensor to be added up over replicas, and back.
+    """A model's floating-point buffers, packed into a tensor to all-reduce, and unpacked again.
 
     Running means and variances of normalisations become the mean over the replicas. Other buffers
-    become those of replica 0. Buffers that are no part of ``state_dict`` are taken for constants.
+    become those of replica 0. Buffers that are no part of ``state_dict`` count as constants.
 
     Args:
         model: Model with the buffers to share.
-        slots: ``[size_of(model)]``; its last element counts those who wish to stop.
+        slots: Tensor ``[size_of(model)]``; its last element counts the votes to stop.
     """
 
     def __init__(self, model: nn.Module, slots: torch.Tensor) -> None:
@@ -40,23 +40,23 @@ class SharedState:
 
     @staticmethod
     def size_of(model: nn.Module) -> int:
-        """Return how many elements a model's shared state takes."""
+        """Return the number of elements in a model's shared state."""
         return sum(buffer.numel() for buffer, _ in _buffers(model)) + 1
 
     @property
     def stop_votes(self) -> torch.Tensor:
-        """The element ``[]`` that counts those who wish to stop; adding up makes it known."""
+        """The element ``[]`` that counts the ranks' votes to stop, after the all-reduce."""
         return self._slots[-1]
 
     def pack(self, replica: int, num_replicas: int) -> None:
-        """Lay this replica's part of the sum into the slots."""
+        """Pack this replica's part of the sum into the slots."""
         for buffer, slot in self._averaged:
             torch.mul(buffer, 1 / num_replicas, out=slot)
         for buffer, slot in self._copied:
             slot.copy_(buffer) if replica == 0 else slot.zero_()
 
     def unpack(self) -> None:
-        """Set the buffers from the slots, which hold the sum now."""
+        """Set the buffers from the slots, which now hold the sum."""
         for buffer, slot in (*self._averaged, *self._copied):
             buffer.copy_(slot)
 

@@ -1,4 +1,4 @@
-"""All that a training step changes, kept while steps are tried, and put back."""
+"""A snapshot of all state that a training step changes, to restore after trial steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def put_back(strategy: Strategy) -> Iterator[None]:
-    """Put weights, buffers, optimizer state, gradients, totals and generators back at the end.
+    """Restore weights, buffers, optimizer state, gradients, totals and generators at the end.
 
-    Meanwhile they are kept on the CPU, so that no more of the device is taken. What a model keeps
-    in Python alone, such as a count of its calls, is not known. All ranks must call it.
+    The snapshot is kept on the CPU, so that it takes no memory of the device. State that a model
+    keeps only in Python, such as a count of its calls, is not restored. All ranks must call this
+    function.
     """
     tensors = _changed(strategy)
     kept = [tensor.to("cpu", copy=True) for tensor in tensors]
@@ -32,7 +33,7 @@ def put_back(strategy: Strategy) -> Iterator[None]:
     with torch.no_grad():
         for tensor, value in zip(tensors, kept, strict=True):
             tensor.copy_(value)
-        # Some optimizers make their state in their first step.
+        # Some optimizers create their state in their first step, so load it by name.
         strategy.optimizer.load_state(optimizer)
     strategy.parameters.publish()
     for replica, mode in zip(strategy.replicas, modes, strict=True):
@@ -42,7 +43,7 @@ def put_back(strategy: Strategy) -> Iterator[None]:
 
 
 def _changed(strategy: Strategy) -> list[torch.Tensor]:
-    """Return what steps change beside the optimizer's state, each tensor once."""
+    """Return the tensors beside the optimizer's state that steps change, each once."""
     tensors = [*strategy.parameters.state_dict().values()]
     for parameters in (strategy.parameters, *(r.parameters for r in strategy.replicas)):
         tensors += [parameters.values, parameters.reduced]

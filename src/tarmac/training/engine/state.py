@@ -17,14 +17,14 @@ class TrainingState:
 
     Attributes:
         workload: Reference by which `find_workload` finds the workload.
-        epoch: The epoch under way, from 0.
-        step: How many steps of it are done.
-        seconds: Time already spent on it.
+        epoch: Index of the current epoch, from 0.
+        step: Number of completed steps of the epoch.
+        seconds: Seconds already spent on the epoch.
         model: Parameters (fp32) and buffers by name.
         optimizer: State of the optimizer by name.
         random: Generator states by device type.
-        totals: float64: the sums of losses, metrics and weights in this epoch; `Replica.totals`.
-        feed: Where a user's loader is that says so; see `LoaderFeed.state`.
+        totals: float64 sums of losses, metrics and weights in this epoch; `Replica.totals`.
+        feed: State of a user's loader, if it has one; see `LoaderFeed.state`.
     """
 
     workload: str

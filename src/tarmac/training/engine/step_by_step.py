@@ -1,4 +1,4 @@
-"""Steps computed one after another, as a strategy's `step` does them."""
+"""Steps computed one at a time, by a strategy's `step`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StepByStep:
-    """Computes one step a call by `Strategy.step`; see `StepRunner`.
+    """A step runner that computes one step per call by `Strategy.step`; see `StepRunner`.
 
     Args:
         strategy: Strategy whose `step` computes each step.
@@ -36,7 +36,7 @@ class StepByStep:
         self._strategy.step(steps.scale, batches, steps.sizes)
 
     def warm_up(self, kinds: Sequence[Steps]) -> None:
-        """Compute steps of every kind on zeros, until what can be recorded is."""
+        """Compute steps of every kind on zeros, until everything recordable is recorded."""
         for kind in kinds:
             for _ in range(NUM_CALLS_UNTIL_RECORDED):
                 batches = [
@@ -46,4 +46,4 @@ class StepByStep:
                 self.run(kind, batches)
 
     def reload(self) -> None:
-        """Do nothing: a strategy reads all where it lies."""
+        """Do nothing: a strategy reads the replica's own tensors."""

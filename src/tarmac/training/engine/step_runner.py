@@ -1,4 +1,4 @@
-"""The interface of what computes steps: several of them in one call, where that is faster."""
+"""The interface of a step runner, which may compute several steps in one call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Steps:
     """Consecutive steps of an epoch whose batches have the same sizes.
 
     Attributes:
-        first: The number of the first one, counted from the start of the training.
+        first: Number of the first step, counted from the start of the training.
         scale: Factor of each sample's loss: one over the size of the global batch.
         rates: The learning rate of each step.
-        sizes: How many samples each micro-batch of a step has, by replica of this process; 0 for a
-            replica without a part in a last batch that is smaller than the others.
-        group_rates: The learning rates of the recipe's parameter groups, of each step.
+        sizes: Number of samples in each micro-batch of a step, by replica of this process; 0 for a
+            replica without samples in a smaller last batch.
+        group_rates: The learning rates of the recipe's parameter groups, for each step.
     """
 
     first: int
@@ -32,20 +32,20 @@ class Steps:
 
     @property
     def count(self) -> int:
-        """How many steps."""
+        """Number of steps."""
         return len(self.rates)
 
 
 class StepRunner(Protocol):
-    """Computes steps from what the feeds hand over, up to the update of the weights.
+    """An interface that computes steps from the feeds' batches, up to the update of the weights.
 
-    It changes weights, buffers, the optimizer's state, the replicas' totals and the generators in
-    place, so that after any call they are what as many single steps would have left.
+    A step runner changes weights, buffers, the optimizer's state, the replicas' totals and the
+    generators in place. After any call they equal the result of as many single steps.
 
     Attributes:
-        at_once: The most steps that one call computes.
-        joins_samples: Whether a feed hands over the samples of one call together. Otherwise it does
-            so micro-batch by micro-batch.
+        at_once: Maximum number of steps that one call computes.
+        joins_samples: Whether a feed yields the samples of one call together. Otherwise the feed
+            yields one micro-batch at a time.
     """
 
     at_once: int
@@ -56,28 +56,29 @@ class StepRunner(Protocol):
 
         Args:
             steps: Consecutive steps to compute, at most ``at_once``.
-            batches: By replica of this process, what its feed hands over next. With
-                ``joins_samples``, one tuple: the samples of all steps one after another, and those
-                of a step's micro-batches one after another, as a resident feed does: int64 indices
-                ``[count * sum(sizes)]`` on the device.
+            batches: The feed's iterator for each replica of this process. With ``joins_samples``,
+                the call takes one tuple, as a resident feed yields it: int64 indices
+                ``[count * sum(sizes)]`` on the device. The samples are in the order of steps and,
+                within a step, of micro-batches.
         """
         ...
 
     def warm_up(self, kinds: Sequence[Steps]) -> None:
-        """Load, compile and record what `run` will need; all ranks call it with as many kinds.
+        """Load, compile and record what `run` needs; all ranks call it with as many kinds.
 
-        It may compute steps on any samples: whoever calls puts weights, buffers, optimizer state,
-        totals and generators back, and calls `reload`.
+        It may compute steps on any samples. The caller then restores weights, buffers, optimizer
+        state, totals and generators, and calls `reload`.
 
         Args:
-            kinds: Steps of every count and of all sizes that will come, rates and numbers aside.
+            kinds: Steps of every count and of all sizes that will occur; rates and numbers may
+                differ later.
         """
         ...
 
     def reload(self) -> None:
-        """Take weights, buffers and the optimizer's state anew, which were changed from outside.
+        """Read weights, buffers and the optimizer's state again, after a change from outside.
 
-        Called after they were put back, loaded from a checkpoint or broadcast. What reads them
-        where they lie has nothing to do.
+        Called after they were restored, loaded from a checkpoint or broadcast. A step runner that
+        reads them in place has nothing to do.
         """
         ...

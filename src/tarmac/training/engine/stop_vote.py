@@ -1,4 +1,4 @@
-"""How ranks agree to stop after the same step, and how far the host may run ahead of a GPU."""
+"""The ranks' agreement to stop after the same step, and the host's lead over a GPU."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import torch
 if TYPE_CHECKING:
     from tarmac.training.engine.team import Team
 
-# On a GPU a call's end is awaited when so many steps, or so many calls, were launched after it: the
-# host need not wait for the step, and a wish to stop not for all that could be queued.
+# On a GPU the host waits for the end of a call after launching this many later steps or calls. So
+# the host need not wait for each step, and a stop need not wait for a long queue.
 _LAG_STEPS = 16
 _LAG_CALLS = 4
 
 
 class StopVote:
-    """Reads from what ranks add up every step whether one of them wishes to stop.
+    """The vote to stop, which ranks read from the all-reduced state of every step.
 
     Args:
-        slot: The element ``[]`` of the reduced tensor that counts those who wish to stop.
+        slot: Element ``[]`` of the reduced tensor that counts the votes to stop.
         team: All processes of the training; a single rank needs no vote.
-        at_once: How many steps are launched by one call.
+        at_once: Number of steps that one call launches.
     """
 
     def __init__(self, slot: torch.Tensor, team: Team, at_once: int) -> None:
@@ -34,9 +34,9 @@ class StopVote:
             )
 
     def cast(self, *, wished: bool) -> None:
-        """Vote, before a call."""
+        """Set this rank's vote, before a call."""
         if wished and not self._is_alone:
-            # Adding zeros of others up leaves it above zero from here on.
+            # Once set, the count stays above zero, as other ranks only add to it.
             self._slot.fill_(1.0)
 
     def is_carried(self, *, wished: bool) -> bool:
@@ -48,18 +48,18 @@ class StopVote:
 
 
 class _Ring:
-    """The last few calls on a GPU, and what the slot held after each."""
+    """The last few calls on a GPU, and the slot's value after each."""
 
     def __init__(self, slot: torch.Tensor, length: int, *, reads: bool) -> None:
         self._slot = slot
         self._reads = reads
-        # Events at which the host sleeps.
+        # The host sleeps while it waits for blocking events.
         self._events = [torch.cuda.Event(blocking=True) for _ in range(length)]  # type: ignore[no-untyped-call]
         self._answers = torch.empty(length, dtype=slot.dtype, pin_memory=reads)
         self._num_calls = 0
 
     def turn(self) -> torch.Tensor | None:
-        """Note the call that was launched; wait for the oldest and return what it left, if any."""
+        """Record the launched call; wait for the oldest call and return its value, if any."""
         length = len(self._events)
         newest = self._num_calls % length
         if self._reads:

@@ -1,8 +1,8 @@
 """The strategies by name: Tarmac's own, and those of installed packages.
 
-A new one is a class that keeps the `Strategy` contract, and a `StrategySpec` for it: a row below,
-or an object that an entry point of the group ``tarmac.strategies`` names. The checks in
-``tarmac.testing.strategies`` hold it to the contract.
+A new strategy is a class that fulfils the `Strategy` contract, with a `StrategySpec`. The spec is a
+row below, or an object that an entry point of the group ``tarmac.strategies`` names. The checks in
+``tarmac.testing.strategies`` verify the contract.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GROUP = "tarmac.strategies"
 
 
 def _fully_shard(plan: Plan, model: nn.Module, team: Team) -> Strategy:
-    # The other strategies need not wait for its import.
+    # Import here, as the other strategies do not need it.
     from tarmac.training.engine.fully_shard import FullyShard  # noqa: PLC0415
 
     return FullyShard(plan, model, team)
@@ -55,7 +55,7 @@ def find_strategy(name: str) -> StrategySpec:
         name: Name of a strategy, from `strategy_names`.
 
     Raises:
-        RequestError: There is none of that name.
+        RequestError: No strategy has that name.
         TarmacError: See `load_provided`.
     """
     spec = _OWN.get(name) or load_provided(_GROUP, "strategy", name, StrategySpec)

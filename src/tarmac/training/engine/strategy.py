@@ -1,4 +1,4 @@
-"""The interface of a strategy: how replicas on several devices make one update."""
+"""The interface of a strategy, which makes one update from replicas on several devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Strategy(Protocol):
-    """Turns the gradients of replicas into one update.
+    """An interface that turns the gradients of replicas into one update.
 
     Attributes:
         parameters: Parameters that the optimizer updates.
-        optimizer: Their optimizer, with what else happens in an update.
+        optimizer: Optimizer of the parameters, with clipping and averaging.
     """
 
     parameters: Parameters
@@ -32,7 +32,7 @@ class Strategy(Protocol):
 
     @property
     def replicas(self) -> Sequence[Replica]:
-        """Those in this process."""
+        """The replicas in this process."""
         ...
 
     def step(
@@ -45,9 +45,9 @@ class Strategy(Protocol):
 
         Args:
             scale: One over the size of the global batch.
-            batches: Each replica's micro-batches, from this step's first on.
-            sizes: How many samples each replica's micro-batches of this step have; 0 for a replica
-                without a part in a last batch that is smaller than the others.
+            batches: Each replica's iterator of micro-batches, from this step on.
+            sizes: Number of samples in each replica's micro-batches of this step; 0 for a replica
+                without samples in a smaller last batch.
         """
         ...
 
@@ -56,7 +56,7 @@ class Strategy(Protocol):
         ...
 
     def seed(self, seed: int) -> None:
-        """Start the replicas' draws, such as dropout's, each with its own."""
+        """Seed each replica's draws, such as dropout's, with a seed of its own."""
         ...
 
     def random_states(self) -> list[dict[str, torch.Tensor]]:
@@ -64,28 +64,28 @@ class Strategy(Protocol):
         ...
 
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        """Go back to what `random_states` returned."""
+        """Restore the states that `random_states` returned."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StrategySpec:
-    """A strategy's name, how it is built, and what a plan must know of it.
+    """A strategy's name, its builder, and the facts that a plan needs.
 
     Attributes:
         name: Name of the strategy, as in ``--strategy NAME``.
-        build: Makes the strategy of a plan, the model on the CPU with its first weights, and the
-            team.
-        process_per_device: Whether each device has a process of its own, which Tarmac starts unless
-            a launcher such as torchrun has. Otherwise one process computes on all devices.
-        max_devices: The most that it can use; None for any number.
-        copies_model: Whether it makes copies of the model, so that one that cannot be copied is
+        build: Builder of the strategy, from a plan, the model on the CPU with its initial weights,
+            and the team.
+        process_per_device: Whether each device has a process of its own, started by Tarmac or by a
+            launcher such as torchrun. Otherwise one process computes on all devices.
+        max_devices: Maximum number of devices; None for any number.
+        copies_model: Whether the strategy copies the model. A model that cannot be copied is then
             refused before anything starts.
-        syncs_batchnorm: Whether ``sync_batchnorm`` can be asked of it.
-        shards_model: Whether each rank has only a part of every parameter. Then all ranks call the
-            model equally often, checkpoints are written by all, and any number of ranks reads them.
-        runner: Given what ``build`` made, returns what computes its steps; by default its `step`
-            is called for one after another.
+        syncs_batchnorm: Whether the strategy supports ``sync_batchnorm``.
+        shards_model: Whether each rank has only a shard of every parameter. Then all ranks call the
+            model equally often, all write the checkpoints, and any number of ranks can read them.
+        runner: Function that returns a step runner for the strategy from ``build``; by default the
+            strategy's `step` is called for each step.
     """
 
     name: str

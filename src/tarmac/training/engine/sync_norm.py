@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def synchronise_norms(model: nn.Module, device: torch.device, team: Team) -> nn.Module:
-    """Make a model's batch normalisations take their statistics over all ranks.
+    """Make a model's batch normalisations compute their statistics over all ranks.
 
-    PyTorch's `torch.nn.SyncBatchNorm` does it on GPUs; it refuses CPUs, where `_SyncBatchNorm`
-    does the same sums.
+    On GPUs this uses PyTorch's `torch.nn.SyncBatchNorm`. That class refuses CPUs, where
+    `_SyncBatchNorm` computes the same sums.
 
     Returns:
         The model; its normalisations may be other objects, with the same parameters.
@@ -77,7 +77,7 @@ class _SyncBatchNorm(_BatchNorm):
 class _Normalise(torch.autograd.Function):
     """``(x - mean) / sqrt(var + eps)`` with mean and variance over all ranks.
 
-    The gradient is ``(dy - mean(dy) - y * mean(dy * y)) / sqrt(var + eps)``, its means over all
+    The gradient is ``(dy - mean(dy) - y * mean(dy * y)) / sqrt(var + eps)``, with means over all
     ranks too (Ioffe and Szegedy, 2015, section 3).
     """
 
@@ -92,7 +92,7 @@ class _Normalise(torch.autograd.Function):
         team.all_reduce(sums)
         total = sums[-1]
         mean = sums[:-1] / total
-        # Of deviations, in a second message: squares of raw values would lose digits.
+        # Sum the squared deviations in a second message, as squares of raw values lose digits.
         centred = inputs - mean.view(shape)
         squares = (centred * centred).sum(dims)
         team.all_reduce(squares)

@@ -1,4 +1,4 @@
-"""The processes that train together, as one of them sees them."""
+"""The team of processes that train together, as seen from one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Team(Protocol):
-    """The processes that train together, each with its rank.
+    """An interface to the processes that train together, each with its rank.
 
     Attributes:
         rank: Global rank of this process, from 0.
@@ -25,7 +25,7 @@ class Team(Protocol):
 
     @property
     def is_main(self) -> bool:
-        """Whether this process prints and writes for all."""
+        """Whether this process prints and writes for all ranks."""
         ...
 
     @property
@@ -34,15 +34,15 @@ class Team(Protocol):
         ...
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
-        """Replace a tensor by its sum over all ranks; all must call it."""
+        """Replace a tensor by its sum over all ranks; all ranks must call it."""
         ...
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return every rank's value, by rank; all must call it."""
+        """Return every rank's value, by rank; all ranks must call it."""
         ...
 
     def heartbeat(self) -> None:
-        """Note that this process goes on."""
+        """Record that this process makes progress."""
         ...
 
 
@@ -57,10 +57,10 @@ class Alone:
     can_capture = True
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
-        """Leave the tensor as it is."""
+        """Leave the tensor unchanged."""
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return the one value."""
+        """Return a list of this single value."""
         return [value]
 
     def heartbeat(self) -> None:

@@ -1,7 +1,7 @@
 """PyTorch's optimizers and the user's own, on views of the flat parameters.
 
-They are called as their classes are, parameter by parameter, so their state is made when they wish
-and may be numbers as well as tensors. A checkpoint holds it all by name, with its kind.
+They are called as their classes are, parameter by parameter. So they create their state at any
+time, and it may hold numbers as well as tensors. A checkpoint holds all of it by name and kind.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Group
     from tarmac.workloads import TorchOptimizer
 
-# Of names of state: whose it is, what it is called, and its kind.
+# Separates the parts of a state's name: its owner, its key and its kind.
 _SEPARATOR = "|"
 
-# Takes parameters of two dimensions alone.
+# This optimizer accepts only parameters of two dimensions.
 _FOR_MATRICES = "torch.optim.Muon"
 _MATRIX = 2
 
@@ -35,18 +35,18 @@ _NUMBERS: Mapping[str, torch.dtype] = {
 
 
 class PyTorchOptimizer:
-    """Updates the parameters of flat groups by an optimizer class, from their gradients.
+    """An optimizer that updates the parameters of flat groups by an optimizer class.
 
     Args:
-        spec: The class and its arguments.
+        spec: The optimizer class and its arguments.
         groups: Flat groups to update, with the views of their parameters.
 
     Raises:
-        RequestError: The class refuses its arguments or the parameters, or knows no weight decay
-            where some is asked for.
+        RequestError: The class refuses its arguments or the parameters, or does not support the
+            weight decay that a group needs.
     """
 
-    # A class reads its rate from where it likes, which no CUDA graph could follow.
+    # A class may read its rate from anywhere, so a CUDA graph could not follow a change.
     takes_rate_tensors = False
 
     def __init__(self, spec: TorchOptimizer, groups: Sequence[Group]) -> None:
@@ -82,7 +82,7 @@ class PyTorchOptimizer:
             ) from error
 
     def set_learning_rate(self, rate: float) -> None:
-        """Use another rate from the next step on."""
+        """Set the learning rate from the next step on."""
         for group in self._inner.param_groups:
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(rate)
@@ -97,10 +97,10 @@ class PyTorchOptimizer:
             self._check_places()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name, numbers as tensors.
+        """Return the state by name, with numbers as tensors.
 
         Raises:
-            TarmacError: Something of it is neither a tensor nor a number.
+            TarmacError: A part of the state is neither a tensor nor a number.
         """
         tensors: dict[str, torch.Tensor] = {}
         for index, group in enumerate(self._inner.param_groups):
@@ -113,7 +113,7 @@ class PyTorchOptimizer:
         return tensors
 
     def load_state(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Go back to what `state` returned, also to where there was none yet."""
+        """Restore the result of `state`, even before the optimizer has created its state."""
         self._inner.state.clear()
         groups = {f"group {i}": group for i, group in enumerate(self._inner.param_groups)}
         for name, value in saved.items():
@@ -170,6 +170,6 @@ def _unpacked(value: torch.Tensor, kind: str, leaf: nn.Parameter) -> Any:
     if kind == "cpu":
         return value.clone()
     if value.shape == leaf.shape:
-        # In the order of the parameter's memory, so that sums over it are the same bits.
+        # Keep the parameter's memory order, so that sums over the tensor give the same bits.
         return torch.empty_like(leaf, dtype=value.dtype, requires_grad=False).copy_(value)
     return value.to(leaf.device, copy=True)

@@ -1,7 +1,7 @@
 """`towers`: in-process replicas, one on each device, with the parameters on the CPU.
 
-The design of TensorFlow's multi-GPU tutorial (tensorflow/models, tutorials/image/cifar10,
-cifar10_multi_gpu_train.py): every device gets its slice of the batch and fresh parameters, the CPU
+The design is that of TensorFlow's multi-GPU tutorial (tensorflow/models, tutorials/image/cifar10,
+cifar10_multi_gpu_train.py). Every device gets its slice of the batch and fresh parameters. The CPU
 adds up the gradients and does the update.
 """
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class Towers:
-    """Keeps the parameters on the CPU, and a replica on every device.
+    """The strategy that keeps the parameters on the CPU, and a replica on every device.
 
-    On GPUs, gradients leave each device on its stream as soon as they are computed, while other
-    devices still compute, and fresh parameters go out to all of them at once. On the CPU the
-    replicas show the parameters where they lie.
+    On GPUs, each device copies its gradients to the CPU on its stream once they are computed, while
+    other devices still compute. Fresh parameters go to all devices at once. On the CPU the replicas
+    share the parameters' memory.
 
     Args:
         plan: Training plan, with the recipe, the devices and the precision.
-        model: On the CPU, with the first weights.
+        model: Model on the CPU, with its initial weights.
         team: Team of this single process.
     """
 
@@ -47,7 +47,7 @@ class Towers:
         self._on_cuda = plan.devices[0].type == "cuda"
         replicas: list[Replica] = []
         for rank, device in enumerate(plan.devices):
-            # The first on the CPU needs no copy: its parameters are those that are updated.
+            # The first replica on the CPU needs no copy, as the optimizer updates its parameters.
             needs_copy = rank > 0 or self._on_cuda
             copied = replicate(model, plan.workload.name, plan.strategy) if needs_copy else model
             source = replicas[0].parameters if rank and not self._on_cuda else None
@@ -112,7 +112,7 @@ class Towers:
             replica.parameters.load_state_dict(state)
 
     def seed(self, seed: int) -> None:
-        """Start the replicas' draws; those of replica 0 go on from the weights'."""
+        """Seed the replicas' generators; replica 0 continues the generator of the weights."""
         for replica in self.replicas:
             with self._drawing(replica):
                 replica.seed(seed)
@@ -126,13 +126,13 @@ class Towers:
         return states
 
     def set_random_states(self, states: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        """Go back to what `random_states` returned."""
+        """Restore the states that `random_states` returned."""
         for replica, state in zip(self.replicas, states, strict=True):
             with self._drawing(replica):
                 replica.set_random_state(state)
 
     def _reduce(self) -> None:
-        """Bring the sum of all replicas' gradients to the parameters that are updated."""
+        """Add up all replicas' gradients in the parameters that the optimizer updates."""
         total = self.parameters.reduced
         if not self._on_cuda:
             for replica in self.replicas[1:]:
@@ -146,8 +146,8 @@ class Towers:
     def _publish(self) -> None:
         """Send parameters and buffers to all replicas.
 
-        Nothing waits here: `_reduce` waits for each device before the next update. From memory that
-        is not pinned, a copy to a GPU would wait.
+        Nothing waits here, as `_reduce` waits for each device before the next update. A copy to a
+        GPU from unpinned memory would wait.
         """
         self.parameters.publish()
         extra = self.parameters.extra
@@ -164,7 +164,7 @@ class Towers:
                 replica.shared.unpack()
 
     def _publish_scale(self) -> None:
-        """Send the scale of the loss to all GPUs: the last update chose it, or a state was loaded.
+        """Send the loss scale to all GPUs, as an update or a restored state may have changed it.
 
         Nothing waits here, as in `_publish`.
         """
@@ -178,7 +178,7 @@ class Towers:
 
     @contextlib.contextmanager
     def _drawing(self, replica: Replica) -> Iterator[None]:
-        """Let a replica on the CPU draw from the state that it left, as in a process of its own."""
+        """Give a replica on the CPU its own generator state, as in a process of its own."""
         if replica.device.type == "cpu":
             torch.set_rng_state(self._draws[replica.rank])
         yield
@@ -187,7 +187,7 @@ class Towers:
 
 
 def _show_counts(model: nn.Module, *, of: nn.Module) -> None:
-    """Let a model that never computes show another's buffers that are no floats, such as counts."""
+    """Make a model share another's buffers of integers, such as counts, as it never computes."""
     for shown, computed in zip(model.modules(), of.modules(), strict=True):
         for name, buffer in computed.named_buffers(recurse=False):
             if not buffer.is_floating_point():

@@ -1,7 +1,7 @@
-"""A step's update: what is done to the sum of all replicas' gradients, the optimizer, an average.
+"""The update of a step: clipping of the summed gradients, the optimizer, a moving average.
 
-Every replica has the same sum, so all of them do the same without a message, and nothing here waits
-for a device: a CUDA graph can hold an update.
+Every replica has the same sum of gradients, so all of them do the same without communication.
+Nothing here waits for a device, so a CUDA graph can hold an update.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from tarmac.training.engine.parameters import Parameters
     from tarmac.workloads import Recipe
 
-# As `torch.nn.utils.clip_grad_norm_`: keeps gradients of zeros from a division by zero.
+# Avoids a division by zero for gradients of zeros, as in `torch.nn.utils.clip_grad_norm_`.
 NORM_EPS = 1e-6
 
 
 def build_update(recipe: Recipe, parameters: Parameters) -> AnyUpdate:
-    """Make what updates a model's parameters as a recipe asks.
+    """Build the update of a model's parameters for a recipe.
 
     Args:
-        recipe: With its optimizers, and what else happens in a step.
-        parameters: Made with the recipe's patterns.
+        recipe: Recipe with its optimizers, clipping and moving average.
+        parameters: Parameters that are made with the recipe's patterns.
 
     Returns:
-        The optimizer itself where the recipe asks for nothing else.
+        An `Update`, or the plain optimizer if the recipe needs nothing else.
 
     Raises:
-        RequestError: An optimizer cannot train what it is to train.
+        RequestError: An optimizer cannot train its parameters.
     """
     optimizer = build_optimizer(recipe, parameters.groups)
     is_plain = not (recipe.clip_norm or recipe.clip_value or recipe.ema)
@@ -46,7 +46,7 @@ def build_update(recipe: Recipe, parameters: Parameters) -> AnyUpdate:
 
 
 class Update:
-    """An optimizer, and what happens before and after it in a step.
+    """An optimizer with clipping before it and averaging after it.
 
     Args:
         recipe: The workload's recipe, with clipping and the moving average.
@@ -59,7 +59,7 @@ class Update:
     def __init__(self, recipe: Recipe, optimizer: AnyOptimizer, parameters: Parameters) -> None:
         self._recipe = recipe
         self._optimizer = optimizer
-        # Between groups lie zeros, which change no norm.
+        # The padding between groups is zero, so it does not change a norm.
         self._gradients = parameters.reduced[: len(parameters.values)]
         self._loss_scale = parameters.loss_scale
         self._values = parameters.values
@@ -74,7 +74,7 @@ class Update:
 
     @property
     def takes_a_rate(self) -> bool:
-        """Whether `step` can be given the rate."""
+        """Whether `step` accepts the rate as an argument."""
         return isinstance(self._optimizer, FlatOptimizer)
 
     @property
@@ -84,14 +84,14 @@ class Update:
 
     @property
     def num_skipped(self) -> int | None:
-        """Steps left out so far, whose gradients were not finite; None where none would be.
+        """Number of steps skipped for non-finite gradients; None without a loss scale.
 
         Reading it waits for the device.
         """
         return None if self._loss_scale is None else int(self._loss_scale.num_skipped.item())
 
     def set_learning_rate(self, *rates: float) -> None:
-        """Use other rates from the next step on: those of `Recipe.learning_rates`."""
+        """Set the learning rates of `Recipe.learning_rates` from the next step on."""
         self._optimizer.set_learning_rate(*rates)
 
     @torch.no_grad()
@@ -99,7 +99,7 @@ class Update:
         """Clip the gradients, update every group's values, and average them.
 
         Args:
-            rate: See `FlatOptimizer.step`; with `takes_a_rate` alone.
+            rate: Learning rate, only with `takes_a_rate`; see `FlatOptimizer.step`.
         """
         if self._loss_scale is None:
             self._step(rate)
@@ -111,7 +111,7 @@ class Update:
             if not has_overflow.item():
                 self._step(rate)
             return
-        # A CUDA graph does the same in every step.
+        # A CUDA graph cannot skip the step, so undo it by restoring the old values.
         changed = [self._values, *self._optimizer.state().values()]
         if self._average is not None:
             changed += [self._average.values, self._average.num_steps]
@@ -133,7 +133,7 @@ class Update:
             self._average.update()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the state by name, the tensors themselves."""
+        """Return the state's tensors by name, without copies."""
         return self._optimizer.state() | self._own_state()
 
     def load_state(self, saved: Mapping[str, torch.Tensor]) -> None:
@@ -144,7 +144,7 @@ class Update:
             value.copy_(saved[name])
 
     def template(self, _name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
-        """Return room for a tensor of `state` that was saved."""
+        """Return an empty tensor for a saved tensor of `state`."""
         return torch.empty(shape, dtype=dtype)
 
     def _own_state(self) -> dict[str, torch.Tensor]:

@@ -1,1 +1,1 @@
-"""From what was asked to a plan: options, settings and the choices that are made by rule."""
+"""Making of a plan from a request: options, settings and choices by rule."""

@@ -1,4 +1,4 @@
-"""Chooses whether cuDNN tries its algorithms out, by rule, and says why."""
+"""Choose by rule whether cuDNN tries its algorithms, and give the reason."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
 
 # cuDNN builds and times up to ten plans for each convolution, direction and shape (PyTorch's
-# Conv_v8.cpp), which takes from tenths of a second to seconds; this much work takes a GPU of
-# 100 TFLOP/s ten seconds. Arithmetic, not yet a measurement.
+# Conv_v8.cpp), which takes from tenths of a second to seconds. A GPU of 100 TFLOP/s takes ten
+# seconds for this much work. The limit is arithmetic, not yet a measurement.
 _AUTOTUNE_MIN_FLOPS = 1e15
 
 
 def choose_autotune(device: Device, run_flops: float, *, deterministic: bool) -> tuple[bool, str]:
-    """Choose whether cuDNN finds the fastest algorithms by trying them out.
+    """Choose whether cuDNN tries its algorithms to find the fastest.
 
     Args:
         device: Device on which the training runs.
-        run_flops: Matrix work of the whole training.
-        deterministic: Whether the same bits are asked for every time, which what is fastest today
-            does not give.
+        run_flops: Matrix work of the whole training, in FLOP.
+        deterministic: Whether the user requested bit-identical results. The fastest algorithm may
+            differ from run to run, so autotuning cannot give them.
 
     Returns:
-        Whether it does, and the reason in words.
+        Whether cuDNN tries its algorithms, and the reason in words.
     """
     if device.type == "cpu":
         return False, "a CPU has nothing to try out"

@@ -1,4 +1,4 @@
-"""Chooses batch size and learning rate, by rule, and says why."""
+"""Choose batch size and learning rate by rule, and give the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """What a step takes, of all devices together.
+    """The global batch size and its learning rate.
 
     Attributes:
         batch_size: Samples per step, of all devices together.
@@ -34,21 +34,21 @@ def choose_batch_size(
     accumulate: int,
     scale_lr: str,
 ) -> tuple[BatchSize, str]:
-    """Resolve the global batch size, and the learning rate where it shall follow it.
+    """Resolve the global batch size, and scale the learning rate with it on request.
 
     Args:
-        published: The workload's recipe, whose rate is for its batch size.
+        published: The workload's recipe, whose learning rate is for its batch size.
         asked: The same recipe with the user's options.
-        world_size: Devices that share a batch.
-        per_device: Samples for each, where that is asked for.
-        accumulate: Parts of each device's share.
+        world_size: Number of devices that share a batch.
+        per_device: Samples per device and step; None to use the recipe's batch size.
+        accumulate: Number of micro-batches per device and step.
         scale_lr: ``"none"``, ``"linear"`` or ``"sqrt"``.
 
     Returns:
-        Both, and the arithmetic in words.
+        Batch size and learning rate, and the arithmetic in words.
 
     Raises:
-        RequestError: A batch is smaller than its number of parts, or ``scale_lr`` is another.
+        RequestError: A batch has fewer samples than parts, or ``scale_lr`` is unknown.
     """
     batch_size = asked.batch_size if per_device is None else per_device * world_size
     parts = world_size * accumulate

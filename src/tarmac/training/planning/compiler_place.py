@@ -1,7 +1,7 @@
-"""Whether PyTorch's compiler can work, and safely, in the directory for temporary files.
+"""Check whether PyTorch's compiler can work safely in the directory for temporary files.
 
-It keeps what it makes there in ``torchinductor_USER``, and runs what it finds there.
-``TORCHINDUCTOR_CACHE_DIR`` moves a part of that alone: compiled headers stay.
+The compiler writes its files to ``torchinductor_USER`` there, and executes files it finds there.
+``TORCHINDUCTOR_CACHE_DIR`` moves only a part of these files: compiled headers stay.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from tarmac.files import foreign_owner
 
-# The compiler puts its paths into command lines as they are.
+# The compiler puts its paths into command lines without quotes.
 _FIT = re.compile(r"[\w./+@=,-]+", re.ASCII)
 
 
 def directory_of_compiler() -> Path:
     """Return `torch._inductor.runtime.cache_dir_utils.default_cache_dir()`.
 
-    To import that takes a second and makes the directory, or fails where it cannot be made.
+    Importing that function takes a second and creates the directory, or fails if it cannot.
     """
     try:
         user = getpass.getuser()
@@ -33,11 +33,11 @@ def directory_of_compiler() -> Path:
 
 
 def why_no_compiler() -> str | None:
-    """Return what speaks against the compiler here, in words, or None."""
+    """Return the reason why the compiler cannot work here; None if it can."""
     place = directory_of_compiler()
     if not _FIT.fullmatch(str(place)):
         return f"PyTorch's compiler does not quote paths, and it works in {str(place)!r}"
-    # Who can write the directory above could exchange it, but for the sticky bit.
+    # Without the sticky bit, any user who can write to the parent could replace the directory.
     above = place.parent.stat().st_mode
     if above & stat.S_IWOTH and not above & stat.S_ISVTX:
         return f"PyTorch's compiler runs what is in {place}, and everybody can write {place.parent}"

@@ -1,4 +1,4 @@
-"""Chooses devices, by rule, and says why."""
+"""Choose devices by rule, and give the reason."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from tarmac.training.processes.rendezvous import Rendezvous
 
-# How the reason begins where `auto` leaves GPUs idle.
+# Prefix of the reason for which `auto` leaves GPUs idle.
 ONE_OF_SEVERAL = "one GPU of"
 
 
 def find_training_devices(request: str, rendezvous: Rendezvous | None) -> Sequence[Device]:
-    """Find the devices of this machine that are asked for.
+    """Find the requested devices of this machine.
 
     Args:
         request: Devices to use, in the syntax of `find_devices`.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
     Raises:
-        RequestError: They are not here.
+        RequestError: The requested devices do not exist here.
     """
     if rendezvous is None:
         return find_devices(request)
@@ -37,15 +37,15 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
     """Find the devices of the processes that a launcher has started on this machine.
 
     Args:
-        request: As for `find_devices`; ``auto`` gives each process the GPU of its local rank.
+        request: Same as for `find_devices`; ``auto`` gives each process the GPU of its local rank.
         rendezvous: Rank and world size of this process from its launcher.
 
     Returns:
-        One for each local rank. Where each process sees one GPU only, as Slurm and Ray arrange it,
-        that one stands for all.
+        Devices by local rank. If each process sees only one GPU, as under Slurm and Ray, that GPU
+        is repeated for all local ranks.
 
     Raises:
-        RequestError: There are fewer devices than processes, or another number was asked for.
+        RequestError: There are fewer devices than processes, or another number was requested.
     """
     count = rendezvous.local_world_size
     started = counted(count, "process was started", "processes were started")
@@ -71,10 +71,10 @@ def devices_of_machine(request: str, rendezvous: Rendezvous) -> tuple[Device, ..
 
 
 def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
-    """Return what to ask for to go on with a run.
+    """Return the request for devices with which a run resumes.
 
     Args:
-        recorded: What the run's record says of its first machine.
+        recorded: Devices of the first machine, from the run's record.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
             If the number of processes on this machine has changed, the result is ``auto``.
     """
@@ -87,7 +87,7 @@ def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
 
 
 def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | None) -> str:
-    """Return why a request for GPUs in general found the CPU, or not all of the GPUs here.
+    """Return why a general request for GPUs found the CPU or only some of the GPUs.
 
     Args:
         request: Devices that the user requested, in the syntax of `find_devices`.
@@ -95,7 +95,7 @@ def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | 
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
     Returns:
-        Empty where nothing was left out, or devices were named.
+        The reason in words; empty if no GPU was left out or the request named devices.
     """
     if request not in ("auto", "all") and not request.isdecimal():
         return ""
@@ -114,14 +114,14 @@ def choose_devices(
     rendezvous: Rendezvous | None = None,
     why_not_all: str = "",
 ) -> tuple[Sequence[Device], str]:
-    """Choose among several GPUs that ``auto`` found: all where that makes a step shorter, else one.
+    """Choose among the GPUs that ``auto`` found: all if that shortens a step, else one.
 
     Args:
         request: Devices that the user requested, in the syntax of `find_devices`.
         strategy: Strategy that the user requested, or ``auto``.
         found: Devices that `find_training_devices` returned for the request.
-        flops_per_device: A step's matrix work on each, were all of them used.
-        num_parameters: How many gradients they would add up.
+        flops_per_device: Matrix work per step and device if all devices share the step, in FLOP.
+        num_parameters: Number of gradients to all-reduce.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
         why_not_all: Reason from `why_not_all`; empty for none.
 

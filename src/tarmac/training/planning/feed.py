@@ -1,4 +1,4 @@
-"""Chooses how samples get to a device, by rule, and says why."""
+"""Choose the feed that brings samples to a device by rule, and give the reason."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import FeedName
 
-# Data may take this share of what is free; the rest is for the model, whose layers' outputs are not
-# known beforehand.
+# Largest share of the free memory for the data. The model needs the rest, and the size of its
+# activations is not known beforehand.
 _RESIDENT_SHARE = 0.5
 
 
 def choose_feed(request: str, samples: Subset, device: Device) -> tuple[FeedName, str]:
-    """Choose how samples get to a device.
+    """Choose the feed that brings samples to a device.
 
     Args:
-        request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``; ``"loader"`` of a
-            training that goes on.
+        request: ``"auto"``, ``"resident"``, ``"prefetch"`` or ``"direct"``; a resumed training may
+            request ``"loader"``.
         samples: Training samples to send to the device.
         device: Device that receives the samples.
 
@@ -32,7 +32,7 @@ def choose_feed(request: str, samples: Subset, device: Device) -> tuple[FeedName
         The feed, and the reason in words.
 
     Raises:
-        RequestError: Another request, or one that is not for such samples.
+        RequestError: The feed is unknown, or does not fit such samples.
     """
     split = samples.split
     if isinstance(split, Loaded):
@@ -78,10 +78,10 @@ def _loader_in_words(split: Loaded) -> str:
 
 
 def _is_mapped(split: Split) -> bool:
-    """Whether an array, or what it is a view of, is a memory-mapped file."""
+    """Return whether an array, or the array that it is a view of, is a memory-mapped file."""
     for column in split.columns.values():
         base: object = column
-        # NumPy holds what a strided view is of by an object in between, which has a base too.
+        # For a strided view NumPy inserts an intermediate object, which has a base too.
         while base is not None:
             if isinstance(base, np.memmap):
                 return True

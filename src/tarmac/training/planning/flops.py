@@ -1,4 +1,4 @@
-"""Counts the matrix work of a model: what precision and compilation are chosen by."""
+"""Count a model's matrix work, by which precision and compilation are chosen."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-# Where the matrices of a product are among its arguments.
+# Index of the first matrix among a product's arguments.
 _PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 
 _CONVOLUTIONS = ("convolution", "_convolution")
 
-# Fused attention goes by several names, one for each kind of kernel.
+# Fused attention has several names, one for each kind of kernel.
 _ATTENTION = "_scaled_dot_product"
 
 
 def count_forward_flops(model: nn.Module, inputs: Any) -> tuple[int, Any]:
-    """Count the floating-point operations of one forward pass in products of matrices.
+    """Count the floating-point operations of the matrix products in one forward pass.
 
-    Those are linear layers, also by a weight that another layer has, convolutions and attention;
-    recurrent layers' are not seen. A multiply-add is two operations. All of an attention counts,
-    though a causal one needs but half (Chowdhery et al., "PaLM", 2022, appendix B, counts so, and
-    those who compare themselves with it). The pass also shows whether the model fits its data.
+    The count covers linear layers (also with a weight shared by another layer), convolutions and
+    attention. It misses recurrent layers. A multiply-add is two operations. Attention counts in
+    full, though causal attention needs only half. Chowdhery et al., "PaLM", 2022, appendix B, count
+    in this way, as do the works that compare themselves with it. The pass also checks that the
+    model accepts its data.
 
     Args:
-        model: Left in training mode, its state unchanged.
-        inputs: A preprocessed batch ``[batch, ...]``, or a dictionary of such.
+        model: Model to run; it ends in training mode with its state unchanged.
+        inputs: A preprocessed batch ``[batch, ...]``, or a dictionary of such batches.
 
     Returns:
-        The operations, and what the model returned.
+        The number of operations, and the model's output.
 
     Raises:
         RequestError: The model refuses the batch.
@@ -59,7 +60,7 @@ def count_forward_flops(model: nn.Module, inputs: Any) -> tuple[int, Any]:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's own
-    """Sees each operation as PyTorch computes it, below layers and functions."""
+    """A counter of operations at PyTorch's dispatcher, below layers and functions."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -67,7 +68,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Compile nothing, so that PyTorch need not load its compiler, which takes seconds."""
+        """Do not load PyTorch's compiler, which takes seconds."""
         return False
 
     def __torch_dispatch__(
@@ -86,7 +87,7 @@ def _flops_of(name: str, args: Sequence[Any], output: Any) -> int:
     if name in _PRODUCTS:
         return 2 * int(output.numel()) * int(args[_PRODUCTS[name]].shape[-1])
     if name in _CONVOLUTIONS:
-        # A transposed one has a product for each position of its input.
+        # A transposed convolution has one product for each position of its input.
         source, weight, is_transposed = args[0], args[1], args[6]
         positions = source if is_transposed else output
         return 2 * int(weight.numel()) * int(positions.numel() // positions.shape[1])
@@ -99,7 +100,7 @@ def _flops_of(name: str, args: Sequence[Any], output: Any) -> int:
 
 @contextlib.contextmanager
 def _in_parts() -> Iterator[None]:
-    """Let PyTorch's own attention layers compute by operations that can be seen."""
+    """Make PyTorch's attention layers use operations that the dispatcher can see."""
     backend: Any = torch.backends.mha  # PyTorch does not declare its switch
     before = backend.get_fastpath_enabled()
     backend.set_fastpath_enabled(False)
