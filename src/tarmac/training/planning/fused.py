@@ -1,4 +1,4 @@
-"""Chooses whether the fused kernels compute the steps, by rule, and says why."""
+"""Choose by rule whether the fused kernels compute the steps, and give the reason."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
-# The compute capability of Ampere. For Volta and Turing, Triton 3.7 compiles the kernels without an
-# instruction of matrix units, and spills kilobytes of registers.
+# The compute capability of Ampere. For Volta and Turing, Triton 3.7 compiles the kernels without
+# matrix-unit instructions, and spills kilobytes of registers.
 _SINCE = (8, 0)
 
-# Matrix work of a step from which cuBLAS's larger tiles count for more than launches do. By
-# arithmetic, not measured yet: some 80 us fewer of launches on an H200 against products at a third
-# of its speed. A step of 784-512-512-10 with 128 samples is 0.4e9.
+# Matrix work of a step above which cuBLAS's larger tiles outweigh the saved launches. By
+# arithmetic, not measured yet: launches take some 80 us less on an H200, while the products run at
+# a third of cuBLAS's speed. A step of 784-512-512-10 with 128 samples is 0.4e9.
 _MAX_STEP_FLOPS = 4e9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Others:
-    """What else was chosen.
+    """Choices that the plan has already made.
 
     Attributes:
         strategy: Name of the strategy, such as ``single``.
@@ -42,9 +42,9 @@ class Others:
         precision: Precision of the matrix products, such as ``bf16``.
         is_compiled: Whether ``torch.compile`` is used.
         checkpoints_activations: Whether blocks are computed again in the backward pass.
-        accumulate: Parts of a batch.
-        step_flops: Matrix work of a step.
-        task: What of data and objective they are not for, in words; None where that is nothing.
+        accumulate: Number of micro-batches per step.
+        step_flops: Matrix work of a step, in FLOP.
+        task: Reason why the kernels do not fit the data or the objective; None if they fit.
     """
 
     strategy: str
@@ -66,7 +66,7 @@ def choose_fused(
     *,
     missing: Callable[[], str | None] = why_not,
 ) -> tuple[bool, str]:
-    """Choose whether the fused kernels compute the steps: where they can, if these are small.
+    """Choose whether the fused kernels compute the steps: if they can and the steps are small.
 
     Args:
         request: ``"auto"``, ``"on"`` or ``"off"``.
@@ -74,13 +74,14 @@ def choose_fused(
         recipe: Recipe of the training, with its optimizer and preprocessing.
         device: Device on which the model is trained.
         others: Choices that the plan has already made.
-        missing: Says what Triton lacks here; asked only where it decides.
+        missing: Function that returns why Triton cannot work here; called only if nothing else
+            rules the kernels out.
 
     Returns:
-        Whether they do, and the reason in words.
+        Whether the fused kernels are used, and the reason in words.
 
     Raises:
-        RequestError: Another request, or ``on`` where they cannot.
+        RequestError: The request is unknown, or is ``on`` where the kernels cannot be used.
     """
     if request not in ("auto", "on", "off"):
         raise RequestError(f"fused is {request!r}, expected auto, on or off")
@@ -104,9 +105,9 @@ def choose_fused(
 
 
 def why_not_plain_classes(objective: Objective, dataset: Dataset) -> str | None:
-    """Return why a training is not of bytes on classes, in words, or None where it is.
+    """Return why a training does not classify plain bytes; None if it does.
 
-    What is written for that one case, such as the fused kernels, can then do it.
+    The fused kernels and other special code support only such classification.
     """
     if not isinstance(objective, Classification):
         return f"the objective is {objective.kind}"
@@ -124,7 +125,7 @@ def why_not_plain_classes(objective: Objective, dataset: Dataset) -> str | None:
 
 
 def _against_place(device: Device, others: Others) -> str | None:
-    """Return what speaks against the kernels in where and how the training runs, or None."""
+    """Return why the kernels cannot run on this device or with these choices; None if they can."""
     if device.type != "cuda":
         return "they are for GPUs"
     if device.compute_capability is not None and device.compute_capability < _SINCE:
@@ -141,7 +142,7 @@ def _against_place(device: Device, others: Others) -> str | None:
 
 
 def _against_network(model: nn.Module, recipe: Recipe) -> str | None:
-    """Return what speaks against the kernels in what is trained, or None."""
+    """Return why the kernels cannot train this model or recipe; None if they can."""
     if type(recipe.preprocess) not in (Scale, ByType):
         return "the preprocessing is a function of its own"
     if recipe.beyond_plain_steps:

@@ -1,6 +1,6 @@
-"""Makes a plan of what was asked: learns the facts, makes one choice after another, and checks.
+"""Make a plan from a request: collect the facts, make the choices in order, and check them.
 
-Each choice is a function of facts and earlier choices; it returns a value and the reason in words.
+Each choice is a function of facts and earlier choices. It returns a value and the reason in words.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def make_plan(
     load: data.Loader = data.load,
     goes_on: bool = False,
 ) -> Plan:
-    """Resolve and check a request; nothing is written and nothing trained.
+    """Resolve and check a request; write nothing and train nothing.
 
     Args:
         workload: Workload to train, before options and settings apply.
@@ -68,12 +68,12 @@ def make_plan(
         options: Options that the user set.
         progress: Called while data are downloaded.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
-        load: Loads a dataset that is named.
-        goes_on: Whether a run is gone on with, whose samples are as they were when it began.
+        load: Function that loads a dataset by its name.
+        goes_on: Whether a run is resumed; the classes of its split are then not checked again.
 
     Raises:
-        RequestError: A value that cannot be, a device that is not here, too little memory.
-        TarmacError: The data cannot be had or are damaged.
+        RequestError: A value is invalid, a device does not exist, or the memory is too small.
+        TarmacError: The data cannot be loaded or are damaged.
     """
     check_options(options)
     candidates = find_training_devices(str(options.devices), rendezvous)
@@ -239,7 +239,7 @@ def _load(workload: Workload, load: data.Loader, progress: data.Progress | None)
 
 
 def _in_steps(dataset: Dataset, batch_size: int) -> Dataset:
-    """Return a dataset whose streams have a length, where an epoch is counted in steps."""
+    """Return a dataset whose streams have a length, from ``steps_per_epoch`` where that is set."""
     train = dataset.train
     if isinstance(train, data.Loaded) and train.loading.steps_per_epoch is not None:
         dataset = dataclasses.replace(dataset, train=train.with_steps(batch_size))

@@ -1,4 +1,4 @@
-"""Whether data and weights fit a device."""
+"""Check that data and weights fit into a device's memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def check_memory(
     process_per_device: bool = False,
     feed: FeedName = "resident",
 ) -> None:
-    """Raise a RequestError where data and weights alone are more than a device has free.
+    """Raise a RequestError if data and weights alone exceed a device's free memory.
 
-    A GPU holds the training set where its feed is ``resident``. On a CPU the data are there
-    already, but where each device has a process of its own, each of these loads its own.
-    Parameters count four times, in fp32: values, gradients, and two averages of an optimizer. What
-    the layers' outputs take is not known beforehand.
+    A GPU holds the training set if its feed is ``resident``. On a CPU the data are already in
+    memory, unless each device has a process of its own: then each process loads its own copy.
+    Parameters count four times, in fp32: values, gradients, and two averages of an optimizer. The
+    size of the activations is not known beforehand.
     """
     needed = 4 * 4 * num_parameters
     if feed == "resident" and (device.type == "cuda" or process_per_device):

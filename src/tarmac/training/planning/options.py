@@ -1,4 +1,4 @@
-"""What a user may ask of a training, checked, and put on top of a workload's own values."""
+"""Options of a training: their checks, and their application to a workload's own values."""
 
 from __future__ import annotations
 
@@ -23,60 +23,62 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user may ask of a training; None stands for the workload's own value.
+    """Options of a training; None stands for the workload's own value.
 
     Attributes:
         epochs: Passes over the training set.
-        steps: Stop after so many optimizer steps, as a trial: the schedule is that of the whole
-            training, and nothing is scored, kept or judged. None for the whole training.
+        steps: Stop after this number of optimizer steps, as a trial. The schedule is that of the
+            whole training, and nothing is scored or saved. None for the whole training.
         batch_size: Samples per step, of all devices together.
         batch_size_per_device: Samples per step of each device, instead of ``batch_size``.
         learning_rate: The rate that the workload's schedule scales.
-        scale_lr: How the rate follows the batch size: ``none``, ``linear`` (Goyal et al., 2017) or
-            ``sqrt`` (Krizhevsky, 2014), by global batch size over the workload's own.
-        train_size: How many samples to train on; by default all that are not held out.
-        validation_size: How many samples to hold out and evaluate every epoch; by default the
+        scale_lr: Scaling of the rate with the global batch size over the workload's own: ``none``,
+            ``linear`` (Goyal et al., 2017) or ``sqrt`` (Krizhevsky, 2014).
+        train_size: Number of training samples; by default all samples that are not held out.
+        validation_size: Number of samples to hold out and evaluate every epoch; by default the
             dataset's own validation samples, or none. 0 for none.
-        validation_split: How to choose the held-out samples. ``random`` draws them by the seed,
-            from each class by its share. ``last`` holds out the last and trains on the first.
-            ``own`` takes the dataset's own validation samples. ``auto`` is ``own``, else ``last``
-            for a series, else ``random``. See `tarmac.data.hold_out`.
-        validation_seed: Seed of that draw; by default ``seed``. With one of its own, trainings of
-            several seeds are judged on the same samples.
-        monitor: Metric that patience and the best checkpoint go by, with or without ``val_``;
-            ``NAME:max`` or ``NAME:min`` where nobody says which end is better. By default what the
-            workload is judged by.
-        patience: Stop once ``monitor`` has not got better on held-out data for so many epochs. The
-            weights are those of the last one. None for never.
-        score_test: Whether the test set is scored at the end; a search's candidates do not see it.
-        seed: Sets the weights, the order of the data and the dropout.
+        validation_split: Choice of the held-out samples. ``random`` draws them by the seed, from
+            each class by its share. ``last`` holds out the last and trains on the first. ``own``
+            takes the dataset's own validation samples. ``auto`` is ``own``, else ``last`` for a
+            series, else ``random``. See `tarmac.data.hold_out`.
+        validation_seed: Seed of the random split; by default ``seed``. A fixed value makes
+            trainings of several seeds use the same validation samples.
+        monitor: Metric for patience and the best checkpoint, with or without ``val_``. Add
+            ``:max`` or ``:min`` if the metric does not define which is better. By default the
+            metric that judges the workload.
+        patience: Stop after this number of epochs without a better ``monitor`` on held-out data.
+            The weights are those of the last epoch. None to never stop early.
+        score_test: Whether the test set is scored at the end. A search turns this off for its
+            candidates.
+        seed: Seed of the weights, the order of the data and the dropout.
         devices: Devices to train on, as `tarmac.machine.find_devices` takes them. Default ``auto``.
         strategy: ``auto``, ``single``, ``ddp``, ``fsdp`` or ``towers``.
         feed: ``auto``, ``resident``, ``prefetch`` or ``direct``.
         fused: Whether Tarmac's own kernels train a multilayer perceptron on a GPU: ``auto``, ``on``
             or ``off``.
-        accumulate: Into how many parts a device cuts its samples of a step, to save memory.
-        sync_batchnorm: Take batch normalisation's statistics over all devices.
-        activation_checkpointing: Keep of a repeated block only its inputs for the backward pass,
-            and compute it again there, for less memory.
+        accumulate: Number of micro-batches per device and step. More micro-batches need less
+            memory.
+        sync_batchnorm: Compute the statistics of batch normalisation over all devices.
+        activation_checkpointing: Keep only the inputs of repeated blocks for the backward pass, and
+            compute the blocks again there. This saves memory.
         precision: ``auto``, ``fp32``, ``bf16``, or ``tf32`` on GPUs that have it; ``fp16`` with a
             scaled loss, for GPUs without bf16; ``fp64``, which is slow, is for proofs.
-        threads: Threads of an operation on the CPU, of a training in one process; 0 for those that
-            PyTorch takes by itself. By default one for each core that the process may use, or one
-            alone where a step is too small for two.
-        compile: ``auto``, ``on`` or ``off``.
-        deterministic: Use only operations whose result is the same bits every time.
+        threads: Threads of an operation on the CPU, for a training in one process; 0 for PyTorch's
+            default. By default one for each core that the process may use, or only one if a step is
+            too small for two.
+        compile: Whether ``torch.compile`` is used: ``auto``, ``on`` or ``off``.
+        deterministic: Use only operations that give the same bits every time.
         checkpoint_every: Epochs from one checkpoint to the next.
-        max_restarts: How often ``ddp`` starts again from the newest checkpoint when it has lost a
-            worker.
-        hang_timeout_s: A rank that has done no step for so long is taken for hung.
-        sampling: Keep samples of the GPUs and the host beside the run's metrics, and what they sum
-            up to: energy, throttling.
-        log_to: The trackers that are told of every epoch: ``wandb``, ``mlflow``.
+        max_restarts: Maximum number of times that ``ddp`` restarts from the newest checkpoint after
+            it has lost a worker.
+        hang_timeout_s: Seconds without a step after which a rank counts as hung.
+        sampling: Keep samples of the GPUs and the host beside the run's metrics, with totals of
+            energy and throttling.
+        log_to: Trackers that receive every epoch's metrics: ``wandb``, ``mlflow``.
         settings: Values that ``--set`` changes, by name; see `settings_of`.
-        init_from: The weights that it begins from: a ``.safetensors`` file or one of
-            ``torch.save``; for `tarmac.train` also a run. None for those drawn from the seed.
-        init_partial: Whether it is enough that some of them fit the model by name and shape.
+        init_from: Initial weights: a ``.safetensors`` file or a file of ``torch.save``; for
+            `tarmac.train` also a run. None for a random initialization.
+        init_partial: Whether to load only the weights that fit the model by name and shape.
     """
 
     epochs: int | None = None
@@ -114,7 +116,7 @@ class Options:
     init_partial: bool = False
 
 
-# What the types of options are called in messages.
+# Names of the options' types in messages.
 _KINDS: dict[str, tuple[Any, str]] = {
     "int": (numbers.Integral, "a whole number"),
     "float": (numbers.Real, "a number"),
@@ -127,7 +129,7 @@ _KINDS: dict[str, tuple[Any, str]] = {
 
 
 def check_types(options: Mapping[str, object]) -> None:
-    """Raise a TypeError for an option that there is not, or that has a value of another type."""
+    """Raise a TypeError for an unknown option, or a value of a wrong type."""
     fields = {field.name: str(field.type) for field in dataclasses.fields(Options)}
     for name, value in options.items():
         if name not in fields:
@@ -142,7 +144,7 @@ def check_types(options: Mapping[str, object]) -> None:
 
 
 def check_options(options: Options) -> None:
-    """Raise a RequestError for a value that can never be."""
+    """Raise a RequestError for a value that is never valid."""
     lowest = {
         "steps": 1,
         "validation_size": 0,
@@ -180,7 +182,7 @@ def check_options(options: Options) -> None:
 
 
 def check_sync(options: Options, strategy: StrategySpec) -> None:
-    """Raise a RequestError where a strategy cannot synchronise what was asked for."""
+    """Raise a RequestError if the strategy cannot synchronise batch normalisation on request."""
     if options.sync_batchnorm and not strategy.syncs_batchnorm:
         raise RequestError(
             f"{strategy.name} cannot synchronise batch normalisation: its replicas compute one "
@@ -190,7 +192,7 @@ def check_sync(options: Options, strategy: StrategySpec) -> None:
 
 
 def with_options(workload: Workload, options: Options, *, on_cpu: bool) -> Workload:
-    """Return a workload with the recipe that was asked for, or that its device takes unasked."""
+    """Return a workload whose recipe has the options, or the CPU's default batch size."""
     recipe = workload.recipe
     if options.monitor is not None:
         recipe = dataclasses.replace(recipe, monitor=options.monitor)
@@ -206,12 +208,12 @@ def with_options(workload: Workload, options: Options, *, on_cpu: bool) -> Workl
 
 
 def with_batch_size(workload: Workload, batch: BatchSize, published: Recipe) -> Workload:
-    """Return a workload with a batch size, and the learning rates that go with it.
+    """Return a workload with a batch size and the matching learning rates.
 
     Args:
         workload: Workload with the recipe to change.
         batch: The batch size, and the rate of the recipe's optimizer.
-        published: The recipe before any option, in whose ratio other rates follow.
+        published: The recipe before any option. Other learning rates keep their ratio to its rate.
     """
     recipe = workload.recipe.with_learning_rate(batch.learning_rate, published=published)
     recipe = dataclasses.replace(recipe, batch_size=batch.batch_size)

@@ -1,4 +1,4 @@
-"""Chooses the precision and whether to compile, by rule, and says why."""
+"""Choose the precision and compilation by rule, and give the reason."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
     from tarmac.training.plan import Precision
 
-# What the casts around bf16 products cost a step on a CPU, as matrix work in fp32 that takes as
-# long. bench/precision_rule.py measures it: some 25e6 on an AMD EPYC with AVX512_BF16, and 120e6 on
-# an Intel Xeon with AMX, where steps between 60 and 160 MFLOP are within a tenth either way. This
-# value costs a tenth at most in both results; 100e6 made some steps of the EPYC half as long again.
+# Cost of the casts around bf16 products in a step on a CPU, as fp32 matrix work of the same
+# duration. bench/precision_rule.py measures it: some 25e6 on an AMD EPYC with AVX512_BF16, and
+# 120e6 on an Intel Xeon with AMX, where steps between 60 and 160 MFLOP are within a tenth either
+# way. This value costs at most a tenth in both results. 100e6 made some steps of the EPYC half as
+# long again.
 _CASTS_AS_FP32_FLOPS = 40e6
 
-# What a step in fp16 reads and writes of a GPU's memory beside that of fp32, for each parameter:
-# 8 bytes where the gradient is divided by the scale, 6 where the weight is cast, and 84 to keep the
-# weight and two values of an optimizer and to choose them again (`Update.step`).
+# Bytes per parameter that an fp16 step reads and writes in a GPU's memory beyond an fp32 step:
+# 8 to divide the gradient by the scale, 6 to cast the weight, and 84 to keep the weight and two
+# values of an optimizer and to choose them again (`Update.step`).
 _FP16_BYTES_PER_PARAMETER = 98
 
 # A100 whitepaper, 2020: "TF32 tensor cores".
 _TF32_SINCE = (8, 0)
 
-# Compiling takes tens of seconds, which a training must be long enough to earn back.
+# Compiling takes tens of seconds, which a long training must earn back.
 _COMPILE_MIN_FLOPS = 1e17
 
 
@@ -41,28 +42,28 @@ def choose_precision(
     *,
     num_parameters: int | None = None,
 ) -> tuple[Precision, str]:
-    """Choose the precision that is faster on a device.
+    """Choose the fastest precision for a device.
 
-    On a CPU bf16 pays where a step's products, ``speedup`` times as fast, save more than the casts
-    cost: ``step_flops * (1 - 1 / speedup)`` is above what is done in fp32 in that time.
+    On a CPU bf16 products run ``speedup`` times as fast as in fp32. bf16 pays if a step saves more
+    than the casts cost: ``step_flops * (1 - 1 / speedup)`` exceeds the casts' cost as fp32 work.
 
-    On a GPU with matrix units for fp16 alone, such as a V100 or T4, fp16 pays where its products
-    save more than scaling the loss costs, by the rates of its data sheet in `find_chip`.
+    On a GPU with matrix units for fp16 but not bf16, such as a V100 or T4, fp16 pays if its
+    products save more than scaling the loss costs, by the rates of its data sheet in `find_chip`.
 
     Args:
-        request: ``"auto"``, ``"fp32"``, which is IEEE's everywhere, ``"tf32"``, ``"bf16"``, or
-            ``"fp16"``, whose loss is scaled, ``"fp64"``, which is for proofs.
+        request: ``"auto"``, ``"fp32"`` (IEEE's on every device), ``"tf32"``, ``"bf16"``,
+            ``"fp16"`` (with a scaled loss), or ``"fp64"`` (for proofs).
         device: Device on which the training runs.
-        step_flops: Matrix work of one training step on one device.
-        speedup_of: How many times as fast as in fp32 products are in bf16 on a CPU; asked only
-            where it decides.
-        num_parameters: Trained ones; None where the loss cannot be scaled.
+        step_flops: Matrix work of one training step on one device, in FLOP.
+        speedup_of: Function that returns the speed of a CPU's bf16 products over fp32; called only
+            if the choice depends on it.
+        num_parameters: Number of trained parameters; None if the loss cannot be scaled.
 
     Returns:
         The precision, and the reason in words.
 
     Raises:
-        RequestError: Another request, or tf32 of a device that does not have it.
+        RequestError: The request is unknown, or is tf32 on a device without it.
     """
     match request:
         case "fp32" | "bf16" | "fp16" | "fp64":
@@ -111,7 +112,7 @@ def _without_bf16(
         return "fp32", to_type
     if not (chip.fp32 and chip.fp16 and chip.attainable and chip.bandwidth):
         return "fp32", to_type
-    # No GPU reaches its rate in fp32 either, so more is saved than this.
+        # No GPU reaches its fp32 rate either, so the real saving is larger.
     in_fp32 = step_flops / (chip.fp32 * 1e12)
     saved_s = in_fp32 - step_flops / (chip.fp16 * chip.attainable * 1e12)
     cost_s = num_parameters * _FP16_BYTES_PER_PARAMETER / (chip.bandwidth * 1e9)
@@ -129,20 +130,21 @@ def choose_compile(
 ) -> tuple[bool, str]:
     """Choose whether ``torch.compile`` pays for itself within the run.
 
-    On a CPU it does not: for the 784-512-512-10 network PyTorch 2.13 took 19 s to compile on a
-    2-core Xeon, and a compiled epoch then took 1.6 s against 0.9 s, its dropout being the slow one.
+    It does not pay on a CPU. For the 784-512-512-10 network PyTorch 2.13 took 19 s to compile on a
+    2-core Xeon. A compiled epoch then took 1.6 s against 0.9 s, as its dropout is slow.
 
     Args:
         request: ``"auto"``, ``"on"`` or ``"off"``.
         device: Device on which the training runs.
-        run_flops: Matrix work of the whole training.
-        why_not: Says what speaks against the compiler here; asked only where it decides.
+        run_flops: Matrix work of the whole training, in FLOP.
+        why_not: Function that returns why the compiler cannot work here; called only if the choice
+            depends on it.
 
     Returns:
         Whether to compile, and the reason in words.
 
     Raises:
-        RequestError: Another request, or ``on`` where something speaks against it.
+        RequestError: The request is unknown, or is ``on`` where the compiler cannot work.
     """
     match request:
         case "off":

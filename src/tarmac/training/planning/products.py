@@ -1,7 +1,8 @@
-"""How much faster this CPU does matrix products in bf16 than in fp32: measured once, then kept.
+"""Measure how much faster this CPU computes matrix products in bf16 than in fp32, and cache it.
 
-Flags do not say it. AMX makes bf16 several times as fast, AVX512_BF16 two to four times on some
-processors and hardly on others, and where there is neither PyTorch emulates it, more slowly.
+CPU flags do not predict the speed. AMX makes bf16 several times as fast. AVX512_BF16 makes it two
+to four times as fast on some processors and hardly faster on others. Without either, PyTorch
+emulates bf16, which is slower.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ if TYPE_CHECKING:
 # [rows, inputs] x [outputs, inputs]: a layer of 512 on a batch of 128, and its weights' gradient.
 _SHAPES = ((128, 512, 512), (512, 128, 512))
 
-# Some 15 ms in all. The fastest of several is what the machine can do: other work only slows it.
+# Some 15 ms in all. The minimum counts, as other work can only slow a measurement.
 _ROUNDS = 7
 
-# What makes PyTorch's libraries take other instructions.
+# Environment variables that make PyTorch's libraries use other instructions.
 _VARIABLES = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
 
 
 def bf16_speedup(device: Device, cache: Path | None = None) -> float:
-    """Return how many times as fast as in fp32 products are in bf16 on the CPU.
+    """Return the speed of bf16 products on the CPU over that of fp32 products.
 
     Args:
         device: CPU to measure, whose name is part of the cache's key.
-        cache: The directory of earlier measurements; by default in the user's cache. One that
-            cannot be written only costs the time of measuring again.
+        cache: Directory of the cached measurements; by default in the user's cache. If it cannot be
+            written, the next call measures again.
     """
     path = (cache or platformdirs.user_cache_path("tarmac") / "products") / f"{_key(device)}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         known = float(parse_json(path.read_text(encoding="utf-8"))["bf16_speedup"])
         if math.isfinite(known) and known > 0:
             return known
-    # Rounded, so that what is said is what was decided by, also the next time.
+    # Round before the decision, so that the printed value and the cached value are the same.
     speedup = round(measure_bf16_speedup(), 2)
     with contextlib.suppress(OSError, TarmacError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,8 @@ def bf16_speedup(device: Device, cache: Path | None = None) -> float:
 def measure_bf16_speedup() -> float:
     """Measure products of both precisions in turn, as trainings compute them, on one thread.
 
-    Several threads wait for the slowest of them, so one of other work would be measured.
+    With several threads, the slowest determines the time. A thread slowed by other work would
+    distort the measurement.
     """
     fp32_linear = fast_linear if mkl_is_held_back() else F.linear
     fp32_s = bf16_s = 0.0

@@ -1,4 +1,4 @@
-"""What ``--set`` may change in a workload, and how a text becomes a value."""
+"""Settings that ``--set`` changes in a workload, and the conversion of texts to their values."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", 
 # PyTorch's sizes are int64.
 _MAX_WHOLE = 2**63 - 1
 
-# How texts name None, in a command line as in YAML.
+# Names of None, in a command line as in YAML.
 _NONES = ("none", "null")
 
-# Numbers of a recipe that are settings by their own names.
+# Numbers of a recipe that are settings under their own names.
 _NUMBERS = ("label_smoothing", "clip_norm", "clip_value")
 
-# What of a recipe has settings of its own.
+# Parts of a recipe that have settings.
 _PARTS = ("optimizer", "schedule", "preprocess", "augment", "test_views", "ema")
 
-# These have options of their own; a search has some of them as settings.
+# These names have command-line options. A search has some of them as settings.
 _OPTIONS = {
     "optimizer.learning_rate": "--lr",
     "learning_rate": "--lr",
@@ -48,9 +48,10 @@ _SHORT_NAMES = {"lr": "learning_rate", "bs": "batch_size"}
 def settings_of(workload: Workload) -> dict[str, Setting]:
     """Return every setting of a workload with its default.
 
-    They are the model's keyword parameters, the data's name, and the recipe's parts in dotted form,
-    such as ``optimizer.rho``: of the optimizer and the recipe it has, where it offers several. A
-    parameter whose default is None is among them where its annotation gives its type.
+    The settings are the model's keyword parameters, the dataset's name, and the values of the
+    recipe's parts in dotted form, such as ``optimizer.rho``. If the workload offers several recipes
+    or optimizers, the current one counts. A parameter with the default None is a setting only if
+    its annotation gives its type.
     """
     settings: dict[str, Setting] = {}
     optional = optional_types(workload)
@@ -78,18 +79,18 @@ def settings_of(workload: Workload) -> dict[str, Setting]:
 def apply_settings(
     workload: Workload, changes: Mapping[str, Setting]
 ) -> tuple[Workload, dict[str, Setting]]:
-    """Change a workload as ``--set`` asks.
+    """Apply the changes of ``--set`` to a workload.
 
     Args:
-        workload: Stays as it is.
+        workload: Workload to change; the object itself stays unchanged.
         changes: Values, or texts of them, by the names of `settings_of`.
 
     Returns:
-        The changed workload, and the keyword arguments for its model that differ from its own
-        defaults. A run that goes on names them all, and changes nothing by it.
+        The changed workload, and the keyword arguments for its model that differ from the model's
+        defaults. A resumed run passes every setting, which gives the same result.
 
     Raises:
-        RequestError: An unknown name or a value of another type than the default's.
+        RequestError: A name is unknown, or a value has another type than the default.
     """
     workload = _with_choices(workload, changes)
     defaults, optional = settings_of(workload), optional_types(workload)
@@ -125,7 +126,7 @@ def apply_settings(
 
 
 def _with_choices(workload: Workload, changes: Mapping[str, Setting]) -> Workload:
-    """Take the dataset that is asked for, its recipe, and the optimizer."""
+    """Apply the requested dataset with its recipe, and the requested optimizer."""
     if "dataset" in changes and isinstance(workload.dataset, str):
         name = str(changes["dataset"])
         recipe = workload.recipes.get(name, workload.recipe)
@@ -140,7 +141,7 @@ def _with_choices(workload: Workload, changes: Mapping[str, Setting]) -> Workloa
 
 
 def _optimizer_name(workload: Workload) -> str | None:
-    """Return the recipe's optimizer among those offered; None where it is none of them."""
+    """Return the name of the recipe's optimizer among those offered; None if it is not offered."""
     kind = workload.recipe.optimizer.name
     return next((name for name, value in workload.optimizers.items() if value.name == kind), None)
 
@@ -161,12 +162,12 @@ def _replaced(part: Any, changes: Mapping[str, Setting]) -> Any:
 
 
 def unknown_setting(workload: Workload, name: str, listed: Mapping[str, str]) -> RequestError:
-    """Make the error for a setting that a workload does not have.
+    """Return the error for a setting that a workload does not have.
 
     Args:
         workload: Workload that lacks the setting.
         name: Name that was not recognised, as the user typed it.
-        listed: The settings that there are, each with a word on it.
+        listed: The workload's settings, with a short description of each.
     """
     parameter = inspect.signature(workload.model).parameters.get(name)
     if parameter is None or parameter.default is parameter.empty:
@@ -187,18 +188,20 @@ def unknown_setting(workload: Workload, name: str, listed: Mapping[str, str]) ->
 
 
 def show_setting(value: Setting) -> str:
-    """Return a setting as ``--set`` takes it."""
+    """Return a setting's value in the syntax of ``--set``."""
     return "none" if value is None else str(value)
 
 
 def optional_types(workload: Workload) -> dict[str, type]:
     """Return the types of the model's parameters that may also be None, by their annotations.
 
-    ``float | None``, ``Optional[int]``, ``Literal["relu", None]``, also within ``Annotated``.
+    Examples are ``float | None``, ``Optional[int]``, ``Literal["relu", None]``, also within
+    ``Annotated``.
     """
     try:
         signature = inspect.signature(workload.model, eval_str=True)
-    # An annotation is the user's, and its names may be there for type checkers alone.
+    # Evaluating a user's annotation may raise anything, e.g. for names imported only for type
+    # checkers.
     except Exception:
         return {}
     kinds = {
@@ -230,16 +233,16 @@ def _types_in(hint: Any) -> set[type]:
 
 
 def typed_setting(value: Setting, default: Setting, optional: type | None = None) -> Setting:
-    """Return a value, or the text of one, as its setting has it.
+    """Convert a value or its text to the setting's type.
 
     Args:
         value: The value or its text; ``none`` names None.
         default: Default of the setting. The result has its type, unless ``optional`` names another.
-        optional: The setting's type where it may be None too; None where it may not.
+        optional: Type of the setting if it may be None too; None if it may not.
 
     Raises:
-        ValueError: It is of another type, not finite, or no int64. The text says which value it is
-            and what is expected.
+        ValueError: The value has another type, is not finite, or exceeds int64. The message names
+            the value and the expected type.
     """
     if optional is not None and (value is None or str(value).lower() in _NONES):
         return None
@@ -259,7 +262,7 @@ def typed_setting(value: Setting, default: Setting, optional: type | None = None
 
 
 def _converted(value: Setting, wanted: type) -> Setting:
-    """Return a value as a type has it; None where it is not of it."""
+    """Convert a value to a type; return None if that is not possible."""
     if wanted is bool:
         is_text = isinstance(value, bool | str)
         return {"true": True, "false": False}.get(str(value).lower()) if is_text else None
@@ -272,7 +275,7 @@ def _converted(value: Setting, wanted: type) -> Setting:
             return int(value)
     try:
         number = value if isinstance(value, int) else float(value)
-        # Texts of whole numbers are read above: a float has no digits for large ones.
+        # A float cannot represent large integers exactly, so texts of integers are parsed above.
         return float(number) if wanted is float else int(number) if number == int(number) else None
     except (ValueError, OverflowError):
         return None

@@ -1,4 +1,4 @@
-"""What cannot be trained in shards, said before anything starts."""
+"""Checks of what a sharding strategy cannot train, before anything starts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tarmac.workloads import Muon, TorchOptimizer
 if TYPE_CHECKING:
     from tarmac.workloads import Optimizer, Recipe
 
-# They look at a whole tensor, or call what DTensors do not have; all others were compared.
+# These optimizers read a whole tensor, or call operations that DTensors lack. All others passed a
+# comparison with unsharded training.
 _NOT_BY_PARTS = ("torch.optim.Adafactor", "torch.optim.Muon", "torch.optim.Rprop")
 
 
 def check_sharding(strategy: str, recipe: Recipe, *, compiled: bool) -> None:
-    """Raise a RequestError where a strategy of shards cannot do what is asked.
+    """Raise a RequestError if a sharding strategy cannot train the recipe.
 
     Args:
         strategy: Name of the strategy, for the error message.

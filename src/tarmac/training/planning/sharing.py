@@ -1,4 +1,4 @@
-"""What sharing a step among GPUs saves, and what its messages cost, by data sheets."""
+"""Compare the time that sharing a step among GPUs saves with its all-reduce, by data sheets."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from tarmac.machine import Device
 
-# Of a GPU without a row in the table of chips.
+# Rate of a GPU that is missing from the table of chips.
 _RATE_OF_UNKNOWN_FLOPS = 100e12
 
-# An all-reduce of 8 bytes by NCCL, of eight RTX 4090 on PCIe (github.com/NVIDIA/nccl/issues/1530).
+# An all-reduce of 8 bytes by NCCL on eight RTX 4090 on PCIe (github.com/NVIDIA/nccl/issues/1530).
 # Over NVLink it takes a third of that (github.com/NVIDIA/nccl-tests/issues/44).
 _LATENCY_S = 42e-6
 
-# GB/s between GPUs that no NVLink switches join: what NCCL itself reckons with where messages cross
-# from one processor to another (its log in github.com/NVIDIA/nccl-tests/issues/307).
+# GB/s between GPUs without NVLink switches: NCCL's own estimate for messages that cross from one
+# processor to another (its log in github.com/NVIDIA/nccl-tests/issues/307).
 _BANDWIDTH_BETWEEN_PROCESSORS = 10.0
 
 _GRADIENT_BYTES = 4
@@ -28,12 +28,12 @@ _GRADIENT_BYTES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Sharing:
-    """Seconds of a step.
+    """The seconds that sharing saves and costs in a step.
 
     Attributes:
-        saved_s: What its products take less than on one GPU, at the rate of the matrix units: at
-            least that is saved, as no training reaches it.
-        cost_s: What the all-reduce of its gradients takes.
+        saved_s: Seconds that the products save against one GPU, at the rate of the matrix units.
+            The real saving is larger, as no training reaches that rate.
+        cost_s: Seconds that the all-reduce of the gradients takes.
     """
 
     saved_s: float
@@ -41,19 +41,19 @@ class Sharing:
 
     @property
     def pays(self) -> bool:
-        """Whether it saves more than it costs."""
+        """Whether sharing saves more than it costs."""
         return self.saved_s > self.cost_s
 
 
 def weigh_sharing(gpus: Sequence[Device], flops_each: float, num_parameters: int) -> Sharing:
-    """Weigh a step on all of several GPUs against the same step on one of them.
+    """Compare a step on all of several GPUs with the same step on one of them.
 
     A ring sends each gradient ``2 * (count - 1) / count`` times over a GPU's link (Patarasuk and
     Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
 
     Args:
         gpus: GPUs that would share the step, of about the same speed.
-        flops_each: A step's matrix work on each of them.
+        flops_each: Matrix work per GPU of a shared step, in FLOP.
         num_parameters: Number of gradients that the all-reduce adds up.
     """
     count = len(gpus)

@@ -1,4 +1,4 @@
-"""Chooses how devices are used together, by rule, and says why."""
+"""Choose by rule the strategy for the devices, and give the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAUNCHED = "a launcher has set RANK and WORLD_SIZE"
 def choose_strategy(
     request: str, devices: Sequence[Device], rendezvous: Rendezvous | None
 ) -> tuple[StrategySpec, str]:
-    """Choose how devices are used together.
+    """Choose the strategy that distributes the training over the devices.
 
     Args:
         request: ``"auto"``, or one of `strategy_names`.
@@ -31,7 +31,7 @@ def choose_strategy(
         The strategy, and the reason in words.
 
     Raises:
-        RequestError: Another request, or one that the devices or the launcher contradict.
+        RequestError: The strategy is unknown, or the devices or the launcher rule it out.
     """
     if request == "auto":
         if rendezvous is not None:

@@ -1,4 +1,4 @@
-"""Whether objective, recipe and data fit together, before a model is tried on them."""
+"""Check that objective, recipe and data fit together, before the model is tried on the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
-    """Raise a RequestError where an objective cannot be asked of the data.
+    """Raise a RequestError if the objective does not fit the data.
 
     Args:
         workload: Workload to train, with settings applied.

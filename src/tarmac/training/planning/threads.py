@@ -1,4 +1,4 @@
-"""Chooses how many threads an operation on the CPU takes, by rule, and says why."""
+"""Choose by rule the threads of an operation on the CPU, and give the reason."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from tarmac.machine import Device
 
 # Two threads wait for each other after every operation. bench/threads_rule.py measures steps of two
-# hidden layers on two cores of an AMD EPYC: at 5 MFLOP two threads take 1.0 to 1.3 times as long as
-# one where the cores are free, at 32 MFLOP 0.8 to 1.3 times. On busy cores, where a thread waits
-# for one that has lost its core, the median step took 1.3 to 40 times as long. This value costs a
-# fifth at most where the cores are free.
+# hidden layers on two cores of an AMD EPYC. On free cores, two threads take 1.0 to 1.3 times as
+# long as one at 5 MFLOP, and 0.8 to 1.3 times at 32 MFLOP. On busy cores, where a thread waits for
+# another that has lost its core, the median step took 1.3 to 40 times as long. This value costs at
+# most a fifth on free cores.
 _MAX_ONE_THREAD_FLOPS = 40e6
 
 
@@ -29,19 +29,19 @@ def choose_threads(
 ) -> tuple[int | None, str]:
     """Choose the threads of a training in one process on a CPU.
 
-    The rule knows the step's size and the cores, not their load, so that a training that is
-    repeated here sums in the same order.
+    The rule depends on the step's size and the number of cores, but not on their load. So a
+    repeated training on this machine sums in the same order.
 
     Args:
-        request: Threads that were asked for; 0 for those that PyTorch takes; None for the rule.
+        request: Requested number of threads; 0 for PyTorch's default; None for the rule.
         device: Device on which the training runs.
-        strategy: How devices are used; processes of a group take their share of the cores.
-        step_flops: Matrix work of one training step.
+        strategy: Name of the strategy. Processes of a group set their own share of the cores.
+        step_flops: Matrix work of one training step, in FLOP.
         environ: Environment variables, of which ``OMP_NUM_THREADS`` fixes the number if ``request``
             is None.
 
     Returns:
-        The number, None for what PyTorch takes by itself, and the reason in words.
+        The number of threads (None for PyTorch's default), and the reason in words.
     """
     if device.type != "cpu" or strategy != "single":
         return None, "PyTorch's own"

@@ -1,4 +1,4 @@
-"""Tries a workload's model on its data before a training begins."""
+"""Try a workload's model on its data before a training begins."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3
-# Far above the rounding of fp32 sums over many classes.
+# Far above the rounding error of fp32 sums over many classes.
 _SUM_TOLERANCE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A model that was built once to learn what the choices of a plan need, and is not trained.
+    """A model that is built once to inform the plan's choices, and is not trained.
 
     Attributes:
         sample_flops: A training step's matrix work for one sample, in FLOP.
         layers: Layers of the model, as it defines them.
         num_parameters: Number of parameters in the model, including frozen parameters.
-        has_batch_norm: Whether it has batch normalisations.
-        returns_probabilities: Whether it returns a Classification probabilities, not logits.
+        has_batch_norm: Whether the model has batch normalisations.
+        returns_probabilities: Whether a Classification's model returns probabilities, not logits.
         model: The model, on the CPU.
-        sample: One preprocessed sample ``[1, ...]``, or a dictionary of such.
+        sample: One preprocessed sample ``[1, ...]``, or a dictionary of such samples.
     """
 
     sample_flops: int
@@ -61,9 +61,9 @@ class Trial:
     sample: Any
 
     def check_one_sample(self) -> None:
-        """Raise a RequestError where the model cannot train on a slice of one sample.
+        """Raise a RequestError if the model cannot train on a slice of one sample.
 
-        Batch normalisations of features without positions cannot: one value has no variance.
+        A batch normalisation of features without positions cannot: one value has no variance.
         """
         if not self.has_batch_norm:
             return
@@ -86,11 +86,11 @@ def try_model(
     *,
     strategy: StrategySpec | None = None,
 ) -> Trial:
-    """Build a model, and see that it fits its data, and its strategy where one is asked for.
+    """Build a model, and check that it fits its data and the requested strategy.
 
     Raises:
-        RequestError: The model refuses a setting or the data, or cannot be copied where the
-            strategy has to.
+        RequestError: The model refuses a setting or the data, or cannot be copied for a strategy
+            that needs copies.
     """
     with torch.random.fork_rng(devices=[]):
         model = build_model(workload, arguments, seed=0)
@@ -115,9 +115,9 @@ def try_model(
 
 
 def _check_sizes(model: nn.Module, name: str) -> None:
-    """Raise a RequestError where a layer has no inputs or no outputs, as of ``hidden=0``.
+    """Raise a RequestError if a layer has no inputs or no outputs, as with ``hidden=0``.
 
-    It would compute its bias alone. A vector without elements is a placeholder.
+    Such a layer would compute only its bias. Vectors without elements are allowed as placeholders.
     """
     for parameter_name, parameter in model.named_parameters():
         if parameter.ndim > 1 and not parameter.numel():
@@ -126,14 +126,14 @@ def _check_sizes(model: nn.Module, name: str) -> None:
 
 
 def first_samples(workload: Workload, dataset: Dataset) -> tuple[int, Any, Any]:
-    """Return how many samples a model is tried on, these preprocessed, and their targets."""
+    """Return the number of samples of the trial, the preprocessed samples, and their targets."""
     count = min(2, len(dataset.train))
     raw, targets = samples_of(Subset.whole(dataset.train), 0, count)
     return count, workload.recipe.preprocess(raw, training=False, dtype=torch.float32), targets
 
 
 def _logits_in(output: Any, expected: list[int | None]) -> str | None:
-    """Return the statement that returns the part of an output that has the shape of logits."""
+    """Return the Python statement that returns the part of an output with the shape of logits."""
     if hasattr(output, "logits"):
         return "return output.logits"
     parts: Iterable[tuple[Any, Any]] = output.items() if isinstance(output, Mapping) else ()
@@ -146,7 +146,7 @@ def _logits_in(output: Any, expected: list[int | None]) -> str | None:
 def _check_output(
     workload: Workload, dataset: Dataset, output: Any, targets: Any, count: int
 ) -> None:
-    """Raise a RequestError where the objective cannot be computed of what the model returns."""
+    """Raise a RequestError if the objective cannot be computed from the model's output."""
     if isinstance(workload.objective, Classification):
         expected = [count, dataset.num_classes]
         shape = list(getattr(output, "shape", ()))
@@ -174,7 +174,7 @@ def _check_output(
         SetScores(scoring.set_metrics, torch.device("cpu")).check(output, targets)
     except TarmacError:
         raise
-    # What a user's loss or metric raises may be anything.
+    # A user's loss or metric may raise any error.
     except Exception as error:
         raise RequestError(
             f"the objective {workload.objective.kind} refuses what the model returns for {count} "
@@ -190,16 +190,16 @@ def _check_output(
 
 
 def _are_probabilities(output: torch.Tensor) -> bool:
-    """Whether rows of a model's output are none of them negative and sum to 1, as softmax's do."""
+    """Return whether all rows of an output are non-negative and sum to 1, as softmax's do."""
     rows = output.detach().float()
     is_one = (rows.sum(1) - 1).abs() < _SUM_TOLERANCE
     return bool((rows >= 0).all() and is_one.all())
 
 
 def _with_gradient(output: Any) -> Any:
-    """Return a model's output, its floats as of a pass whose gradient is wanted."""
+    """Return a model's output with floating-point tensors that require a gradient."""
     if isinstance(output, torch.Tensor):
-        # A copy: what a function writes into may be no leaf.
+        # Clone, as a function may write into the tensor, which a leaf does not allow.
         is_float = output.is_floating_point()
         return output.detach().requires_grad_().clone() if is_float else output
     if isinstance(output, Mapping):

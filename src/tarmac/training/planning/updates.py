@@ -1,4 +1,4 @@
-"""Whether a recipe's patterns and optimizers fit a model, said before a run is made."""
+"""Check that a recipe's patterns and optimizers fit a model, before a run is created."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 
 def check_updates(recipe: Recipe, model: nn.Module) -> None:
-    """Make a recipe's optimizers once for a model, and leave both as they are.
+    """Build a recipe's optimizers once for a model, and leave both unchanged.
 
-    What is flat has no memory here; optimizers of PyTorch's kind see the parameters themselves.
-    Nothing is made like a tensor without memory, for which PyTorch imports SymPy: half a second.
+    Flat tensors are on the meta device and take no memory. Optimizers of PyTorch's kind get the
+    parameters themselves. No tensor is created from a meta tensor with ``empty_like``: PyTorch
+    would import SymPy for it, which takes half a second.
 
     Args:
-        recipe: With its optimizers and its patterns of parameter names.
+        recipe: Recipe with its optimizers and its patterns of parameter names.
         model: Model on the CPU, whose parameters stay unchanged.
 
     Raises:
-        RequestError: A pattern matches no parameter, nothing is there to train, or an optimizer
-            cannot train what it is to train.
+        RequestError: A pattern matches no parameter, the model has nothing to train, or an
+            optimizer cannot train its parameters.
     """
     named = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     owners = tuple(recipe.parameter_groups)

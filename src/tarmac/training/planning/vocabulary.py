@@ -1,6 +1,6 @@
-"""Whether tokens are within the vocabularies of the layers that take them.
+"""Check that tokens are within the vocabularies of the layers that take them.
 
-A GPU says of one beyond only that some assertion failed, and ends the process.
+For a token outside of the vocabulary, a GPU reports only a failed assertion and ends the process.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tarmac.training.engine.prediction import call_model
 if TYPE_CHECKING:
     from tarmac.data import Column, Dataset
 
-# So many samples are looked at a time, of windows whose overlap would multiply them.
+# Rows checked at a time. Overlapping windows would take many times their memory if checked at once.
 _ROWS = 4096
 
 
 def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
-    """Raise a RequestError where an input has tokens beyond the embedding that it is given to.
+    """Raise a RequestError if an input has tokens outside of its embedding's vocabulary.
 
     Args:
-        model: On the CPU, its state unchanged.
-        inputs: A preprocessed batch, or a dictionary of such. An embedding that gets none of them
-            as they are is not looked at.
-        dataset: Its samples, all of which are looked at.
+        model: Model on the CPU; its state stays unchanged.
+        inputs: A preprocessed batch, or a dictionary of such batches. An embedding is checked only
+            if it gets one of these tensors unchanged.
+        dataset: Dataset whose samples are all checked.
     """
     tensors = inputs if isinstance(inputs, Mapping) else {"": inputs}
     if not any(value.dtype == torch.int64 for value in tensors.values()):
         return
-    # Those that are beyond would end the pass at the first embedding.
+    # Use zeros, as a token outside of the vocabulary would end the pass at the first embedding.
     tensors = {
         name: torch.zeros_like(value) if value.dtype == torch.int64 else value
         for name, value in tensors.items()
@@ -54,7 +54,7 @@ def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
         with torch.no_grad():
             call_model(model, tensors if isinstance(inputs, Mapping) else tensors[""])
     except (RuntimeError, IndexError, TypeError):
-        # Whoever tries the model next says what it refuses.
+        # The trial runs the model next, and reports the error.
         return
     finally:
         model.train()
@@ -72,12 +72,12 @@ def check_tokens(model: nn.Module, inputs: Any, dataset: Dataset) -> None:
 
 
 def check_next_tokens(dataset: Dataset, size: int, ignore_index: int) -> None:
-    """Raise a RequestError where targets have tokens beyond those that a model tells apart.
+    """Raise a RequestError if targets have tokens outside of the model's output vocabulary.
 
     Args:
-        dataset: Its targets, all of which are looked at; not where they are no array of integers.
-        size: How many logits the model returns for a token.
-        ignore_index: Targets of this value do not count.
+        dataset: Dataset whose targets are all checked, unless they are no array of integers.
+        size: Number of logits that the model returns for a token.
+        ignore_index: Target value that the loss ignores.
     """
     for part, split in dataset.parts().items():
         targets = split.targets

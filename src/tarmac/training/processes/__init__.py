@@ -1,1 +1,1 @@
-"""Several processes that train together: launching, meeting, watching one another."""
+"""Process groups that train together: launch, rendezvous and watchdog."""

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class ProcessTeam:
-    """This process's part in a group of processes; see `Team`.
+    """This process's membership in a group of processes; see `Team`.
 
     Args:
         rendezvous: Rank and world size of this process.
-        watchdog: Tells the others that this process goes on.
+        watchdog: Watchdog that sends this process's heartbeats.
     """
 
     def __init__(self, rendezvous: Rendezvous, watchdog: Watchdog) -> None:
@@ -45,7 +45,7 @@ class ProcessTeam:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process prints and writes for all."""
+        """Whether this process prints and writes for all ranks."""
         return self.rank == 0
 
     @property
@@ -57,7 +57,7 @@ class ProcessTeam:
         """Replace a tensor by its sum over all ranks.
 
         Raises:
-            PeerFailed: Another rank is gone.
+            PeerFailed: Another rank has ended.
         """
         with self._waiting():
             dist.all_reduce(tensor)
@@ -66,7 +66,7 @@ class ProcessTeam:
         """Return every rank's value, by rank.
 
         Raises:
-            PeerFailed: Another rank is gone.
+            PeerFailed: Another rank has ended.
         """
         values = [None] * self.world_size
         with self._waiting():
@@ -74,7 +74,7 @@ class ProcessTeam:
         return values
 
     def heartbeat(self) -> None:
-        """Note that this process goes on."""
+        """Record that this process makes progress."""
         self._watchdog.heartbeat()
 
     @contextlib.contextmanager
@@ -92,12 +92,12 @@ class ProcessTeam:
 
 @contextlib.contextmanager
 def losses_told(rank: int) -> Iterator[None]:
-    """Tell the loss of another rank from an error of this one, where PyTorch sends messages itself.
+    """Turn errors of PyTorch's own messages into a `PeerFailed` if another rank was lost.
 
-    As it gathers the parts of a sharded model, and writes checkpoints of it.
+    PyTorch sends such messages to gather a sharded model's parameters and to write its checkpoints.
 
     Raises:
-        PeerFailed: Another rank is gone.
+        PeerFailed: Another rank has ended.
     """
     try:
         yield
@@ -108,9 +108,9 @@ def losses_told(rank: int) -> Iterator[None]:
 
 
 def _is_of_the_group(error: BaseException | None) -> bool:
-    """Whether an error, or what it came from, is that a message to another rank failed."""
+    """Return whether an error or one of its causes is a failed message to another rank."""
     while error is not None:
-        # Gloo has no class of errors, and says where in its source it met one.
+        # Gloo has no error class, but its messages name its source files.
         if isinstance(error, dist.DistError) or "/gloo/" in str(error):
             return True
         error = error.__cause__
@@ -125,25 +125,25 @@ def join(
     hang_timeout_s: float,
     on_hang: OnHang,
 ) -> Iterator[ProcessTeam]:
-    """Join the other processes in a group, and test that its all-reduce is right.
+    """Join the other processes in a group, and test the group's all-reduce.
 
-    A process group that is there already, as Ray makes one, is used and left as it is.
+    An existing process group, such as Ray's, is used and left unchanged.
 
     Args:
         store: Store through which the ranks exchange texts.
         device: Device on which this process computes.
-        hang_timeout_s: After so many seconds without progress a rank is taken for hung.
-        on_hang: Called with which; see `Watchdog`. It runs in a thread of its own, and should end
-            the process.
+        hang_timeout_s: Seconds without progress after which a rank counts as hung.
+        on_hang: Called with the hung ranks; see `Watchdog`. It runs in a thread of its own, and
+            should end the process.
 
     Raises:
         RequestError: Two ranks have the same GPU.
         TarmacError: The self-test fails.
-        PeerFailed: Another rank says what is wrong.
+        PeerFailed: Another rank reports the error.
     """
     on_cuda = device.type == "cuda"
     own = device.torch_name if on_cuda else f"pid {os.getpid()}"
-    # As Slurm knows the node, where that has started the process.
+    # Slurm's name of the node, if Slurm has started the process.
     host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     with listening(host) as place:
         names, places = _refuse_shared_gpus(store, f"{host} {own}", device, place)
@@ -167,13 +167,13 @@ def _joined(
     is_guest = dist.is_initialized()
     rendezvous = store.rendezvous
     watchdog = Watchdog(store.keys, rendezvous.rank, rendezvous.world_size, limit_s, on_hang)
-    # The watchdog asks in a thread of its own.
+    # The watchdog uses this store in a thread of its own.
     watchdog_store: Store = store.keys.clone()  # type: ignore[attr-defined]  # undeclared
 
     def unreached() -> str:
         return find_unreached(watchdog_store, rendezvous.rank, places)
 
-    # The watchdog must find a hung rank before the group gives up by itself.
+    # The watchdog must find a hung rank before the group itself times out.
     limit = timedelta(seconds=2 * limit_s + 60)
     is_whole = False
     try:
@@ -200,8 +200,8 @@ def _joined(
     except dist.DistError as error:
         raise _not_joined(rendezvous.rank, error, unreached()) from error
     finally:
-        # NCCL's end waits for all ranks, which do not come where one of them has failed. Its words
-        # must get out, and its process ends.
+        # NCCL's shutdown waits for all ranks, which hangs if one of them has failed. Skip it then,
+        # so that this rank can report its error and end.
         if not is_guest and dist.is_initialized() and (is_whole or not on_cuda):
             dist.destroy_process_group()
 
@@ -219,7 +219,7 @@ def _not_joined(rank: int, error: RuntimeError, unreached: str) -> TarmacError:
 def _refuse_shared_gpus(
     store: RankStore, name: str, device: Device, place: Place
 ) -> tuple[list[str], list[Place]]:
-    """Return all ranks' names and places, once no two ranks have the same device."""
+    """Return all ranks' names and places; refuse two ranks with the same device."""
     names, places, owners = [], [], dict[str, int]()
     for rank, text in enumerate(store.all_gather(json.dumps([name, device.uuid, place]))):
         where, uuid, (host, address, port) = json.loads(text)

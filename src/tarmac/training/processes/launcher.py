@@ -1,4 +1,4 @@
-"""Starts the workers of `ddp` by PyTorch's elastic agent, again where one is lost."""
+"""Start the workers of `ddp` by PyTorch's elastic agent, and restart them if one is lost."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _SOCKET = "link"
 
-# unix(7): 108 bytes, of which the last is zero; BSDs have four less.
+# unix(7): 108 bytes, of which the last is zero. BSDs allow four less.
 _MAX_BYTES_OF_SOCKET = 103
 
-# How long workers may take to save their state together after a signal.
+# Seconds for which workers may save their state together after a signal.
 _SHUTDOWN_S = 60
 
-# How long workers go on after one is lost: the agent finds it within a tenth of a second, and those
-# that can notice it end by themselves.
+# Seconds until the other workers are killed after one is lost. The agent finds the loss within a
+# tenth of a second, and workers that notice it end by themselves.
 _AFTERLIFE_S = 5.0
 
 _LOOK_EVERY_S = 0.1
@@ -50,25 +50,25 @@ def launch(
     restarting: Callable[[str], None],
     interrupted: Callable[[], bool] | None = None,
 ) -> None:
-    """Run the workers of a run to their end.
+    """Run a run's workers until they end.
 
-    A worker that is lost (killed, crashed, hung) makes all of them start again from the newest
-    checkpoint. One that fails with an error of its own ends the training: it would fail again.
+    If a worker is lost (killed, crashed, hung), all workers restart from the newest checkpoint. If
+    a worker fails with an error of its own, the training ends, as the error would occur again.
 
     Args:
-        module: What each worker is, for ``python -m``; it gets the run's directory and the address
-            of a socket to report to.
+        module: Module that each worker runs, for ``python -m``; its arguments are the run's
+            directory and the address of a socket for reports.
         run: Directory of the run.
         num_workers: Number of worker processes, a worker per device.
         max_restarts: Most times to restart the workers, 0 or more.
-        receive: Is told what rank 0 reports, an event and its values, in a thread of its own.
+        receive: Called with each event of rank 0 and its values, in a thread of its own.
         restarting: Called with the reason before each restart of the workers.
-        interrupted: Whether the workers are to save their state and end, as a signal to this
-            process asks of them; asked several times a second, in a thread of its own.
+        interrupted: Polled several times a second, in a thread of its own. If true, the workers
+            save their state and end, as on a signal to this process.
 
     Raises:
-        RequestError: A worker says that the request is wrong.
-        TarmacError: A worker failed, or was lost once too often.
+        RequestError: A worker reports that the request is invalid.
+        TarmacError: A worker failed, or workers were lost more than ``max_restarts`` times.
     """
     for attempt in range(max_restarts + 1):
         with _Inbox(receive, interrupted) as inbox:
@@ -95,11 +95,11 @@ def launch(
 
 
 class _Inbox:
-    """Takes what workers send: their ends for itself, the rest for ``receive``.
+    """A receiver of the workers' events: it handles their ends, and ``receive`` gets the rest.
 
-    Workers that must end are killed: one that hangs, and where one is lost the others, which may
-    wait for it on a GPU, where no signal reaches them. The agent would only ask them to end, and
-    wait half a minute.
+    It kills a worker that hangs. After the loss of a worker it also kills the others: they may wait
+    for the lost worker on a GPU, where no signal reaches them. The agent would only ask them to
+    end, and wait half a minute.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class _Inbox:
                 self._receive(name, event)
 
     def _watch(self, interrupted: Callable[[], bool]) -> None:
-        """Ask each worker once to save its state and end, as soon as that is wished."""
+        """Send each worker one signal to save its state and end, once ``interrupted`` is true."""
         signalled_ranks = set[int]()
         while not self._over.wait(_LOOK_EVERY_S):
             if interrupted():
@@ -171,12 +171,12 @@ def _attempt(
     attempt: int,
     receive: Callable[[dict[str, Any]], None],
 ) -> str | None:
-    """Start the workers once; return how one was lost, or None where none was."""
+    """Start the workers once; return how a worker was lost, or None if none was lost."""
     from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415 - slow
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # noqa: PLC0415
 
-    # PyTorch 2.11 has no such field, and gives workers half a minute.
+    # PyTorch 2.11 lacks this field, and gives workers half a minute.
     known = {field.name for field in dataclasses.fields(LaunchConfig)}
     patience: dict[str, Any] = {"shutdown_timeout": _SHUTDOWN_S}
     with scratch_directory(_directory_of_sockets()) as directory:
@@ -200,7 +200,7 @@ def _attempt(
             except ChildFailedError as error:
                 return _describe(error.failures, run / "logs", attempt)
             except SignalException:
-                # The workers have saved their state and recorded that they were interrupted.
+                # The workers have saved their state and recorded the interruption.
                 return None
             finally:
                 _drop_empty(run / "logs")
@@ -208,14 +208,14 @@ def _attempt(
 
 
 def _directory_of_sockets() -> str | None:
-    """Return where a socket's path stays short enough; None for the usual place."""
+    """Return a directory in which a socket's path is short enough; None for the default."""
     name = "tarmac.01234567-0123456-0123456789-01234567.scratch"
     path = Path(tempfile.gettempdir()) / name / _SOCKET
     return None if len(os.fsencode(path)) <= _MAX_BYTES_OF_SOCKET else "/tmp"  # noqa: S108 - mkdtemp
 
 
 def _describe(failures: dict[int, Any], logs: Path, attempt: int) -> str:
-    """Word how the first lost worker ended, which others that ended too may only have missed."""
+    """Describe how the first lost worker ended; workers that only lost their peers come last."""
 
     def is_cause(item: tuple[int, Any]) -> tuple[bool, bool, int]:
         rank, failure = item
@@ -241,7 +241,7 @@ def _error(failure: Failure, run: Path, attempt: int) -> TarmacError:
 
 
 def _logs(directory: Path, agents: Path, attempt: int) -> Any:
-    """Make the agent write what each worker prints to a file of its own in ``directory``."""
+    """Return the agent's log settings, with a file per worker and stream in ``directory``."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs  # noqa: PLC0415 - slow
 
     class Logs(DefaultLogsSpecs):
@@ -268,7 +268,7 @@ def _drop_empty(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _quiet_agent() -> Iterator[None]:
-    """Keep the agent's own messages back: what matters of them is said in an error's words."""
+    """Silence the agent's own messages, as errors contain their content."""
     logger = logging.getLogger("torch.distributed.elastic")
     nowhere, propagate = logging.NullHandler(), logger.propagate
     logger.addHandler(nowhere)
@@ -282,7 +282,7 @@ def _quiet_agent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _same_signals() -> Iterator[None]:
-    """Give back the signal handlers and the variable that the agent replaces."""
+    """Restore the signal handlers and the variable that the agent replaces."""
     names = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
     before = {name: signal.getsignal(name) for name in names}
     variable = os.environ.get("TORCHELASTIC_SIGNALS_TO_HANDLE")

@@ -1,7 +1,7 @@
-"""What workers tell the process that launched them: progress and errors, as lines of JSON.
+"""The link from workers to their launcher: progress and errors, as lines of JSON.
 
-The connection is a Unix socket that ends with either side's process, however it ends, so a worker
-also learns from it that its launcher is gone.
+The connection is a Unix socket, which closes when either process ends for any reason. So a worker
+also notices the end of its launcher.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a worker failed, in its own words.
+    """A worker's report of why it failed.
 
     Attributes:
         rank: Global rank of the worker, from 0.
         kind: ``request`` or ``failed`` for a designed error, ``exception`` for any other,
-            ``hang`` where it found a rank that hangs.
+            ``hang`` if the worker found a hung rank.
         message: What went wrong, as an error message.
         hint: Advice on what to do next; None for none.
-        hung: The ranks that hang.
+        hung: Global ranks that hang.
     """
 
     rank: int
@@ -42,8 +42,8 @@ class Failure:
 class Link:
     """A worker's end of the connection.
 
-    When the launcher's end closes, the process ends at once: nobody would stop it otherwise, and
-    its run is free to be resumed by others.
+    When the launcher's end closes, the worker exits at once. Nothing else would stop it, and
+    another process may resume the run.
 
     Args:
         address: Path of the launcher's Unix socket.
@@ -59,7 +59,7 @@ class Link:
         threading.Thread(target=self._outlive_nobody, name="tarmac-link", daemon=True).start()
 
     def send(self, event: str, **values: Any) -> None:
-        """Send an event; nothing happens where the launcher is gone already."""
+        """Send an event; do nothing if the launcher has ended."""
         line = json.dumps({"event": event, "rank": self._rank, **values}) + "\n"
         with self._lock, contextlib.suppress(OSError):
             self._socket.sendall(line.encode())
@@ -67,11 +67,11 @@ class Link:
     def fail(
         self, kind: str, message: str, hint: str | None = None, hung: Sequence[int] = ()
     ) -> None:
-        """Say why this worker fails; see `Failure`."""
+        """Report why this worker fails; see `Failure`."""
         self.send("failure", kind=kind, message=message, hint=hint, hung=list(hung))
 
     def done(self) -> None:
-        """Say that this worker ends because it has done its work."""
+        """Report that this worker has completed its work."""
         self.send("done")
 
     def _outlive_nobody(self) -> None:
@@ -82,10 +82,10 @@ class Link:
 
 @contextlib.contextmanager
 def listen(address: Path, receive: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """Receive what workers send, in threads of its own, one event at a time.
+    """Receive the workers' events, in threads of its own, one event at a time.
 
-    The last of each worker is "closed": its process has ended. An error of ``receive`` ends the
-    connection, and with it the worker, and is raised at the end.
+    The last event of each worker is "closed": its process has ended. An error of ``receive`` closes
+    the connection, which ends the worker. The error is raised at the end.
 
     Args:
         address: Path of the Unix socket to create.
@@ -113,7 +113,7 @@ def listen(address: Path, receive: Callable[[dict[str, Any]], None]) -> Iterator
             contextlib.suppress(OSError),
         ):
             for line in lines:
-                # A worker that was killed in the middle of one has left it without its end.
+                # A worker that is killed while it sends leaves an incomplete line.
                 if not line.endswith("\n"):
                     break
                 event = json.loads(line)

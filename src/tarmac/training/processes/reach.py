@@ -1,8 +1,8 @@
-"""Finds which hosts cannot reach each other, once processes have waited for each other in vain.
+"""Find the hosts that cannot reach each other, after processes have timed out.
 
-Each host listens at the address that Gloo takes there, its name's, from before they meet. Who is
-asked later connects to all others at once: a connection comes about whatever the process that
-listens is busy with.
+Before the rendezvous, each host listens at the address of its host name, as Gloo does. After a
+timeout, one process of each host connects to all other hosts at once. A connection succeeds even if
+the listening process is busy.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from torch._C._distributed_c10d import PrefixStore, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# A host's name and port, and the address that its name stands for there; empty for none.
+# A host's name, the address of that name on the host (empty for none), and a port.
 Place = tuple[str, str, int]
 
 _CONNECT_S = 3.0
-# How much later another process may begin to look.
+# Seconds by which another process may start its search later.
 _OTHERS_WITHIN_S = 5.0
 
 
 @contextlib.contextmanager
 def listening(host: str) -> Iterator[Place]:
-    """Listen meanwhile; give where.
+    """Listen on a port within the context, and yield the place.
 
     Args:
-        host: This one's name, for words.
+        host: Name of this host, for messages.
     """
     address = ""
-    # An interface that is named is another one than that of the host's name.
+    # A named interface has another address than the host's name.
     if "GLOO_SOCKET_IFNAME" not in os.environ:
         with contextlib.suppress(OSError):
             address = socket.gethostbyname(socket.gethostname())
@@ -52,18 +52,18 @@ def listening(host: str) -> Iterator[Place]:
 
 
 def find_unreached(store: Store, rank: int, places: Sequence[Place]) -> str:
-    """Say which hosts cannot reach which; empty where all can, or none can tell.
+    """Return which hosts cannot reach which, in words; empty if all can or nothing is known.
 
-    All ranks are to call it at about the same time; who does not is not waited for long.
+    All ranks should call it at about the same time. It waits for other ranks only a few seconds.
 
     Args:
-        store: What the ranks share; used by this alone.
+        store: Store that all ranks share; no other code may use this object.
         rank: Global rank of this process, from 0.
         places: Host name, address and port of each rank, by rank.
     """
     own = PrefixStore("unreached", store)
     host = places[rank][0]
-    # One process of a host looks for all of it, at one process of each other host.
+    # The first process of each host tests the connections to the first process of the others.
     first = {name: number for number, (name, _, _) in reversed([*enumerate(places)])}
     if len(first) == 1:
         return ""
@@ -84,7 +84,7 @@ def find_unreached(store: Store, rank: int, places: Sequence[Place]) -> str:
 
 
 def _connect_to_all(places: Mapping[str, Place]) -> Mapping[str, str]:
-    """Return the hosts that cannot be connected to, and at which address and port, and why."""
+    """Return the hosts that cannot be connected to, with address, port and reason."""
     problems: dict[str, str] = {}
     connections: dict[int, socket.socket] = {}
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:

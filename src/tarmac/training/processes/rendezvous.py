@@ -1,4 +1,4 @@
-"""What torchrun and its like have set in the environment of a process."""
+"""The environment variables that torchrun and other launchers set for a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINT = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rendezvous:
-    """Which of several processes this one is, and where they meet.
+    """The rank of this process, and the address of the rendezvous.
 
     Attributes:
         rank: Global rank of this process, from 0.
@@ -33,8 +33,8 @@ class Rendezvous:
         local_rank: Rank of this process on its machine, from 0.
         local_world_size: Number of processes on this machine.
         address: Host and port of rank 0.
-        launch: The same for all starts of one launch, and for no other; empty where unknown.
-        num_restarts: How often the launcher has started all processes again.
+        launch: Name shared by all starts of one launch and no other; empty if unknown.
+        num_restarts: Number of times that the launcher has restarted all processes.
     """
 
     rank: int
@@ -47,14 +47,14 @@ class Rendezvous:
 
 
 def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvous | None:
-    """Read the variables by which torchrun, Slurm scripts and Ray start several processes.
+    """Read the variables of torchrun, Slurm scripts and Ray for several processes.
 
     Args:
         environment: Environment variables, usually ``os.environ``.
-        parent_pid: Process id of the launcher. It tells launches with the same run id apart.
+        parent_pid: Process id of the launcher. It distinguishes launches with the same run id.
 
     Returns:
-        None where this is a process of its own.
+        The rendezvous; None without a launcher.
 
     Raises:
         RequestError: Some variables are set without the others, or they contradict each other.
@@ -107,10 +107,10 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
 
 
 def find_launch(environment: Mapping[str, str]) -> str:
-    """Return the name of the task that this process trains for; empty where it is none's.
+    """Return the name of the task that this process trains for; empty without a task.
 
-    ``TARMAC_LAUNCH`` is the same for all attempts of a task, and for no other, so that a later one
-    goes on with the run that an earlier one has begun.
+    ``TARMAC_LAUNCH`` is the same for all attempts of a task, and differs between tasks. So a later
+    attempt resumes the run of an earlier one.
 
     Args:
         environment: Environment variables, usually ``os.environ``.

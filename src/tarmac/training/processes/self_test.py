@@ -1,4 +1,4 @@
-"""Sees before the first step whether the devices add up right, and if not, between which two."""
+"""A test of the all-reduce before the first step, which finds the pairs of devices that fail."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tarmac.errors import PeerFailed, TarmacError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Large enough for every algorithm of NCCL and Gloo to use all its chunks, small enough for well
-# under a second on the slowest links.
+# Large enough that every algorithm of NCCL and Gloo uses all its chunks, and small enough to take
+# well under a second on the slowest links.
 _NUM_ELEMENTS = 1 << 20
 
-# Sums of these stay exact in fp32 for every plausible number of ranks.
+# Sums of numbers below this are exact in fp32 for every plausible number of ranks.
 _PERIOD = 251
 
 _HINT = (
@@ -33,7 +33,7 @@ def check_all_reduce(
     device: torch.device,
     all_reduce: Callable[..., object] = dist.all_reduce,
 ) -> None:
-    """Add known numbers up over all ranks, and over each pair where the sum is wrong.
+    """Check an all-reduce of known numbers over all ranks and, if it is wrong, over each pair.
 
     Args:
         names: Host and device of each rank, by rank.
@@ -42,8 +42,8 @@ def check_all_reduce(
         all_reduce: All-reduce to test; by default that of `torch.distributed`.
 
     Raises:
-        TarmacError: The sum is wrong; the message names the pairs. `PeerFailed` on all but the
-            first rank, so that one says it.
+        TarmacError: The sum is wrong; the message names the pairs. All ranks but the first raise
+            `PeerFailed`, so that only one reports the error.
     """
     ranks = list(range(len(names)))
     if _agree(_is_right(ranks, rank, device, all_reduce, None)):
@@ -60,11 +60,11 @@ def check_all_reduce(
 
 
 def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
-    """Word which devices do not add up right.
+    """Return a message that names the devices whose all-reduce is wrong.
 
     Args:
         names: Host and device of each rank, by rank.
-        wrong: Pairs of ranks whose sum was wrong; none where only the sum of all was.
+        wrong: Pairs of ranks with a wrong sum; empty if only the sum over all ranks was wrong.
     """
     if not wrong:
         return (
@@ -76,7 +76,7 @@ def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
 
 
 def stuck(names: Sequence[str], unreached: str = "") -> str:
-    """Word what to say behind a rank that hangs in the self-test.
+    """Return the part of a message that explains a hang in the self-test.
 
     Args:
         names: Host and device of each rank, such as ``node1 cuda:0``, by rank.
@@ -112,14 +112,14 @@ def _is_right(
 
 def _pattern(rank: int, device: torch.device) -> torch.Tensor:
     """Return numbers that differ from rank to rank and from place to place."""
-    # They repeat after a period: a million remainders would take 30 ms of a core.
+    # Repeat a short period: a million remainders would take 30 ms of a core.
     place = torch.arange(_PERIOD, device=device)
     period = ((place * (2 * rank + 3) + rank) % _PERIOD).float()
     return period.repeat(_NUM_ELEMENTS // _PERIOD + 1)[:_NUM_ELEMENTS]
 
 
 def _agree(is_right: bool) -> bool:
-    """Whether all ranks say so; by Gloo, which does not need what is tested."""
+    """Return whether all ranks report success, by Gloo, without the tested all-reduce."""
     answers: list[bool] = [False] * dist.get_world_size()
     dist.all_gather_object(answers, is_right)
     return all(answers)

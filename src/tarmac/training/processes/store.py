@@ -1,4 +1,4 @@
-"""The key-value store through which the processes of a training find each other."""
+"""The key-value store for the rendezvous of a training's processes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 _RENDEZVOUS_S = 300.0
 
-# One rank may fetch data for all meanwhile.
+# One rank may fetch data for all ranks during a gather.
 _GATHER_S = 3600.0
 
 _ERROR_KEY = "error"
 
-# A rank that fails publishes its error before its connections close, so it is there or never comes.
+# A failing rank publishes its error before its connections close, so a short wait is enough.
 _ERROR_WAIT_S = 2.0
 
 
 class RanksMissing(PeerFailed):
-    """Some ranks did not take part in a gather in time.
+    """The error that some ranks did not take part in a gather in time.
 
     Args:
         ranks: Ranks that did not call the gather in time.
         rank: Global rank of this process, from 0.
-        limit_s: How long it has waited, in seconds.
+        limit_s: Time that this process has waited, in seconds.
 
     Attributes:
         ranks: Ranks that did not call the gather in time.
@@ -50,12 +50,12 @@ class RanksMissing(PeerFailed):
 
 
 class RankStore:
-    """A `torch.distributed` store in which each rank of one training has its texts.
+    """A `torch.distributed` store for the texts of one training's ranks.
 
     Args:
         rendezvous: Rank and world size of this process.
         keys: The store, with a prefix of this training.
-        limit_s: How long ranks wait for each other in a gather, in seconds.
+        limit_s: Seconds for which ranks wait for each other in a gather.
 
     Attributes:
         rendezvous: Rank and world size of this process.
@@ -71,11 +71,11 @@ class RankStore:
         self._num_gathers = 0
 
     def all_gather(self, text: str) -> list[str]:
-        """Give a text and return every rank's, by rank; all must call it.
+        """Share a text and return every rank's text, by rank; all ranks must call it.
 
         Raises:
             RanksMissing: Some rank has not called it in time.
-            PeerFailed: Another rank is gone.
+            PeerFailed: Another rank has ended.
         """
         prefix = f"gather/{self._num_gathers}"
         self._num_gathers += 1
@@ -97,7 +97,7 @@ class RankStore:
             return True
 
     def published_error(self) -> str | None:
-        """Return the first error that a rank has published; None where none has."""
+        """Return the first error that a rank has published; None if there is none."""
         try:
             self.keys.wait([_ERROR_KEY], timedelta(seconds=_ERROR_WAIT_S))
             return str(self.keys.get(_ERROR_KEY).decode())
@@ -105,7 +105,7 @@ class RankStore:
             return None
 
     def _wait(self, keys: list[str]) -> list[int]:
-        """Wait for all keys; return the ranks whose have not come."""
+        """Wait for all keys; return the ranks whose keys are missing after the timeout."""
         try:
             self.keys.wait(keys, timedelta(seconds=self._limit_s))
         except dist.DistStoreError:
@@ -116,19 +116,19 @@ class RankStore:
 def open_store(
     rendezvous: Rendezvous, limit_s: float = _RENDEZVOUS_S, gather_s: float = _GATHER_S
 ) -> RankStore:
-    """Rendezvous with the other processes, in the store that they share.
+    """Rendezvous with the other processes, and return the store that they share.
 
     Args:
         rendezvous: Rank and world size of this process.
-        limit_s: How long to wait for them, in seconds.
-        gather_s: How long to wait for them in a gather, in seconds.
+        limit_s: Seconds to wait for the other processes in the rendezvous.
+        gather_s: Seconds to wait for the other processes in a gather.
 
     Raises:
         RequestError: The port is in use.
-        TarmacError: The others do not come.
+        TarmacError: Other processes did not join in time.
     """
     store = _get_default_store() if dist.is_initialized() else _rendezvous(rendezvous, limit_s)
-    # A launcher's store outlives one training, and so would its keys.
+    # A launcher's store keeps its keys over several trainings, so use a prefix for each.
     number = store.add(f"tarmac/{rendezvous.rank}", 1)
     return RankStore(rendezvous, PrefixStore(f"tarmac/training-{number}", store), gather_s)
 

@@ -1,4 +1,4 @@
-"""Finds the rank that hangs while the others wait for it."""
+"""Detection of the rank that hangs while the others wait for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Called with a message, the ranks that hang, and whether this rank should report it.
+# Called with a message, the hung ranks, and whether this rank should report the hang.
 OnHang: TypeAlias = Callable[[str, Sequence[int], bool], None]
 
 _LOOKS_PER_LIMIT = 10
@@ -24,12 +24,12 @@ _ENDS_WITHIN_S = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Heartbeat:
-    """What a rank has last said of its progress.
+    """The latest progress that a rank has reported.
 
     Attributes:
-        beats: Steps and evaluation batches done.
-        waits: Whether it waits for other ranks.
-        looks: How often its watchdog has looked around, which a stopped process does not.
+        beats: Number of steps and evaluation batches done.
+        waits: Whether the rank waits for other ranks.
+        looks: Number of polls by the rank's watchdog; a stopped process makes none.
     """
 
     beats: int
@@ -42,7 +42,7 @@ class Heartbeat:
 
     @classmethod
     def decode(cls, text: str) -> Heartbeat:
-        """Read what `encode` returned."""
+        """Return the heartbeat of a text from `encode`."""
         beats, waits, looks = map(int, text.split())
         return cls(beats, bool(waits), looks)
 
@@ -53,12 +53,12 @@ def name_hung(
     silent_s: Mapping[int, float],
     limit_s: float,
 ) -> tuple[str, list[int]] | None:
-    """Say which ranks hang, in words and as numbers, or None while all is well.
+    """Return the hung ranks, in words and as numbers; None if no rank hangs.
 
     Args:
         heartbeats: Latest heartbeat of each rank, by rank.
-        still_s: Seconds since each rank's last heartbeat.
-        silent_s: Seconds since each rank's watchdog last looked.
+        still_s: Seconds since each rank's last progress.
+        silent_s: Seconds since each rank's watchdog last polled.
         limit_s: Longest time without progress, in seconds; above it a rank hangs.
     """
     stopped = [rank for rank in heartbeats if silent_s[rank] > limit_s]
@@ -67,7 +67,7 @@ def name_hung(
         return f"{_ranks(stopped)} not answered for {longest:.0f} s", stopped
     still = [rank for rank in heartbeats if still_s[rank] > limit_s]
     busy = [rank for rank in still if not heartbeats[rank].waits]
-    # A stopped process was still looking around a moment after its last step.
+    # A stopped process still polled a moment after its last step.
     mute = [rank for rank in busy if silent_s[rank] > limit_s / 2]
     if mute:
         longest = max(silent_s[rank] for rank in mute)
@@ -85,19 +85,19 @@ def name_hung(
 
 
 class Watchdog:
-    """Tells other ranks that this one goes on, and looks after them, in a thread.
+    """A watchdog that publishes this rank's heartbeats and watches the other ranks, in threads.
 
     Args:
         store: Store that all ranks of the training share.
         rank: Global rank of this process, from 0.
         world_size: Number of ranks in the training.
-        limit_s: A rank without progress for longer is taken for hung.
-        on_hang: Called with a message, the ranks that hang, and whether this rank is the one that
-            should report it.
+        limit_s: Seconds without progress after which a rank counts as hung.
+        on_hang: Called with a message, the hung ranks, and whether this rank should report the
+            hang.
 
     Attributes:
-        waits: Whether this rank waits for others now.
-        stage: Says what else there is to say of a rank that hangs now, behind the message.
+        waits: Whether this rank waits for other ranks now.
+        stage: Function that returns a text about the current stage, to append to the message.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Watchdog:
         limit_s: float,
         on_hang: OnHang,
     ) -> None:
-        # A blocked read in one thread would keep the other's writes waiting.
+        # Use a clone, as a blocked read in one thread would delay writes of the other.
         self._store = PrefixStore("watchdog", store.clone())  # type: ignore[attr-defined]  # undeclared
         self._rank = rank
         self._world_size = world_size
@@ -123,12 +123,12 @@ class Watchdog:
         self._tell()
 
     def heartbeat(self) -> None:
-        """Note that this rank goes on."""
+        """Record that this rank makes progress."""
         self._beats += 1
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Look after the others meanwhile."""
+        """Watch the other ranks within the context."""
         threads = [
             threading.Thread(target=look, name="tarmac-watchdog", daemon=True)
             for look in (self._look_around, self._look_at_store)
@@ -140,7 +140,7 @@ class Watchdog:
         finally:
             self._done.set()
             for thread in threads:
-                # One that waits for a store whose process is stopped may never end.
+                # A thread that waits for a store whose process is stopped may never end.
                 thread.join(_ENDS_WITHIN_S)
 
     def _tell(self) -> None:
@@ -152,11 +152,11 @@ class Watchdog:
         return min(self._limit_s / _LOOKS_PER_LIMIT, _LONGEST_PAUSE_S)
 
     def _look_at_store(self) -> None:
-        """Find that the process which holds the store is stopped: no look of others ends then."""
+        """Detect that the store's process is stopped, which blocks the polls of all ranks."""
         silent_s, before = 0.0, time.monotonic()
         while not self._done.wait(self._pause_s):
             now = time.monotonic()
-            # Time in which this process was suspended, with all the others, does not count.
+            # Do not count time in which this process was suspended with all the others.
             silent_s, before = silent_s + min(now - before, 2 * self._pause_s), now
             if self._has_answered.is_set():
                 self._has_answered.clear()
@@ -175,7 +175,7 @@ class Watchdog:
                 self._tell()
                 texts = self._store.multi_get(keys)
             except RuntimeError:
-                # The process that holds the store has ended, and with it the training.
+                # The store's process has ended, and so has the training.
                 self._done.set()
                 return
             self._has_answered.set()

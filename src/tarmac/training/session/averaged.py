@@ -1,4 +1,4 @@
-"""The weights of a checkpoint as its training scores them: of a recipe with an average, that."""
+"""The weights of a checkpoint as the training scores them, including a moving average."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
     from tarmac.workloads import Recipe
 
-# As `Update` names it, below what a checkpoint calls the optimizer.
+# Name of `Update`'s average, below the checkpoint's prefix of the optimizer.
 _AVERAGE = "optimizer/ema.values"
 
 
 def read_scored_weights(
     path: Path, model: nn.Module, recipe: Recipe, precision: str
 ) -> dict[str, torch.Tensor]:
-    """Read weights by name, on the CPU, as validation and the test set saw them.
+    """Read the weights that validation and the test set scored, by name, on the CPU.
 
     Args:
-        path: A file of weights, or a run's checkpoint, which holds an average beside the weights.
-        model: One of the run's kind on the CPU, of any values; it is changed.
+        path: A file of weights, or a run's checkpoint, which may hold an average beside them.
+        model: Model of the run's workload on the CPU, with any values; it is changed.
         recipe: Recipe of the run; its ``ema`` says whether the run keeps an average.
-        precision: The run's; the average lies in the order that it gives to parameters.
+        precision: Precision of the run, on which the order of parameters in the average depends.
 
     Raises:
-        RequestError: The file is not there, or holds no weights.
-        TarmacError: It is damaged, or was made by another recipe or for another model.
+        RequestError: The file does not exist, or holds no weights.
+        TarmacError: The file is damaged, or was made with another recipe or for another model.
     """
     weights = read_weights(path)
     average = None if recipe.ema is None else _average(path)
     if average is None:
         return weights
     model.to(dtype=average.dtype)
-    # As `Replica` does.
+    # Use the memory format of `Replica`.
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # undeclared
     parameters = Parameters(
         model,

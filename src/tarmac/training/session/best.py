@@ -1,7 +1,7 @@
 """The best checkpoint of a training, which stays beside the newest ones.
 
-It is one of those that are written anyway, by another name: a hard link where the file system has
-them. Which epoch it is of, its own header says.
+It is a second name of a regular checkpoint: a hard link if the file system supports them. Its
+header contains its epoch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
 
-# How names of checkpoints end that are not of the midst of an epoch.
+# Suffix of checkpoints that are not from the middle of an epoch.
 _WHOLE_EPOCH = "-step-0000000"
 
 
 def find_best(run: Run) -> Best | None:
-    """Return what a run's best checkpoint is of; None where there is none that can be read."""
+    """Return the metric and epoch of a run's best checkpoint; None if none can be read."""
     path = best_checkpoint(run.checkpoints)
     metric = run.record.judged_by.of("val")
     with contextlib.suppress(TarmacError):
@@ -38,12 +38,12 @@ def find_best(run: Run) -> Best | None:
 
 
 class BestSoFar:
-    """Says which checkpoints are better than all before them, by what the run is judged by.
+    """The best checkpoint so far, by the metric that judges the run.
 
     Args:
-        run: As it stands; what was written before is taken note of.
-        newest: The checkpoint that the training goes on from. It may be the best without being
-            kept as that, where the training was killed in between.
+        run: Run, whose history and best checkpoint set the initial value.
+        newest: Checkpoint from which the training resumes. It may be the best without being kept as
+            the best, if the training was killed in between.
     """
 
     def __init__(self, run: Run, newest: Path | None) -> None:
@@ -58,7 +58,7 @@ class BestSoFar:
             keep_as_best(newest)
 
     def sees(self, row: Mapping[str, float]) -> bool:
-        """Take note of the line of an epoch whose checkpoint is written; return if it is better."""
+        """Update the best value from a checkpoint's epoch; return whether the epoch is better."""
         value = row.get(self._metric)
         if value is None or math.isnan(value):
             return False

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, whole or absent, with all that a training goes on from.
+"""Checkpoints: complete safetensors files with all that a training needs to resume.
 
 Nothing is unpickled: tensors are read as such, and the position is JSON in the file's header.
 """
@@ -47,25 +47,26 @@ _WHOLE = ".safetensors"
 
 _BEST = "best"
 
-# Ends the name of a damaged checkpoint that is set aside.
+# Suffix of a damaged checkpoint that is set aside.
 _DAMAGED = ".damaged"
 
-# One more than needed, in case the newest is damaged on its disk.
+# One more than needed, in case the disk damages the newest checkpoint.
 _NUM_KEPT = 2
 
 
 def write_checkpoint(directory: Path, checkpoint: TrainingState, *, is_best: bool = False) -> Path:
-    """Write a checkpoint and remove all but the newest ones before it.
+    """Write a checkpoint, and remove old checkpoints except the newest.
 
-    It computes nothing by PyTorch, as a thread beside a training must not: `CheckpointWriter`.
+    It computes nothing with PyTorch, as a thread beside a training must not: see
+    `CheckpointWriter`.
 
     Args:
         directory: Directory of the run's checkpoints.
-        checkpoint: Training state to write; tensors on the CPU, none in memory of another.
-        is_best: Whether it is kept as the best too.
+        checkpoint: Training state to write; tensors on the CPU, no two of which share memory.
+        is_best: Whether to keep the checkpoint as the best too.
 
     Raises:
-        StorageError: It could not be written; those before it are still there.
+        StorageError: The checkpoint could not be written; earlier checkpoints still exist.
     """
     tensors = {
         f"{part}/{name}": _in_usual_order(value)
@@ -89,12 +90,12 @@ def write_checkpoint(directory: Path, checkpoint: TrainingState, *, is_best: boo
 
 
 def remove_older(directory: Path) -> None:
-    """Remove all checkpoints but the newest ones; the best is another."""
+    """Remove all checkpoints except the newest; the best checkpoint is separate."""
     for old in _found(directory)[:-_NUM_KEPT]:
         if old.is_dir():
             shutil.rmtree(old, ignore_errors=True)
         else:
-            # What cannot be removed is in nobody's way, and the next checkpoint tries again.
+            # A file that cannot be removed does no harm, and the next checkpoint retries.
             with contextlib.suppress(OSError):
                 old.unlink()
 
@@ -105,10 +106,10 @@ def _found(directory: Path) -> list[Path]:
 
 
 def keep_as_best(path: Path) -> None:
-    """Keep a checkpoint as the best, in the place of the one that was.
+    """Keep a checkpoint as the best, and replace the previous best.
 
     Raises:
-        StorageError: It could not be written; the one before it is still there.
+        StorageError: The best checkpoint could not be written; the previous one still exists.
     """
     best = path.with_name(_BEST + path.suffix)
     if path.is_dir():
@@ -121,18 +122,18 @@ def keep_as_best(path: Path) -> None:
         sync_directory(best.parent)
     except OSError:
         remove_tree(link)
-        # Some file systems have no links.
+        # Some file systems have no hard links.
         write_bytes(best, path.read_bytes())
 
 
 def best_checkpoint(directory: Path) -> Path | None:
-    """Return the path of the best checkpoint, or None where there is none yet."""
+    """Return the path of the best checkpoint; None if there is none yet."""
     paths = (directory / (_BEST + suffix) for suffix in (_WHOLE, SHARDED))
     return next((path for path in paths if path.exists()), None)
 
 
 def epoch_of(path: Path) -> int:
-    """Return how many epochs a checkpoint has behind it.
+    """Return the number of epochs that were completed before a checkpoint.
 
     Raises:
         TarmacError: The file is damaged.
@@ -145,7 +146,7 @@ def epoch_of(path: Path) -> int:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Give a checkpoint's file and its header; an error in the block means that it is damaged."""
+    """Yield a checkpoint's file and header; an error in the context means that it is damaged."""
     with damage_explained(path, SafetensorError), open_tensors(path) as file:
         header = (file.metadata() or {}).get("tarmac")
         if header is None:
@@ -154,35 +155,34 @@ def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _in_usual_order(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in the usual memory order, by NumPy, which computes in this thread alone."""
+    """Return a contiguous tensor, by NumPy, which computes only in this thread."""
     if tensor.is_contiguous():
         return tensor
     return torch.from_numpy(np.ascontiguousarray(tensor.numpy()))
 
 
 def portable(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy on the CPU in the usual memory order, as safetensors wants it."""
+    """Return a contiguous copy on the CPU, as safetensors requires."""
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
-    """Return the newest checkpoint's path, or None where there is none yet."""
+    """Return the newest checkpoint's path; None if there is none yet."""
     return max(_found(directory), default=None)
 
 
 def check_progress(run: Run, checkpoint_every: int) -> None:
-    """Check that a run which is gone on with has what it says that it has done.
+    """Check that a resumed run still has a checkpoint for the epochs in its history.
 
     Args:
         run: Stopped run that the training resumes.
-        checkpoint_every: In how many epochs it writes a checkpoint.
+        checkpoint_every: Number of epochs between two checkpoints.
 
     Raises:
-        TarmacError: No checkpoint is there where some have been written, or a line of its history
-            is damaged.
+        TarmacError: A checkpoint was written but none exists, or a line of the history is damaged.
     """
     history = run.history
-    # While one is written, an epoch's line may be ahead of it; the next one waits for it.
+    # The history may be ahead of a checkpoint that is still being written. The next one waits.
     if newest_checkpoint(run.checkpoints) is None and len(history) > 2 * checkpoint_every:
         raise TarmacError(
             f"run {run.name} has done {len(history)} epochs, and none of its checkpoints is in "
@@ -192,9 +192,9 @@ def check_progress(run: Run, checkpoint_every: int) -> None:
 
 
 def set_damaged_aside(directory: Path) -> None:
-    """Rename the newest checkpoints while they are damaged, for attempts that nobody watches.
+    """Rename the newest checkpoints that are damaged, for attempts without supervision.
 
-    Each would fail by the same file; so they go on from the one before it, and warn.
+    Each attempt would fail by the same file. So it resumes from the one before, with a warning.
     """
     while (newest := newest_checkpoint(directory)) is not None:
         try:
@@ -216,7 +216,7 @@ def read_checkpoint(path: Path, workload: str) -> TrainingState:
     """Read a checkpoint of a workload.
 
     Raises:
-        RequestError: It is of another workload, or from a newer version.
+        RequestError: The checkpoint is of another workload, or from a newer version.
         TarmacError: The file is damaged.
     """
     names = ("model", "optimizer", "random", "feed")
@@ -246,7 +246,7 @@ def read_checkpoint(path: Path, workload: str) -> TrainingState:
 
 
 def check_fits(checkpoint: TrainingState, model: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Raise a RequestError where a checkpoint's weights are not those of the model's shape."""
+    """Raise a RequestError if a checkpoint's weights differ from the model's in name or shape."""
     theirs = {name: list(value.shape) for name, value in checkpoint.model.items()}
     ours = {name: list(value.shape) for name, value in model.items()}
     for name in sorted(theirs.keys() | ours):

@@ -1,4 +1,4 @@
-"""Writes checkpoints beside the training, which only waits for a copy of its state."""
+"""Writing of checkpoints beside the training, which only waits for a copy of its state."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def writing_checkpoints(directory: Path) -> Iterator[CheckpointWriter]:
-    """Give a writer, and wait at the end for what it still writes.
+    """Yield a writer, and wait at the end for its last checkpoint.
 
     Args:
         directory: Directory to write the checkpoints to.
 
     Raises:
-        StorageError: The last one could not be written, and the block raised nothing itself.
+        StorageError: The last checkpoint could not be written, and the context raised nothing.
     """
     with ThreadPoolExecutor(1, "tarmac-checkpoint") as thread:
         writer = CheckpointWriter(directory, thread)
@@ -35,14 +35,14 @@ def writing_checkpoints(directory: Path) -> Iterator[CheckpointWriter]:
 
 
 class CheckpointWriter:
-    """Copies a state and leaves it to a thread to write the copy, one at a time.
+    """A writer that copies a state, and writes the copy in a thread, one at a time.
 
-    On a GPU the copy is into pinned memory and in the stream's order, so that the steps that follow
+    On a GPU the copy goes into pinned memory in the stream's order, so that the following steps
     need not wait for it.
 
-    The thread calls nothing of PyTorch that computes on several cores. OpenMP would give it threads
-    of its own, and as soon as there are more of those than cores, all of them sleep instead of
-    spinning where they wait for one another: steps of a small network take 2.5 times as long.
+    The thread calls no PyTorch operation that computes on several cores. OpenMP would give it
+    threads of its own. With more threads than cores, all of them sleep instead of spinning when
+    they wait for each other: steps of a small network then take 2.5 times as long.
 
     Args:
         directory: Directory to write the checkpoints to.
@@ -56,16 +56,16 @@ class CheckpointWriter:
         self._pinned: dict[str, torch.Tensor] = {}
 
     def write(self, state: TrainingState, *, is_best: bool = False) -> None:
-        """Copy a state, which may change when this returns, and begin to write it.
+        """Copy a state, and begin to write the copy; the state may change when this returns.
 
         Args:
             state: Training state to copy and write.
-            is_best: Whether it is kept as the best too.
+            is_best: Whether to keep the checkpoint as the best too.
 
         Raises:
-            StorageError: The checkpoint before could not be written.
+            StorageError: The previous checkpoint could not be written.
         """
-        # Its memory is used again.
+        # The copy reuses the memory of the previous one.
         self.wait()
         copy = dataclasses.replace(
             state,
@@ -81,7 +81,7 @@ class CheckpointWriter:
         """Wait until everything is written.
 
         Raises:
-            StorageError: It could not be.
+            StorageError: The last checkpoint could not be written.
         """
         written, self._written = self._written, None
         if written is not None:
@@ -104,10 +104,10 @@ class CheckpointWriter:
 
 
 def _sent(devices: set[torch.device]) -> list[torch.cuda.Event]:
-    """Return events that happen when what was copied from the devices so far has come."""
+    """Return events that fire when the copies from the devices so far are complete."""
     events = []
     for device in devices:
-        # One that spins would take a core from the training.
+        # An event that spins would take a core from the training.
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # PyTorch has no type
         event.record(torch.cuda.current_stream(device))
         events.append(event)

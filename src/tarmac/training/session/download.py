@@ -1,4 +1,4 @@
-"""A run that is in an object store, brought here to be gone on with."""
+"""Download of a run from an object store, to resume it here."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _CHECKPOINTS = "checkpoints"
 
 
 def fetch_run(uri: str, path: Path) -> bool:
-    """Download a run's directory, whole or not at all, where the store has more of it than is here.
+    """Download a run's directory, whole or not at all, if the store has a newer state.
 
     Args:
-        uri: The directory in the store.
-        path: Where the run belongs. A run that is there already is replaced where the store has a
-            newer checkpoint and no process works on it.
+        uri: URI of the run's directory in the store.
+        path: Directory of the run here. An existing run is replaced if the store has a newer
+            checkpoint and no process works on the run.
 
     Returns:
-        Whether it was downloaded.
+        Whether the run was downloaded.
 
     Raises:
-        TarmacError: The store does not give it.
-        StorageError: It cannot be written.
+        TarmacError: The store cannot be read.
+        StorageError: The directory cannot be written.
     """
     uri = uri.rstrip("/")
     try:
         names = {source.removeprefix(f"{uri}/"): source for source in list_objects(uri, os.environ)}
     except TarmacError:
         if (path / RECORD).exists():
-            # The upload says so, and goes on trying.
+            # The upload reports this error, and retries.
             return False
         raise
-    # Shards without a position were being uploaded, or removed.
+    # Shards without a position are incomplete: their upload or removal was interrupted.
     torn = {
         name
         for name in names
@@ -77,7 +77,7 @@ def fetch_run(uri: str, path: Path) -> bool:
 
 
 def _is_ahead(names: Mapping[str, str], path: Path) -> bool:
-    """Whether a store has the same run with a newer checkpoint than a directory's."""
+    """Return whether the store has a newer checkpoint of the same run than the directory."""
     run = Run.open(path)
     here = newest_checkpoint(run.checkpoints)
     numbered = (name.split("/")[1] for name in names if name.startswith(f"{_CHECKPOINTS}/epoch-"))

@@ -1,4 +1,4 @@
-"""Takes an engine through its epochs, with checkpoints, metrics and the final scores."""
+"""The epochs of a training, with checkpoints, metrics and the final scores."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from tarmac.training.session.patience import Patience
     from tarmac.training.session.reporter import Reporter
 
-# How CUDA itself says it, where a context finds too little.
+# CUDA's own message if a context has too little memory.
 _GPU_FULL = "CUDA error: out of memory"
 
-# For so long a training that diverged is done again, to say where it did.
+# Longest time, in seconds, to repeat a diverged training in search of the step.
 _LOOK_FOR_S = 60.0
 
 EpochHook = Callable[[Mapping[str, float]], str | None]
@@ -75,19 +75,19 @@ def train_epochs(
 ) -> Outcome:
     """Train from the newest checkpoint to the end, as one process of a team.
 
-    The first rank writes to the run's directory and reports; ``run.json`` is left to the caller.
+    The first rank writes to the run's directory and reports. The caller writes ``run.json``.
 
     Args:
         plan: Training plan, with every value resolved.
         run: Run to train; the first rank writes to its directory.
         team: All processes that train together.
         reporter: Receives the progress of the training.
-        interrupted: Whether to save the state and stop; asked after every step.
-        stop: Given an epoch's metrics, why the training ends with it; see `tarmac.train`. All
-            ranks have one or none has, and the first rank's is asked.
+        interrupted: Called after every step; if true, save the state and stop.
+        stop: Called with an epoch's metrics; returns a reason to stop, or None. See `tarmac.train`.
+            All ranks have a function or none has, and only the first rank's is called.
 
     Raises:
-        TarmacError: The training diverged, a device is out of memory, files cannot be written.
+        TarmacError: The training diverged, a device is out of memory, or files cannot be written.
     """
     started = time.perf_counter()
     devices = plan.devices_of(team.local_rank)
@@ -139,18 +139,18 @@ def train_epochs(
 
 @dataclasses.dataclass(frozen=True)
 class _Ended:
-    """That a training is done, and why before its last epoch where that is so."""
+    """The end of a training, with the reason if it ended before the last epoch."""
 
     why_early: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class _Session:
-    """An engine at work.
+    """An engine in training, with the objects that record its progress.
 
-    ``events``, ``checkpoints`` and ``best`` are the first rank's, which writes for all. ``losses``
-    are those that schedules follow. ``setup_s`` is the time from the session's beginning to its
-    first epoch.
+    Only the first rank has ``events``, ``checkpoints`` and ``best``, as it writes for all ranks.
+    Schedules may depend on ``losses``. ``setup_s`` is the time from the session's start to its
+    first epoch, in seconds.
     """
 
     engine: Engine
@@ -169,7 +169,7 @@ class _Session:
     def train(
         self, first_epoch: int, first_step: int, interrupted: Callable[[], bool]
     ) -> _Ended | None:
-        """Do the epochs from a position on; return None where a signal interrupted them."""
+        """Train the remaining epochs; return None if a signal interrupted them."""
         plan, engine = self.plan, self.engine
         epochs = plan.workload.recipe.epochs
         for epoch in range(first_epoch, epochs):
@@ -195,8 +195,8 @@ class _Session:
                 self._end_trial(epoch, done, is_first=epoch == first_epoch)
                 return _Ended(f"a trial of {plan.steps} steps, as asked")
             validation = engine.evaluate_validation() if plan.validation_size else None
-            # The line comes first: one that no checkpoint follows is removed when resuming, but one
-            # that is missing would be so for good, and patience counts them.
+            # Write the line before the checkpoint. Resuming removes a line without a checkpoint. A
+            # missing line could not be restored, and patience counts lines.
             row = _row(plan, epoch, done, validation, engine.learning_rate(epoch))
             if engine.num_skipped is not None:
                 row["skipped_steps"] = engine.num_skipped
@@ -223,7 +223,7 @@ class _Session:
         return _Ended()
 
     def _end_trial(self, epoch: int, done: Epoch, *, is_first: bool) -> None:
-        """Note how the steps of a trial's last epoch went: nothing is scored, and none is kept."""
+        """Record the last epoch of a trial, without scores and checkpoints."""
         row = _row(self.plan, epoch, done, None, self.engine.learning_rate(epoch, done.num_steps))
         row["steps"] = done.num_steps
         self._set_time(row, is_first=is_first)
@@ -232,21 +232,21 @@ class _Session:
             self.reporter.epoch_done(row)
 
     def _set_time(self, row: dict[str, float], *, is_first: bool) -> None:
-        """Say in an epoch's line when it ended, and in the first what came before it."""
-        # On the axis of the samples of GPUs, so that both can be drawn over it.
+        """Add to an epoch's line its end time, and to the session's first line the setup time."""
+        # The time axis is that of the GPU samples, so that one chart can show both.
         row["at_s"] = max(0.0, (now() - self.run.record.created_at).total_seconds())
         if is_first:
             row["setup_s"] = self.setup_s
 
     def _check_taken(self, epoch: int, *, is_last: bool) -> None:
-        """Raise a TarmacError where steps in fp16 are skipped without an end."""
+        """Raise a TarmacError if fp16 training skips all its steps."""
         if self.team.is_main:
             num_steps = self.plan.num_steps * (epoch + 1)
             are_all_skipped = is_last and self.engine.num_skipped == num_steps
             check_loss_scale(self.engine.loss_scale, epoch + 1, are_all_skipped=are_all_skipped)
 
     def _why_over(self, row: Mapping[str, float]) -> str | None:
-        """Return why an epoch is to be the last one, the same on all ranks."""
+        """Return why the training stops after this epoch, the same on all ranks; None if not."""
         why = self.patience.why_over
         if self.stop is not None:
             cause: str | None = self.team.all_gather(self.stop(row) if self.team.is_main else None)[
@@ -256,9 +256,9 @@ class _Session:
         return why
 
     def finish(self) -> dict[str, float]:
-        """Score the test set, once and where that is wanted, and write the weights.
+        """Score the test set if that is wanted, and write the weights.
 
-        Of a trial there is neither: what it says is how fast it was.
+        A trial does neither: its result is its speed.
         """
         metrics: dict[str, float] = {}
         is_trial = self.plan.steps is not None
@@ -287,12 +287,12 @@ class _Session:
         return metrics
 
     def _find_divergence(self, epoch: int) -> Divergence | None:
-        """Train again from the newest checkpoint, step by step, to see where the loss is lost."""
+        """Train again from the newest checkpoint, step by step, to find where the loss diverged."""
         if self.team.world_size > 1:
             return None
         feed: FeedName = "loader" if self.plan.feed == "loader" else "direct"
         plan = dataclasses.replace(self.plan, fused=False, feed=feed)
-        # What is said of it is a help beside the error, and none of its own may take its place.
+        # The search only adds detail, so its own failure must not replace the error.
         with contextlib.suppress(RuntimeError, MemoryError, TarmacError):
             if self.checkpoints is not None:
                 self.checkpoints.wait()
@@ -321,7 +321,7 @@ class _Session:
 
 
 def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int]:
-    """Bring the engine to the run's newest checkpoint; return its epoch and step."""
+    """Restore the engine from the run's newest checkpoint; return its epoch and step."""
     path = team.all_gather(newest_checkpoint(run.checkpoints))[0]
     if path is None:
         if run.record.configuration.get("from_checkpoint") is not None:
@@ -355,7 +355,7 @@ def _check_reads_shards(plan: Plan, path: Path) -> None:
 def _row(
     plan: Plan, epoch: int, done: Epoch, validation: Score | None, learning_rate: float
 ) -> dict[str, float]:
-    """Make an epoch's line of ``metrics.jsonl``."""
+    """Return an epoch's line of ``metrics.jsonl``."""
     shares = plan.shares
     row: dict[str, float] = {"epoch": epoch + 1} | done.score.named()
     if validation is not None:
@@ -372,14 +372,14 @@ def _row(
 
 
 def _forget_peak_memory(devices: Sequence[Device]) -> None:
-    """Let the most memory that is recorded be this training's, not that of one before it."""
+    """Reset the peak memory statistics, which may include an earlier training."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device.index)
 
 
 def _memory_bytes(plan: Plan) -> int:
-    """Return the most memory taken so far on a GPU, or what the process holds now on a CPU."""
+    """Return the peak memory on a GPU, or the process's current memory on a CPU, in bytes."""
     if plan.devices[0].type == "cuda":
         return torch.cuda.max_memory_allocated(plan.devices[0].index)
     return int(psutil.Process().memory_info().rss)
@@ -387,18 +387,18 @@ def _memory_bytes(plan: Plan) -> int:
 
 @contextlib.contextmanager
 def _explained_errors(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
-    """Say what to do where a device has too little memory, or CUDA fails."""
+    """Explain errors of CUDA and of too little memory, with a hint."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if is_loader_error(error):
-            # PyTorch raises it wherever the training is just then.
+            # PyTorch raises this error at any point of the training.
             raise explain_loader_error(f"dataset {plan.dataset.name!r}", error) from error
         names = ", ".join(dict.fromkeys(device.torch_name for device in devices))
-        # A context that does not fit is an error of CUDA's own, not of PyTorch's memory.
+        # If a context does not fit, CUDA itself raises the error, not PyTorch's allocator.
         is_gpu = isinstance(error, torch.OutOfMemoryError) or str(error).startswith(_GPU_FULL)
         if str(error).startswith("CUDA error") and not is_gpu:
-            # Its first line is what happened; the others are advice to PyTorch's developers.
+            # The first line is the error. The others are advice for PyTorch's developers.
             raise TarmacError(
                 f"{names}: {str(error).splitlines()[0]}",
                 hint="Find its cause: tarmac check",

@@ -1,4 +1,4 @@
-"""What a GPU has used and lost since a training began, of counters that began long before it."""
+"""The energy and throttling of a GPU since a training began, from counters that began earlier."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class GpuMeter:
-    """Turns readings of one GPU into rows of a training's samples.
+    """A converter of one GPU's readings to rows of a training's samples.
 
-    Energy is what the GPU has counted; of one that does not count, its power over the time between
-    two readings.
+    Energy comes from the GPU's counter. For a GPU without a counter, it is power times the time
+    between two readings.
 
     Args:
         counted: ``energy_joules`` and ``throttled_s`` of the training's earlier sessions.
@@ -27,10 +27,10 @@ class GpuMeter:
         self._last: tuple[float, LiveGpu] | None = None
 
     def row(self, at_s: float, gpu: LiveGpu) -> dict[str, Any]:
-        """Return a reading's values by name; None for what is not known.
+        """Return a reading's values by name; None for unknown values.
 
         Args:
-            at_s: When it was read, in seconds.
+            at_s: Time of the reading, in seconds.
             gpu: Reading of the GPU's counters; without values if it failed.
         """
         if gpu.error is not None:
@@ -60,7 +60,7 @@ class GpuMeter:
             used = gpu.energy_joules - last.energy_joules
         elif gpu.power_watts is not None and last.power_watts is not None:
             used = (gpu.power_watts + last.power_watts) / 2 * (at_s - last_at_s)
-        # A counter that has become less began anew, with the driver.
+        # A counter that has decreased was reset with the driver.
         if used is not None and used >= 0:
             self._energy = (self._energy or 0.0) + used
         for name, seconds in gpu.throttled_s.items():

@@ -1,4 +1,4 @@
-"""Asks a trained model about the test set again, for a picture of what it takes for what."""
+"""Predictions of a trained model for its test set, for a picture of its confusions."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 
 _BATCH = 500
 
-# A larger matrix is no picture any more.
+# A larger matrix cannot be read as a picture.
 _MAX_CLASSES = 20
 
 
 def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Predictions:
-    """Ask a run's trained model about its test set, on the CPU, and keep that with the run.
+    """Run a run's trained model on its test set, on the CPU, and store the result in the run.
 
-    A user's own workload is not asked: that would run its file again, only to look at a run.
-    Nothing is downloaded.
+    A workload in a user's own file is refused: showing a run must not execute that file. Nothing is
+    downloaded.
 
     Args:
-        run: A training that is completed.
-        seconds: How long at most; with a larger test set its first samples are asked.
+        run: Run of a completed training.
+        seconds: Longest time to predict, in seconds. For a larger test set only its first samples
+            are predicted. Default 20.
         most: Number of surest mistakes to keep with their pixels. Default 24.
 
     Raises:
-        RequestError: It has no weights, its samples are no images, its data are not here.
-        TarmacError: Its weights do not fit, or what was found cannot be written.
+        RequestError: The run has no weights, its samples are no images, or its data are not local.
+        TarmacError: The weights do not fit, or the result cannot be written.
     """
     reference = str(run.record.configuration.get("workload"))
     if not run.model.is_file():

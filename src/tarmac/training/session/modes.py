@@ -1,4 +1,4 @@
-"""Process-wide switches that a training needs, set for its length and put back after it."""
+"""Process-wide settings that a training needs, restored at its end."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _T = TypeVar("_T")
 
 @contextlib.contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Let the CPU treat denormal numbers as zero, as TensorFlow does in its own threads.
+    """Make the CPU treat denormal numbers as zero, as TensorFlow does in its own threads.
 
     The squared gradients of weights that see no input decay to denormals, on which a CPU is many
     times slower: RMSprop's step on MNIST went from 0.4 to 1.0 ms within two epochs. PyTorch's
-    threads take the mode over from the thread that starts them, so this must come before the first
-    operation that is large enough for several.
+    threads inherit the mode from the thread that starts them. So enter this context before the
+    first operation that is large enough for several threads.
     """
     before = _flushes_denormals()
     torch.set_flush_denormal(True)
@@ -38,19 +38,19 @@ def denormals_flushed() -> Iterator[None]:
 
 
 def _flushes_denormals() -> bool:
-    """Find the mode by its effect: PyTorch sets it, but does not tell it."""
+    """Return the mode by its effect, as PyTorch sets the mode but cannot return it."""
     return bool(torch.tensor(1e-310, dtype=torch.float64).mul(1) == 0)
 
 
 @contextlib.contextmanager
 def threads_within_limits() -> Iterator[None]:
-    """Compute with no more threads than this process has cores by its control group's quota.
+    """Limit the threads to the cores of this process's control group quota.
 
-    PyTorch starts one for each core of the machine, and threads that wait for each other while the
-    kernel holds some of them back are slower than fewer: 1000 samples of mnist-dense for 3 epochs
-    took 20 s with 2 threads within a quota of one core, and 3.4 s with one. In a pod with a fifth
-    of a core on a machine of 64 it is 64 threads. Where ``OMP_NUM_THREADS`` is set the user has
-    decided.
+    PyTorch starts one thread for each core of the machine. Threads that wait for each other while
+    the kernel holds some of them back are slower than fewer threads: 1000 samples of mnist-dense
+    for 3 epochs took 20 s with 2 threads within a quota of one core, and 3.4 s with one. A pod with
+    a fifth of a core on a machine of 64 would get 64 threads. If the user has set
+    ``OMP_NUM_THREADS``, that number stays.
     """
     before = torch.get_num_threads()
     most = max(1, math.ceil(read_limits().cpus))
@@ -66,7 +66,7 @@ def threads_within_limits() -> Iterator[None]:
 
 @contextlib.contextmanager
 def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
-    """Set PyTorch up for a plan, and give the caller's random state and modes back at the end.
+    """Set PyTorch up for a plan, and restore the caller's random state and modes at the end.
 
     Args:
         plan: Training plan, which sets the precision, cuDNN's autotuning and determinism.
@@ -85,13 +85,13 @@ def training_environment(plan: Plan, devices: Sequence[Device]) -> Iterator[None
 
 
 def _current(indices: Sequence[int]) -> contextlib.AbstractContextManager[object]:
-    """Make the first GPU the current one, on which streams, events and graphs are made."""
+    """Make the first GPU current, on which streams, events and graphs are created."""
     return torch.cuda.device(indices[0]) if indices else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Let operations on the CPU take a number of threads; None for what PyTorch takes."""
+    """Set the threads of operations on the CPU; None for PyTorch's default."""
     before = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(count)
@@ -104,11 +104,11 @@ def _threads(count: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _fp32_products(*, tf32: bool) -> Iterator[None]:
-    """Compute fp32's matrix products and convolutions in TF32, or in IEEE fp32.
+    """Compute fp32 matrix products and convolutions in TF32, or in IEEE fp32.
 
-    PyTorch's defaults are IEEE for products and TF32 for convolutions. There are switches of two
-    generations, each of which refuses to be read where the other says something else, and the
-    compiler reads both: so both are set.
+    PyTorch's defaults are IEEE for products and TF32 for convolutions. PyTorch has two generations
+    of switches. Reading one fails if the other contradicts it, and the compiler reads both. So this
+    sets both.
     """
     backends: Any = torch.backends  # PyTorch does not declare these switches
     cudnn, mkldnn = backends.cudnn, backends.mkldnn
@@ -133,7 +133,7 @@ def _fp32_products(*, tf32: bool) -> Iterator[None]:
 
 
 def _readable(read: Callable[[], _T]) -> _T | None:
-    """Return what a switch of the first generation says, None where the second contradicts it."""
+    """Return the value of a first-generation switch; None if the second contradicts it."""
     try:
         return read()
     except RuntimeError:
@@ -152,17 +152,17 @@ def _cudnn_autotune(*, on: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _determinism(*, on: bool) -> Iterator[None]:
-    """Let an operation whose bits may differ be an error, where that is asked for."""
-    # As a mode: `use_deterministic_algorithms` imports the compiler, which takes seconds.
+    """Make operations with varying bits raise an error, if that is requested."""
+    # `use_deterministic_algorithms` would import the compiler, which takes seconds.
     mode = torch.get_deterministic_debug_mode()
     memory: Any = torch.utils.deterministic  # PyTorch does not declare its switch
     fill = memory.fill_uninitialized_memory
     if on:
-        # cuBLAS reads this when it makes its handle; PyTorch's notes on reproducibility.
+        # cuBLAS reads this when it creates its handle; see PyTorch's notes on reproducibility.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.set_deterministic_debug_mode("error")
-        # Else each empty tensor is filled first: 15 more launches in a step of mnist-mlp, for
-        # memory that nothing of ours reads before it is written.
+        # Otherwise PyTorch fills each empty tensor first: 15 more launches in a step of mnist-mlp,
+        # for memory that Tarmac always writes before it reads.
         memory.fill_uninitialized_memory = False
     try:
         yield
