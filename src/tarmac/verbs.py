@@ -1,4 +1,4 @@
-"""The Python API of jobs of any kind and format: `run`, and `submit` in the background."""
+"""The Python API for jobs of any kind and format: `run`, and `submit` for the background."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def submit(
     r"""Start a job in the background and return at once.
 
     Args:
-        job: The job, or the path of a file with one, of any format that ``tarmac run`` takes.
-        base: What its relative paths start from; the file's directory where it is a file.
-        output: Where the run's directory is made; by default ``TARMAC_RUNS`` or ``./runs``.
-        concurrency: At most so many tasks at once; by default as many as fit.
+        job: The job, or the path of a job file in any format that ``tarmac run`` takes.
+        base: Directory of a job's relative paths. A job file's paths start from its directory.
+        output: Directory in which to create the run. Default: ``TARMAC_RUNS`` or ``./runs``.
+        concurrency: Maximum number of tasks at a time. Default: as many as fit.
         fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
-        secrets: What named secrets stand for here, on top of the user's configuration.
-        on: Where its tasks run, one of `executor_names`; by default what the user's settings say,
-            else this machine. A pipeline's run on this machine alone.
+        secrets: Secrets by name, which override those of the user's configuration.
+        on: Executor of the tasks, one of `executor_names`. Default: the user's settings, else this
+            machine.
         profile: Name of a profile in the user's settings. Default: none.
-        runner: ``here`` for a process of this machine that hands out its tasks, ``engine`` for a
-            job of the cluster's; by default what the settings say, else a job where it can be one.
+        runner: ``here``: a process of this machine hands out the tasks. ``engine``: a job of the
+            cluster does. Default: the settings, else ``engine`` where possible.
 
     Raises:
-        RequestError: It cannot be done; nothing was started.
+        RequestError: The request cannot be carried out; nothing was started.
 
     Example:
         >>> import tarmac
@@ -72,7 +72,7 @@ def submit(
     if made.job.pipeline is not None and made.executor != "local":
         tasks = hkube.asked_of_cluster(made.job, made.base, made.executor)
         made = dataclasses.replace(made, tasks=tasks)
-    # The runner reads the configuration itself.
+    # Pass on only the caller's secrets: the runner reads the configuration itself.
     if place == "engine" or (place is None and not jobs.why_no_runner_job(made, secrets or {})):
         jobs.submit_runner(made, jobs.runner_options(concurrency, fake_gpus, secrets), secrets)
         return jobs.Handle(made.path)
@@ -91,25 +91,25 @@ def run(
     profile: str | None = None,
     reporter: Reporter | None = None,
 ) -> Handle:
-    r"""Run a job to its end. Its tasks end with this process, but for those on a cluster.
+    r"""Run a job to its end. Local tasks end with this process, a cluster's tasks do not.
 
     Args:
-        job: The job, or the path of a file with one; see `submit`.
-        base: What relative paths start from.
-        output: Where the run's directory is made.
-        concurrency: At most so many tasks at once.
+        job: The job, or the path of a job file; see `submit`.
+        base: Directory of a job's relative paths; see `submit`.
+        output: Directory in which to create the run.
+        concurrency: Maximum number of tasks at a time.
         fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
-        secrets: What named secrets stand for here.
-        on: Where its tasks run; see `submit`.
+        secrets: Secrets by name; see `submit`.
+        on: Executor of the tasks; see `submit`.
         profile: Name of a profile in the user's settings. Default: none.
-        reporter: Receives progress, of a job that is no pipeline; default none.
+        reporter: Receives the progress; not for pipelines. Default: none.
 
     Returns:
-        The handle of what has run.
+        The handle of the finished run.
 
     Raises:
-        RequestError: It cannot be done; nothing was started.
-        JobFailed: Not all tasks succeeded, or the pipeline did not.
+        RequestError: The request cannot be carried out; nothing was started.
+        JobFailed: A task failed, or the pipeline did.
 
     Example:
         >>> import tarmac

@@ -1,4 +1,4 @@
-"""Numbers and names in words, the same in every message.
+"""Numbers and names as text, the same in every message.
 
 Example:
     >>> counted(1, "epoch"), counted(1200, "epoch"), counted(2, "process"), counted(1.0, "GPU")
@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import unicodedata
 
-# Control and formatting characters, such as those that turn the direction of text, and the two that
-# separate lines.
+# Unicode categories of control and formatting characters, such as those that turn the direction of
+# text, and of the two line separators.
 _STEERING = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
-# Names of workloads and files use these: emoji and some scripts are made with them.
+# Allowed in names of workloads and files: emoji and some scripts consist of characters and joiners.
 _JOINERS = "\u200c\u200d"
 
-# From here on a number's digits are no longer read one by one.
+# Nobody reads the single digits of a larger number.
 _MAX_WRITTEN_OUT = 1e12
 
 
 def counted(count: float | None, noun: str, plural: str | None = None) -> str:
-    """Return a number of things: ``1 task``, ``12 tasks``, ``0.5 GPUs``.
+    """Return a count with its noun: ``1 task``, ``12 tasks``, ``0.5 GPUs``.
 
     Args:
-        count: How many; None for infinitely many.
-        noun: What they are, in the singular.
-        plural: The same in the plural. Default: with an s, or es.
+        count: Number of things; None for infinitely many.
+        noun: Name of the things, in the singular.
+        plural: Plural of the noun. Default: with an s, or es.
     """
     if count is None:
         number = "infinitely many"
@@ -39,17 +39,17 @@ def counted(count: float | None, noun: str, plural: str | None = None) -> str:
 
 
 def number_text(value: float, *, digits: int = 4) -> str:
-    """Return a number with digits after the point, and as a power of ten where it is huge.
+    """Return a number with a fixed number of decimals; from 1e12 as a power of ten.
 
     Args:
         value: Any number, also NaN and infinity.
-        digits: After the point. Default 4.
+        digits: Digits after the point. Default 4.
     """
     return f"{value:,.{digits}f}" if abs(value) < _MAX_WRITTEN_OUT else f"{value:.3e}"
 
 
 def in_one_line(text: str) -> str:
-    r"""Return a text whose control characters, also ends of lines, are shown as escapes.
+    r"""Return a text with control characters, including line ends, as escapes.
 
     Example:
         >>> print(in_one_line("run\x1b[2J\nx"))
@@ -61,7 +61,7 @@ def in_one_line(text: str) -> str:
 
 
 def in_lines(text: str) -> str:
-    r"""Return a text whose control characters, but tabs and ends of lines, are shown as escapes.
+    r"""Return a text with control characters, except tabs and line ends, as escapes.
 
     Example:
         >>> print(in_lines("run\x1b[2J: damaged\r\nhint"))

@@ -1,7 +1,7 @@
-"""Checkpoints in shards as directories: their name, what they say of themselves, and copies.
+"""Directories of sharded checkpoints: their names, positions and copies.
 
-Nothing here imports `torch.distributed.checkpoint`, which takes a third as long as PyTorch itself:
-that is for those who read or write shards.
+This module does not import `torch.distributed.checkpoint`, whose import takes a third as long as
+PyTorch's. Only modules that read or write shards import it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tarmac.files import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# How names of such checkpoints end.
+# Suffix of sharded checkpoints.
 SHARDED = ".dcp"
 
 _VERSION = 1
 POSITION = "position.json"
 
-# What any checkpoint says of itself.
+# Position that every checkpoint records.
 POSITION_SHAPE = Shape(
     {
         "version": "whole number",
@@ -44,7 +44,7 @@ POSITION_SHAPE = Shape(
     {"checksums": "object"},
 )
 
-# What reading a damaged directory raises.
+# Errors that reading a damaged directory raises.
 _OF_DAMAGE: tuple[type[BaseException], ...] = (
     *(OSError, ValueError, KeyError, EOFError),
     *(pickle.UnpicklingError, AttributeError, IndexError),
@@ -60,18 +60,18 @@ def write_position(
     seconds: float,
     checksums: Mapping[str, str],
 ) -> None:
-    """Write where a training is into its checkpoint.
+    """Write the training's position into its checkpoint.
 
     Args:
         directory: Directory of the sharded checkpoint.
         workload: Reference of the workload that is trained.
         epoch: Number of completed epochs.
         step: Number of completed steps of the next epoch.
-        seconds: Spent on that epoch.
+        seconds: Seconds spent on that next epoch.
         checksums: Checksums of the other files, by file name; see `file_checksum`.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The file cannot be written.
     """
     position = {"workload": workload, "epoch": epoch, "step": step, "seconds": seconds}
     write_json(
@@ -80,13 +80,13 @@ def write_position(
 
 
 def read_position(path: Path) -> dict[str, Any]:
-    """Return what a checkpoint says of itself: ``workload``, ``epoch``, ``step``, ``seconds``.
+    """Return the checkpoint's position: ``workload``, ``epoch``, ``step``, ``seconds``.
 
-    ``checksums`` has those of its other files by name; those of 0.1 do not have it.
+    ``checksums`` maps the other files' names to their checksums. Checkpoints of Tarmac 0.1 lack it.
 
     Raises:
-        RequestError: It is from a newer version.
-        TarmacError: It is damaged.
+        RequestError: The checkpoint is from a newer version.
+        TarmacError: The checkpoint is damaged.
     """
     with damage_explained(path):
         position = POSITION_SHAPE.checked(parse_json(read_regular(path / POSITION)))
@@ -99,10 +99,10 @@ def read_position(path: Path) -> dict[str, Any]:
 
 
 def copy_sharded(source: Path, path: Path) -> None:
-    """Give a checkpoint a second name, by links where the file system has them.
+    """Copy a checkpoint to a second path, by hard links if the file system supports them.
 
     Raises:
-        StorageError: It could not be; what had that name is still there.
+        StorageError: The copy failed; the previous content of ``path`` is unchanged.
     """
     temporary = path.with_name(f".{path.name}.link")
     with storage_errors(path):
@@ -114,14 +114,14 @@ def copy_sharded(source: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
-    """Say of what goes wrong within that a checkpoint is damaged.
+    """Turn read errors inside the context into a message that the checkpoint is damaged.
 
     Args:
         path: Directory of the sharded checkpoint.
-        also: What else is raised where it is.
+        also: Further errors that a damaged checkpoint raises.
 
     Raises:
-        TarmacError: It is.
+        TarmacError: The checkpoint is damaged.
     """
     try:
         yield
@@ -137,10 +137,10 @@ def damage_explained(path: Path, *also: type[BaseException]) -> Iterator[None]:
 
 
 def way_around_damage(path: Path) -> str | None:
-    """Return what to type where a file of a run's weights is damaged; None where it is of no run.
+    """Return a command that works around a damaged file of weights; None outside of a run.
 
     Args:
-        path: A checkpoint, or the weights at the end.
+        path: A checkpoint, or a run's final weights.
     """
     is_checkpoint = path.parent.name == "checkpoints"
     run = path.parent.parent if is_checkpoint else path.parent
@@ -168,5 +168,5 @@ def _link_or_copy(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:
-        # Some file systems have no links, and none go from one to another.
+        # Some file systems have no hard links, and links cannot cross file systems.
         shutil.copyfile(source, target)

@@ -1,7 +1,7 @@
-"""Checkpoints in shards as they are read, by `torch.distributed.checkpoint`.
+"""Reading of sharded checkpoints by `torch.distributed.checkpoint`.
 
-Their index is a pickle, as PyTorch makes it. Nothing of it is called but what such an index is made
-of, so that one of a stranger runs no code.
+PyTorch writes the index as a pickle. The unpickler allows only the classes of such an index, so a
+checkpoint from an untrusted source runs no code.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _OF_AN_INDEX = frozenset(
 
 
 class ShardReader(FileSystemReader):
-    """Reads a checkpoint's directory."""
+    """A reader of a checkpoint's directory, with checks."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """Return the index.
 
         Raises:
-            pickle.UnpicklingError: It holds more than an index does.
-            OSError: It cannot be read.
+            pickle.UnpicklingError: The index names a class or function that is not allowed.
+            OSError: The index cannot be read.
         """
         del args, kwargs
         with (Path(self.path) / ".metadata").open("rb") as file:
@@ -58,10 +58,10 @@ class ShardReader(FileSystemReader):
         return index
 
     def shapes(self) -> dict[str, TensorStorageMetadata]:
-        """Return what is known of each tensor, by name.
+        """Return each tensor's metadata, by name.
 
         Raises:
-            ValueError: Something is no tensor.
+            ValueError: An entry is no tensor.
         """
         entries = self.read_metadata().state_dict_metadata
         tensors = {n: s for n, s in entries.items() if isinstance(s, TensorStorageMetadata)}
@@ -70,7 +70,7 @@ class ShardReader(FileSystemReader):
         return tensors
 
     def check(self, *, part: int = 0, num_parts: int = 1) -> None:
-        """See that the files are what was written, as PyTorch does not say what is missing.
+        """Check the files' sizes and checksums, as PyTorch does not name what is missing.
 
         Args:
             part: Share of the files to read and checksum, from 0; the sizes of all files are
@@ -78,8 +78,8 @@ class ShardReader(FileSystemReader):
             num_parts: Number of shares that the files are divided into. Default 1.
 
         Raises:
-            OSError: A file is not there.
-            ValueError: One is shorter than it was, or has another checksum.
+            OSError: A file does not exist.
+            ValueError: A file is too short, or its checksum differs.
         """
         ends: dict[str, int] = {}
         for stored in (self.read_metadata().storage_data or {}).values():
@@ -102,10 +102,10 @@ class _IndexUnpickler(pickle.Unpickler):
             module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         ):
             return super().find_class(module, name)
-        # As Python 3.13 calls the module.
+        # Python 3.13 names the module ``pathlib._local``.
         if module in ("pathlib", "pathlib._local") and name == "PosixPath":
             return PosixPath
-        # As Python before 3.11.4 writes a member of an enumeration.
+        # Python before 3.11.4 pickles a member of an enumeration as a call of ``getattr``.
         if (module, name) == ("builtins", "getattr"):
             return _member
         raise pickle.UnpicklingError(f"its index names {module}.{name}, which is no part of one")
@@ -118,26 +118,26 @@ def _member(kind: Any, name: str) -> Any:
 
 
 def check_shards(path: Path) -> None:
-    """See that a checkpoint is whole, and that its files are those that were written.
+    """Check that a checkpoint is complete and that its files have their checksums.
 
     Args:
         path: Directory of a sharded checkpoint.
 
     Raises:
-        TarmacError: It is damaged.
+        TarmacError: The checkpoint is damaged.
     """
     with damage_explained(path, CheckpointException):
         ShardReader(path).check()
 
 
 def read_sharded_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Read a model's weights, whole and on the CPU, by one process.
+    """Read a model's whole weights to the CPU, in one process.
 
     Args:
         path: Directory of a sharded checkpoint.
 
     Raises:
-        TarmacError: It is damaged.
+        TarmacError: The checkpoint is damaged.
     """
     with damage_explained(path, CheckpointException):
         reader = ShardReader(path)

@@ -1,8 +1,9 @@
-"""Files of tensors with a checksum over all their bytes, which is checked when they are read.
+"""Files of tensors with a checksum over all their bytes, which every read checks.
 
-The checksum is CRC-32, as in ZIP and PNG. It finds bits that flip on a disk or on the way: who can
-forge weights can forge any digest beside them. It takes 25 ms for 100 MB, where SHA-256 takes 58 ms
-with the processor's instructions for it, and several times that without.
+The checksum is CRC-32, as in ZIP and PNG. CRC-32 finds bits that flip on a disk or in transfer. It
+does not stop forgery: an attacker who can forge weights can forge any digest stored beside them.
+CRC-32 takes 25 ms for 100 MB. SHA-256 takes 58 ms with the processor's instructions for it, and
+several times that without.
 
 Example:
     >>> import torch
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 
 _KEY = "tarmac_checksum"
 
-# It stands in the header, among the bytes that it is of: they count with this in its place.
+# The checksum is in the header, which it covers too. This value replaces it in the computation.
 _BLANK = b"00000000"
 _IN_HEADER = re.compile(b'"%s":"(.{8})' % _KEY.encode(), re.DOTALL)
 
 _LENGTH_BYTES = 8
-# The format allows no more.
+# Limit of the safetensors format.
 _MAX_HEADER_BYTES = 100_000_000
 _CHUNK_BYTES = 2**20
 
@@ -49,11 +50,11 @@ def write_tensors(
 
     Args:
         path: Safetensors file to write, whole or not at all.
-        tensors: By name, on the CPU, contiguous, none in memory of another.
-        metadata: For the file's header.
+        tensors: Tensors by name, on the CPU and contiguous; no two share memory.
+        metadata: Texts for the file's header.
 
     Raises:
-        StorageError: It could not be written; ``path`` is as it was.
+        StorageError: The file could not be written; ``path`` is unchanged.
     """
     content = memoryview(save(dict(tensors), metadata={**(metadata or {}), _KEY: _BLANK.decode()}))
     header_end = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
@@ -67,19 +68,19 @@ def write_tensors(
 
 @contextlib.contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
-    """Open a safetensors file for PyTorch; one without a checksum is not checked.
+    """Open a safetensors file for PyTorch; a file without a checksum is not checked.
 
     Raises:
-        SafetensorError: It is none.
-        OSError: It cannot be read.
-        ValueError: Its checksum is another than its bytes have.
+        SafetensorError: The file is no safetensors file.
+        OSError: The file cannot be read.
+        ValueError: The stored checksum differs from that of the file's bytes.
     """
     with (
         open_regular(path) as file,
-        # By its descriptor, for safetensors takes only paths that are UTF-8.
+        # Open by the descriptor, as safetensors takes only paths that are UTF-8.
         safe_open(f"/proc/self/fd/{file.fileno()}", framework="pt") as opened,
     ):
-        # A file of another size than its header says is refused by now, however large it is.
+        # safe_open has already refused a file whose size differs from its header's, however large.
         _check_tensors(file)
         yield opened
 
@@ -88,16 +89,16 @@ def file_checksum(path: Path) -> str:
     """Return the checksum of a whole file.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with open_regular(path) as file:
         return _in_hex(_checksum(file))
 
 
 def _check_tensors(file: IO[bytes]) -> None:
-    # Some files of /proc, where a link may lead, have nothing to read yet: None.
+    # Some files of /proc, to which a link may lead, return None as they have nothing to read yet.
     length = file.read(_LENGTH_BYTES) or b""
-    # A damaged length may be of more than the memory holds; the file has no more than it has.
+    # A damaged length may exceed the memory, so the file's size bounds it.
     num_bytes = min(int.from_bytes(length, "little"), file.seek(0, 2), _MAX_HEADER_BYTES)
     file.seek(_LENGTH_BYTES)
     header = file.read(num_bytes) or b""

@@ -1,4 +1,4 @@
-"""The verb: trains a workload into a run directory, in this process or in several."""
+"""Train, resume or extend a run in its directory, in this process or in several."""
 
 from __future__ import annotations
 
@@ -63,36 +63,36 @@ def train(
 ) -> Run:
     """Train a workload and return its run.
 
-    Where torchrun or its like has started several processes, each must call this; the first makes
-    the run, and all return it. Where an earlier attempt of the same task has begun it, that run is
-    gone on with from its newest checkpoint.
+    If torchrun or another launcher has started several processes, each process must call this
+    function. The first process creates the run, and all processes return it. If an earlier attempt
+    of the same task has begun a run, the training resumes that run from its newest checkpoint.
 
     Args:
         workload: A name (``"mnist-mlp"``), ``"path/to/file.py:attribute"``, or a `Workload`. For
-            ``ddp`` it must be one that its workers can import.
-        output: The directory in which the run's own is made; by default `runs.default_output`. A
-            URI, ``s3://bucket/prefix``, gets a copy of the run, which follows its epochs and is
-            whole when this returns.
-        name: The name of the run's directory; by default made of workload and time.
-        reporter: Who is told how it goes; nobody by default.
-        stop: Called after every epoch with its line of ``metrics.jsonl``, in the thread that trains
-            and before the epoch's checkpoint. Returns why the training ends there, which the run
-            keeps as ``run.record.stopped_early``, or None to go on. A training that it ends is
-            finished like any other. Where a launcher has started several processes each must give
-            one, and the first's is asked; ``ddp`` in workers of Tarmac's own takes none.
-        interrupted: Asked after every step whether to save the state and stop there, as SIGINT and
-            SIGTERM ask it; for programs that learn it otherwise, and train outside the main thread.
-        load: Loads the workload's dataset where that is named; by default `tarmac.data.load`.
+            ``ddp`` the workers must be able to import the workload.
+        output: Directory in which the run's directory is created; by default
+            `runs.default_output`. A URI, ``s3://bucket/prefix``, gets a copy of the run. The copy
+            is updated as epochs end, and is complete when this function returns.
+        name: Name of the run's directory; by default made of workload and time.
+        reporter: Receiver of progress reports; by default none.
+        stop: Called after every epoch with its line of ``metrics.jsonl``, in the training thread
+            and before the epoch's checkpoint. Returns None to continue, or the reason to stop. The
+            run keeps the reason as ``run.record.stopped_early``, and is otherwise completed as
+            usual. If a launcher has started several processes, each must pass a function, and only
+            the first process's is called. ``ddp`` in Tarmac's own workers accepts no function.
+        interrupted: Called after every step; if true, save the state and stop, as on SIGINT and
+            SIGTERM. For programs with another stop signal that train outside the main thread.
+        load: Function that loads a dataset named by the workload; by default `tarmac.data.load`.
         **options: The fields of `Options`, such as ``epochs``, ``batch_size``, ``devices``;
-            ``device`` is another word for ``devices``.
+            ``device`` is a synonym of ``devices``.
 
     Returns:
-        The finished run, e.g. ``run.metrics["test_accuracy"]``. One that was interrupted has
+        The finished run, e.g. ``run.metrics["test_accuracy"]``. An interrupted run has
         ``run.record.status == "interrupted"``.
 
     Raises:
         RequestError: The request cannot be met; nothing was started.
-        TarmacError: The training failed; what it had done so far is in its run.
+        TarmacError: The training failed; the run keeps the results so far.
     """
     if not isinstance(workload, str | Workload):
         raise TypeError(
@@ -153,25 +153,26 @@ def resume(
     stop: EpochHook | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Run:
-    """Go on with a run that was stopped, from its newest checkpoint.
+    """Resume a stopped run from its newest checkpoint.
 
     Args:
-        reference: The run: its directory, its name, a prefix of it, or ``"latest"``.
-        output: Where runs lie, if ``reference`` is not a path. A URI is where the copy goes from
-            now on; the run itself then lies where `runs.default_output` says. A run of that name
-            below the URI is brought there first, if it is not there yet or has a newer checkpoint.
-        workload: Must be the run's own if given. One passed to `train` as a value has to be.
-        devices: Instead of the run's own; another number of them by ``fsdp`` alone.
-        reporter: Who is told how it goes; nobody by default.
-        stop: As for `train`, of the epochs that are left.
+        reference: The run: its directory, its name, a prefix of the name, or ``"latest"``.
+        output: Directory of the runs, if ``reference`` is not a path. A URI is the target of the
+            copy from now on; the run itself is then in `runs.default_output`. If a run of that
+            name below the URI is missing locally or has a newer checkpoint, it is downloaded first.
+        workload: Workload of the run, which must match the run's record. Required if `train` got a
+            `Workload` value.
+        devices: Devices to use instead of the recorded ones. Only ``fsdp`` allows another number.
+        reporter: Receiver of progress reports; by default none.
+        stop: Called after every remaining epoch, as for `train`.
         interrupted: Called after every step; if true, save the state and stop, as for `train`.
 
     Returns:
-        The run. On a CPU its weights are the same bits as without the stop.
+        The run. On a CPU its weights are bit-identical to those of an uninterrupted training.
 
     Raises:
-        RequestError: There is no such run, it is done, it is of another workload, or of another
-            number of devices.
+        RequestError: There is no such run, it is completed, its workload differs, or its number of
+            devices differs.
         TarmacError: The training failed, or its checkpoint is damaged.
     """
     reporter = reporter or Silent()
@@ -226,29 +227,31 @@ def extend(
     stop: EpochHook | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Run:
-    """Train a run for more epochs than it was asked for, as a new run from its newest checkpoint.
+    """Train a run for more epochs, as a new run from its newest checkpoint.
 
-    Weights, optimizer, random draws and the order of samples go on as if ``epochs`` had been asked
-    at first. A schedule is a function of the share of all epochs that is done, so from here on it
-    is that of ``epochs``: where it is not constant, the rate goes on elsewhere than it had come to.
+    Weights, optimizer, random draws and the order of samples continue as if ``epochs`` had been
+    requested from the beginning. A schedule is a function of the share of all epochs done, and
+    ``epochs`` makes that share smaller. So the learning rate jumps unless the schedule is constant.
 
     Args:
-        reference: The run: its directory, its name, a prefix of it, or ``"latest"``. It stays as
-            it is.
+        reference: The run: its directory, its name, a prefix of the name, or ``"latest"``. The run
+            stays unchanged.
         epochs: Epochs of the whole training, including those already done.
-        output: Where the new run is made, and ``reference`` is looked for if it is no path.
-        name: The name of the new run's directory; by default made of workload and time.
-        workload: Must be the run's own if given. One passed to `train` as a value has to be.
-        reporter: Who is told how it goes; nobody by default.
-        stop: As for `train`, of the epochs that are added.
+        output: Directory in which the new run is created, and in which ``reference`` is looked up
+            unless it is a path.
+        name: Name of the new run's directory; by default made of workload and time.
+        workload: Workload of the run, which must match the run's record. Required if `train` got a
+            `Workload` value.
+        reporter: Receiver of progress reports; by default none.
+        stop: Called after every added epoch, as for `train`.
         interrupted: Called after every step; if true, save the state and stop, as for `train`.
 
     Returns:
         The new run, whose configuration names the old one as ``from_checkpoint``.
 
     Raises:
-        RequestError: There is no such run, it has no checkpoint, it has done as many epochs, or it
-            was of another number of devices.
+        RequestError: There is no such run, it has no checkpoint, it has already done that many
+            epochs, or it used another number of devices.
         TarmacError: The training failed, or the checkpoint is damaged.
     """
     reporter = reporter or Silent()
@@ -296,7 +299,7 @@ def _work(
     interrupted: Callable[[], bool] | None,
     launch: str = "",
 ) -> Run:
-    """Train into a run's directory, record how it ended, and upload it where that is asked."""
+    """Train into a run's directory, record the result, and upload the run if ``uri`` is set."""
     if rendezvous is not None:
         with uploaded(uri) as begin:
             return train_as_rank(
@@ -338,8 +341,8 @@ def _work(
 
 
 def instead_of_resuming(run: Run) -> str:
-    """Say what to type where a run that is completed was to be resumed."""
-    # A path of one name has no grandparent until it is absolute.
+    """Return a command for the user who tries to resume a completed run."""
+    # A relative path of one component has no grandparent until it is absolute.
     study = run.path.absolute().parents[1]
     if not (study / "study.json").is_file():
         return f"See it: tarmac runs show {quoted(run.path)}"
@@ -352,14 +355,14 @@ def instead_of_resuming(run: Run) -> str:
 
 
 def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | None]:
-    """Tell a directory from the URI of an object store; both are None for the default."""
+    """Split an output into a directory and an object store's URI; both are None by default."""
     if output is not None and is_object(str(output)):
         return None, str(output)
     return None if output is None else Path(output), None
 
 
 def _bring(reference: str, uri: str, *, by_ranks: bool) -> None:
-    """Download a run that is named as its directory below a URI is; all else is of this machine."""
+    """Download a run from a URI if the reference is a name; a path is local."""
     output = runs.default_output()
     if "/" in reference or not reference:
         return
@@ -372,7 +375,7 @@ def _bring(reference: str, uri: str, *, by_ranks: bool) -> None:
 
 
 def _refuse_stored(uri: str, name: str) -> None:
-    """Refuse to begin a run over the copy of another one of its name."""
+    """Refuse to overwrite the stored copy of another run with the same name."""
     if read_object(f"{uri.rstrip('/')}/{name}/{RECORD}", os.environ) is not None:
         raise RequestError(
             f"there is a run {name} in {uri} already",
@@ -382,15 +385,16 @@ def _refuse_stored(uri: str, name: str) -> None:
 
 
 def workload_of(run: Run, asked: str | Workload | None) -> Workload:
-    """Find a run's workload again, which must be the one that is asked for.
+    """Find a run's workload again, and check it against the requested one.
 
     Args:
         run: Run with a record that names the workload.
-        asked: None for what the record names, which runs a user's own file, but no other user's.
+        asked: Requested workload; None for the recorded one. Finding a recorded workload may
+            execute a file of the user, but never a file of another user.
 
     Raises:
-        RequestError: It is another one, is not there any more, or is the file of another user, or
-            a run of theirs names it.
+        RequestError: The requested workload differs from the recorded one, does not exist any
+            more, is in another user's file, or is named by another user's run.
     """
     recorded_as = str(run.record.configuration["workload"])
     if isinstance(asked, Workload):
@@ -409,7 +413,7 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
 
 
 def _options(asked: Mapping[str, Any]) -> Options:
-    """Make options of keyword arguments."""
+    """Convert keyword arguments to options."""
     options = dict(asked)
     if "device" in options:
         if "devices" in options:
@@ -420,7 +424,7 @@ def _options(asked: Mapping[str, Any]) -> Options:
 
 
 def _with_options(function: Callable[..., Run]) -> inspect.Signature:
-    """Return the signature of a function with each option by its name, for help and completion."""
+    """Return a signature that lists each option by its name, for help and completion."""
     own = inspect.signature(function)
     *others, _ = own.parameters.values()
     options = [
@@ -434,7 +438,7 @@ train.__signature__ = _with_options(train)  # type: ignore[attr-defined]  # insp
 
 
 def _refuse_recursion(reference: str) -> None:
-    """Refuse to train in a worker that is only loading the file of its workload."""
+    """Refuse to train in a worker that is still importing the workload's file."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name == WORKER:
         raise RequestError(
@@ -444,7 +448,7 @@ def _refuse_recursion(reference: str) -> None:
 
 
 def _importable(workload: Workload) -> tuple[str, ...]:
-    """Return the name by which workers would find a workload, where there is one."""
+    """Return the name under which workers can import a workload; empty if there is none."""
     try:
         return (reference_of(workload),)
     except RequestError:
@@ -452,6 +456,6 @@ def _importable(workload: Workload) -> tuple[str, ...]:
 
 
 def _absolute(reference: str) -> str:
-    """Make a workload's file absolute, so that it is found from any directory later."""
+    """Make the path of a workload's file absolute, as later commands run in other directories."""
     path, separator, attribute = reference.rpartition(":")
     return f"{Path(path).resolve()}:{attribute}" if separator else reference

@@ -1,6 +1,6 @@
 """Workloads: a model, its data, a recipe, and the result it is expected to reach.
 
-Each reference workload is one file beside this one. A user's own is found by path, as in
+Each reference workload is one module of this package. A user's workload is found by path, as in
 ``tarmac train my_model.py:workload``, or through the entry point group ``tarmac.workloads``.
 """
 

@@ -1,4 +1,4 @@
-"""Augmentations of images that recipes share: in training, and in evaluation."""
+"""Image augmentations for training and for evaluation, shared by recipes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CropAndFlip(metaclass=Named):
-    """Shifts every image a little, and shows its mirror image in every second epoch.
+    """A random shift of every image, and a mirror image in every second epoch.
 
     A random half of the images begins mirrored. Over two epochs a network sees both sides of each
-    image once, where independent draws would show half of them the same side twice (Jordan,
+    image once. Independent draws would show half of the images the same side twice (Jordan,
     arXiv 2404.00498, section 3.6).
 
     Attributes:
-        shift: The most pixels by which an image moves, up or down and left or right; at its border
-            it is reflected.
+        shift: Maximum shift in pixels, vertically and horizontally, at least 0. Images are
+            reflected at their borders.
     """
 
     shift: int
@@ -35,7 +35,7 @@ class CropAndFlip(metaclass=Named):
             raise RequestError(f"augment.shift is {self.shift}, expected at least 0")
 
     def draw(self, num_samples: int, *, seed: int, epoch: int) -> torch.Tensor:
-        """Return int64 ``[num_samples, 3]``: rows and columns to move by, whether to mirror."""
+        """Return int64 ``[num_samples, 3]``: shift in rows, shift in columns, 1 to mirror."""
         import torch  # noqa: PLC0415 - recipes are read by commands that need no framework
 
         size = 2 * self.shift + 1
@@ -44,7 +44,7 @@ class CropAndFlip(metaclass=Named):
         return torch.cat([moves - self.shift, (first + epoch) % 2], dim=1)
 
     def apply(self, inputs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Return ``[batch, channels, height, width]``, each image moved and perhaps mirrored."""
+        """Return ``[batch, channels, height, width]``, shifted and mirrored by the draws."""
         import torch  # noqa: PLC0415 - as above
 
         num_images, num_channels, height, width = inputs.shape
@@ -60,12 +60,13 @@ class CropAndFlip(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MirrorAndShift(metaclass=Named):
-    """Six views of an image: as it is, and moved along the diagonal both ways, each mirrored too.
+    """Six views of an image: unchanged, shifted along the diagonal both ways, and their mirrors.
 
-    The unmoved ones count half of all (the test-time augmentation of cifar10-airbench).
+    The two unshifted views have half of the total weight (the test-time augmentation of
+    cifar10-airbench).
 
     Attributes:
-        shift: By how many pixels; at its border an image is reflected.
+        shift: Shift in pixels, at least 1. Images are reflected at their borders. Default 1.
     """
 
     shift: int = 1
@@ -75,7 +76,7 @@ class MirrorAndShift(metaclass=Named):
             raise RequestError(f"test_views.shift is {self.shift}, expected at least 1")
 
     def __call__(self, inputs: torch.Tensor) -> Sequence[tuple[float, torch.Tensor]]:
-        """Return the views of ``[batch, channels, height, width]``."""
+        """Return the weights and views of ``[batch, channels, height, width]``."""
         import torch.nn.functional as F  # noqa: PLC0415 - as above
 
         height, width = inputs.shape[-2:]
@@ -87,12 +88,12 @@ class MirrorAndShift(metaclass=Named):
 
 
 def _reflected(index: torch.Tensor, size: int) -> torch.Tensor:
-    """Bring indices that are outside by less than ``size`` back, as in a mirror at the border."""
+    """Reflect indices at the borders; they may be outside by less than ``size``."""
     return size - 1 - (size - 1 - index.abs()).abs()
 
 
 def _generator(*parts: object) -> torch.Generator:
-    """Return a generator of draws of their own for each list of parts."""
+    """Return a random generator that is seeded by ``parts``."""
     import torch  # noqa: PLC0415 - as above
 
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""What a new run begins from: another's weights, or its newest checkpoint for more epochs."""
+"""The origin of a new run: another run's weights, or its newest checkpoint for more epochs."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ CHECKPOINTS: Mapping[str, str] = {
     "last": "the weights at the end, or the newest checkpoint before it",
 }
 
-# On the clock of the run that they were measured in, which is not that of the new one.
+# Values on the clock of the source run, which differs from the new run's.
 _OF_THE_OTHER = ("at_s", "setup_s")
 
 
 def find_weights(
     reference: str, output: Path | None = None, *, checkpoint: Checkpoint = "last"
 ) -> Path:
-    """Find some weights: a file, or the directory of a checkpoint in shards.
+    """Find weights: a file, or the directory of a sharded checkpoint.
 
     Args:
         reference: A ``.safetensors`` file, a file of ``torch.save`` (``.pt``, ``.pth``, ``.bin``,
-            ``.ckpt``), a checkpoint in shards (``.dcp``), or a run: its directory, its name or
-            ``"latest"``. Of a run that is not completed it is the newest checkpoint.
+            ``.ckpt``), a sharded checkpoint (``.dcp``), or a run: its directory, its name or
+            ``"latest"``. A run that is not completed gives its newest checkpoint.
         output: Directory of the runs; by default `runs.default_output`.
-        checkpoint: ``best`` of a run is the checkpoint that was best on held-out data.
+        checkpoint: For a run, ``best`` is the checkpoint that was best on held-out data.
 
     Raises:
-        RequestError: There is no such run, or the run has no weights yet, or no best ones.
+        RequestError: There is no such run, or it has no weights or no best checkpoint yet.
     """
     if Path(reference).suffix in (".safetensors", SHARDED, *PICKLED):
         return Path(reference)
@@ -61,7 +61,7 @@ def find_weights(
                 hint="A training keeps one where samples are held out: --validation-size N",
             )
         return best
-    # Whatever lies there is said to be damaged, rather than passed over.
+    # lexists, so that a broken link is reported as damaged instead of ignored.
     if os.path.lexists(run.model):
         return run.model
     newest = newest_checkpoint(run.checkpoints)
@@ -71,15 +71,15 @@ def find_weights(
 
 
 def check_extension(source: Run, epochs: int) -> None:
-    """Refuse what cannot go on, before anything is made.
+    """Refuse to extend a run that cannot continue, before anything is created.
 
     Args:
-        source: The run whose checkpoint is gone on from.
+        source: Run whose newest checkpoint the new run continues.
         epochs: Epochs of the whole training, including those already done.
 
     Raises:
-        RequestError: The run is at work, has no checkpoint, has done as many epochs, or was ended
-            by patience, which would end it again at once.
+        RequestError: The run is still training, has no checkpoint, has done that many epochs, or
+            was stopped by patience, which would stop it again at once.
         TarmacError: Its checkpoint is damaged.
     """
     if source.status == "running":
@@ -104,7 +104,7 @@ def check_extension(source: Run, epochs: int) -> None:
 
 
 def begin_from(run: Run, source: Run) -> None:
-    """Give a new run the newest checkpoint of another, and the epochs that led to it.
+    """Copy another run's newest checkpoint and its history up to there into a new run.
 
     Raises:
         StorageError: They cannot be read or written.
@@ -118,7 +118,7 @@ def begin_from(run: Run, source: Run) -> None:
         if row["epoch"] <= done
     ]
     write_text(run.path / "metrics.jsonl", journal_text(rows))
-    # Last: without it the run does not begin.
+    # Write the checkpoint last: the run cannot begin without it.
     if newest.is_dir():
         copy_sharded(newest, run.checkpoints / newest.name)
         return
@@ -128,7 +128,7 @@ def begin_from(run: Run, source: Run) -> None:
 
 
 def _epochs_of(run: Run, checkpoint: Path) -> int:
-    """Return how many epochs a run's checkpoint has behind it, which must not be damaged."""
+    """Return the number of completed epochs in a run's checkpoint, and check it for damage."""
     if checkpoint.is_dir():
         from tarmac.training.shards import check_shards  # noqa: PLC0415 - slow
 

@@ -1,4 +1,4 @@
-"""Early stopping: a training ends once its validation has ceased to get better."""
+"""Early stopping: a training ends once its validation has ceased to improve."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Patience:
-    """Counts the epochs since a validation metric was at its best.
+    """A counter of the epochs since a validation metric was at its best.
 
-    As Keras's EarlyStopping with ``min_delta=0`` and without ``restore_best_weights``.
+    It works as Keras's EarlyStopping with ``min_delta=0`` and without ``restore_best_weights``.
 
     Args:
-        num_epochs: How many to wait for a better value; None for ever.
+        num_epochs: Number of epochs to wait for a better value; None to wait forever.
         metric: Name of the validation metric to watch. Default ``val_loss``.
-        direction: Whether the most or the least of it is the best.
+        direction: ``max`` if higher values are better, ``min`` if lower. Default ``min``.
     """
 
     def __init__(
@@ -28,18 +28,18 @@ class Patience:
         self._num_epochs = num_epochs
         self._metric = metric
         self._direction = direction
-        # In the sense that more is better.
+        # Negated for ``min``, so that higher is always better.
         self._best = -math.inf
         self._num_waited = 0
 
     def see(self, value: float) -> None:
-        """Take note of an epoch's value; one that is no number is never better."""
+        """Count an epoch by its value; NaN is never better."""
         signed = value if self._direction == "max" else -value
         self._num_waited = 0 if signed > self._best else self._num_waited + 1
         self._best = max(self._best, signed)
 
     def see_epoch(self, row: Mapping[str, float]) -> None:
-        """Take note of an epoch's line of ``metrics.jsonl``, where it was validated."""
+        """Count an epoch by its line of ``metrics.jsonl``, if that has the metric."""
         if self._metric in row:
             self.see(row[self._metric])
 
@@ -50,7 +50,7 @@ class Patience:
 
     @property
     def why_over(self) -> str | None:
-        """Why the training should stop; None while it should not."""
+        """The reason why the training should stop; None to continue."""
         if self._num_epochs is None or self._num_waited < self._num_epochs:
             return None
         plural = "" if self._num_epochs == 1 else "s"
@@ -61,12 +61,12 @@ class Patience:
 def patience_of(
     num_epochs: int | None, judged: JudgedBy, legacy_metric: str | None = None
 ) -> Patience:
-    """Return the patience of a training: with what it is judged by, on held-out data.
+    """Return the patience of a training, by the metric that judges it, on held-out data.
 
     Args:
-        num_epochs: How many to wait for a better value; None for ever.
+        num_epochs: Number of epochs to wait for a better value; None to wait forever.
         judged: Metric and direction by which the training is judged.
-        legacy_metric: What runs of earlier versions watch instead; None for none.
+        legacy_metric: Metric that runs of earlier versions watch instead; None for none.
     """
     if legacy_metric is not None:
         return Patience(num_epochs, f"val_{legacy_metric}")

@@ -1,4 +1,4 @@
-"""Trains as one of several processes: a worker of ours, or one that torchrun has started."""
+"""Training as one of several processes: a worker of Tarmac's own, or a process of torchrun."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tarmac.training.session.epochs import EpochHook
     from tarmac.workloads import Workload
 
-# Ranks that do not report a hang leave this much time to the one that does.
+# Seconds for which the other ranks wait for the rank that reports a hang.
 _REPORT_WAIT_S = 5.0
 
 
@@ -51,18 +51,18 @@ def train_as_worker(
     on_hang: OnHang,
     stop: StopRequest,
 ) -> Outcome:
-    """Work on a run that the launcher holds, as one of its workers.
+    """Train a run that the launcher holds, as one of its workers.
 
     Args:
         path: Directory of the run.
         rendezvous: Rank and world size of this worker.
-        reporter: Is told how it goes, on the first rank.
+        reporter: Receiver of progress reports, on the first rank.
         on_hang: Called when a rank hangs; see `join`.
-        stop: Whether to save the state and stop.
+        stop: Request to save the state and stop.
 
     Raises:
         PeerFailed: Another worker is lost.
-        TarmacError: This one failed.
+        TarmacError: This worker failed.
     """
     run = Run.open(path)
     workload = find_workload(str(run.record.configuration["workload"]))
@@ -93,23 +93,24 @@ def train_as_rank(
 ) -> Run:
     """Train as one of the processes that another launcher has started.
 
-    The first makes the run, holds and records it; an error is raised as itself by one process, and
-    as `PeerFailed` by the others. Where the launcher has started all processes again, they go on
-    with the run that they had made.
+    The first process creates, holds and records the run. One process raises an error as itself, and
+    the others raise `PeerFailed`. If the launcher has restarted all processes, they resume the run
+    that they had created.
 
     Args:
         rendezvous: Rank and world size of this process from its launcher.
-        prepare: Finds the workload, as it is before options change it, and makes the plan.
-        make_run: Makes the run of a plan, or finds the one to resume.
-        output: Where runs are made; by default `runs.default_output`.
-        uri: Below which the run's copy goes; see `recorded`.
-        begun: Is given the run, on the first rank.
-        reporter: Is told how it goes, on the first rank.
+        prepare: Function that finds the workload, before options change it, and makes the plan.
+        make_run: Function that creates the run of a plan, or finds the run to resume.
+        output: Directory in which runs are created; by default `runs.default_output`.
+        uri: URI below which the run's copy goes; see `recorded`.
+        begun: Called with the run, on the first rank.
+        reporter: Receiver of progress reports, on the first rank.
         stop: Called after each epoch, as by `tarmac.training.train`; may end the training.
-        interrupted: Says whether to save the state and stop, as for `tarmac.training.train`.
+        interrupted: Called after every step; if true, save the state and stop, as for
+            `tarmac.training.train`.
 
     Returns:
-        The run, which all processes see where they share its directory.
+        The run, which all processes can read if they share its directory.
     """
     store = open_store(rendezvous)
     with contextlib.ExitStack() as joined:
@@ -122,7 +123,7 @@ def train_as_rank(
         team = joined.enter_context(
             join(store, device, hang_timeout_s=limit_s, on_hang=_report_hang)
         )
-        # Each has measured for itself, and all must compute alike.
+        # Each rank has measured for itself, but all ranks must compute alike.
         here = platform.node()
         reports = team.all_gather((made.precision, made.reasons["precision"], here, device.uuid))
         precision, why, *_ = reports[0]
@@ -156,7 +157,7 @@ def train_as_rank(
                         launch=rendezvous.launch if goes_on else "",
                     )
                     conclude = held.enter_context(work)
-                    # Damaged checkpoints are set aside by now, and nobody else holds the run.
+                    # Damaged checkpoints are set aside by now, and no other process holds the run.
                     begun(run)
             if not team.is_main:
                 held.enter_context(sampler)
@@ -172,7 +173,7 @@ def train_as_rank(
 
 def _take_threads(plan: Plan, rendezvous: Rendezvous) -> None:
     """Use this process's share of the cores, unless the user set another number."""
-    # torchrun sets 1 by itself, to be safe.
+    # torchrun sets 1 by default, so 1 does not mean that the user chose it.
     if os.environ.get("OMP_NUM_THREADS", "1") == "1":
         threads = plan.devices[rendezvous.local_rank].num_threads
         if threads:
@@ -181,9 +182,9 @@ def _take_threads(plan: Plan, rendezvous: Rendezvous) -> None:
 
 @contextlib.contextmanager
 def _on_all_ranks(store: RankStore) -> Iterator[None]:
-    """Run a block on all ranks; if it fails on some, the lowest of these raises its error.
+    """Run the context on all ranks; if ranks fail, the lowest of them raises its error.
 
-    All others raise `PeerFailed` with that message.
+    All other ranks raise `PeerFailed` with the same message.
     """
     error: Exception | None = None
     try:
@@ -202,7 +203,7 @@ def _on_all_ranks(store: RankStore) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _missing_ranks_as_hung(on_hang: OnHang) -> Iterator[None]:
-    """Treat a rank that is missing from a gather as one that hangs."""
+    """Treat a rank that is missing from a gather as hung."""
     try:
         yield
     except RanksMissing as absent:
@@ -212,9 +213,9 @@ def _missing_ranks_as_hung(on_hang: OnHang) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_rank_reports(store: RankStore) -> Iterator[None]:
-    """Prefix an error with its rank; of several at once, only the first to publish raises it.
+    """Prefix an error with its rank; of several errors, only the first published is raised.
 
-    The others raise `PeerFailed` with the same message, so that rank 0 can record it.
+    The other ranks raise `PeerFailed` with the same message, so that rank 0 can record it.
     """
     try:
         yield
@@ -232,7 +233,7 @@ def _one_rank_reports(store: RankStore) -> Iterator[None]:
 
 
 def _report_hang(message: str, _hung: Sequence[int], reports: bool) -> None:
-    """End this process, whose main thread would wait forever; one rank prints why."""
+    """End this process, whose main thread would wait forever; one rank prints the reason."""
     if reports:
         sys.stderr.write(f"error: {in_lines(message)}\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What a run's record says of a training: what made it, and how it ended."""
+"""The record of a run: its origin, its configuration, and its result."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("torch", "numpy", "safetensors")
 
-# The recorded batch size and rate are those of all devices, scaled already, and first weights are
+# The record has the batch size and rate of all devices, already scaled, and the initial weights are
 # in the run's directory.
 _UNRECORDED = ("batch_size_per_device", "scale_lr", "init_from", "init_partial")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a session of a training ended.
+    """The result of one session of a training.
 
     Attributes:
-        metrics: The final ones; None where a signal stopped it before.
-        stopped_early: Why it was done before its last epoch; None where it was not.
+        metrics: Final metrics; None if a signal stopped the session before.
+        stopped_early: Reason why the training ended before its last epoch; None if it did not.
         replicas: Speed and waiting time of each replica.
     """
 
@@ -77,19 +77,19 @@ def create_run(
     name: str | None = None,
     source: Run | None = None,
 ) -> Run:
-    """Make the run's directory for a plan.
+    """Create the run's directory for a plan.
 
     Args:
         plan: Training plan that the run will carry out.
-        workload: As it was before options changed it.
+        workload: Workload before options changed it.
         reference: Reference by which `find_workload` finds the workload.
-        output: Where runs are made; by default `runs.default_output`.
+        output: Directory in which runs are created; by default `runs.default_output`.
         launch: Name of the launch that trains this run; empty for none.
-        name: The directory's; by default made of workload and time.
-        source: The run whose newest checkpoint it goes on from; None where it begins anew.
+        name: Name of the run's directory; by default made of workload and time.
+        source: Run whose newest checkpoint the new run continues; None for a new training.
 
     Raises:
-        RequestError: The directory cannot be made, or there is a run of that name.
+        RequestError: The directory cannot be created, or a run of that name exists.
     """
     run = Run.create(
         Path(output) if output is not None else runs.default_output(),
@@ -118,11 +118,11 @@ def create_run(
 
 
 def find_begun(launch: str, output: str | Path | None) -> Run | None:
-    """Find the run that a launch has made, should its processes have been started before.
+    """Find the run of a launch whose processes have been started before.
 
     Args:
         launch: Name of the launch; an empty name matches no run.
-        output: Where it made the run; by default `runs.default_output`.
+        output: Directory of the run; by default `runs.default_output`.
     """
     if not launch:
         return None
@@ -143,30 +143,31 @@ def plan_of(
 
     Args:
         run: Run to plan again, from its record.
-        workload: The one that it names.
+        workload: Workload that the record names.
         progress: Called while data are downloaded.
         rendezvous: Rank and world size of this process; None for a single process.
-        epochs: Instead of the run's own, over which its schedule is then stretched.
-        devices: Instead of the run's own, where its strategy goes on with any number.
+        epochs: Epochs instead of the run's own, over which its schedule is then stretched.
+        devices: Devices instead of the run's own, if its strategy can resume on any number.
 
     Raises:
-        RequestError: The data have changed since, or there is another number of devices.
+        RequestError: The data have changed since, or the number of devices differs.
         TarmacError: The record is damaged: it lacks an option.
     """
     if rendezvous is not None:
         _check_world_size(run, rendezvous.world_size)
     values = options_of(run)
     if epochs is not None:
-        # What goes on from a trial is none.
+        # A run that continues a trial is a whole training.
         values |= {"epochs": epochs, "steps": None}
-    # Records of schema 1 know one device.
+    # Records of schema 1 have only one device.
     recorded = run.record.configuration
     device = values["devices"] or recorded["device"]
     values["devices"] = devices or devices_again(device, rendezvous)
-    # Where the kernels can no longer run, the training goes on without them; one that was begun
-    # without goes on so, for its dropout is drawn differently.
+    # If the kernels can no longer run, the training continues without them. A run that began
+    # without them continues without them, as they draw dropout differently.
     values["fused"] = "auto" if values["fused"] == "on" else "off"
-    # A run keeps its number, on which the order of sums depends; earlier versions left it open.
+    # A run keeps its number of threads, as the order of sums depends on it. Earlier versions did
+    # not record it.
     values["threads"] = values["threads"] or 0
     options = Options(**values)
     plan = make_plan(
@@ -185,10 +186,10 @@ def plan_of(
 
 
 def options_of(run: Run) -> dict[str, Any]:
-    """Return all options of a run's training, as its record has them.
+    """Return all options of a run's training, from its record.
 
     Raises:
-        TarmacError: The record is damaged: it lacks one.
+        TarmacError: The record is damaged: it lacks an option.
     """
     configuration = run.record.configuration
     names = [field.name for field in dataclasses.fields(Options) if field.name not in _UNRECORDED]
@@ -196,7 +197,7 @@ def options_of(run: Run) -> dict[str, Any]:
         if name not in configuration:
             raise damaged_record(run.path / "run.json", f"it does not say {name}")
     options = {name: configuration[name] for name in names}
-    # Records before schema 6 do not say it: the last samples were held out.
+    # Records before schema 6 lack the split: the last samples were held out.
     return options | {"validation_split": options["validation_split"] or "last"}
 
 
@@ -223,23 +224,23 @@ def recorded(
     uri: str | None = None,
     launch: str = "",
 ) -> Iterator[Callable[[Outcome], None]]:
-    """Hold a run while it is worked on, and record how that ends.
+    """Hold a run during its training, and record the result.
 
     Args:
-        run: The one that is worked on.
+        run: Run that is trained, whose record changes.
         plan: Training plan of the run.
-        workload: As it was before options changed it.
-        sampler: Samples this host for as long as the run is held.
-        tracking: Is opened, and told how it ends.
-        uri: Below which its copy goes from now on; None for where the record says.
-        launch: The launch of several processes that works on it; empty for none. A run that an
-            earlier attempt of it has begun goes on from its newest checkpoint that is whole.
+        workload: Workload before options changed it.
+        sampler: Sampler of this host while the run is held.
+        tracking: Trackers, which are opened and receive the result.
+        uri: URI below which the copy goes from now on; None for the recorded one.
+        launch: Name of the launch of several processes; empty for none. A run that an earlier
+            attempt of the launch has begun resumes from its newest undamaged checkpoint.
 
     Yields:
-        What takes the outcome where there is one; an error that leaves the block is recorded too.
+        A function that records an outcome. An error that leaves the context is recorded too.
 
     Raises:
-        RequestError: Another process works on it.
+        RequestError: Another process trains the run.
     """
     started, before = time.perf_counter(), run.record.elapsed_s
 
@@ -272,7 +273,7 @@ def recorded(
             set_damaged_aside(run.checkpoints)
         now_on = name_devices(plan.devices)
         if run.record.configuration.get("devices") != now_on and plan.process_per_device:
-            # Workers make their plans of the record.
+            # Workers make their plans from the record.
             configuration = {**run.record.configuration, "devices": now_on}
             run.update(configuration=configuration, parallel=_parallel(plan).model_dump())
         if uri is not None:
@@ -281,7 +282,7 @@ def recorded(
             tracking.open(run, plan)
             yield conclude
         except BaseException as error:
-            # A disk may be full now: what stopped the training is what the user must hear of.
+            # The disk may be full, but the user must see the error that stopped the training.
             with contextlib.suppress(TarmacError):
                 remember_environment(os.environ)
                 end("failed", error=without_known(reason_of(error)))
@@ -289,7 +290,7 @@ def recorded(
 
 
 def _measured(run: Run, plan: Plan) -> dict[str, Any]:
-    """Return what the samples and the epochs sum up to, and the best checkpoint."""
+    """Return the totals of the samples and the epochs, and the best checkpoint."""
     hosts = runs.read_all_samples(run.path)
     everywhere = runs.Samples(gpus=tuple(gpu for host in hosts for gpu in host.gpus))
     used: float | None = None
@@ -315,9 +316,9 @@ def _parallel(plan: Plan, replicas: tuple[Replica, ...] = ()) -> Parallel:
 def expectation_of(
     workload: Workload, plan: Plan, metrics: Mapping[str, float] | None = None
 ) -> dict[str, Any] | None:
-    """Describe the expectation, and judge it once there are metrics.
+    """Return the workload's expectation, judged by the metrics if there are any.
 
-    Of other data nothing is expected, nor of a trial: None.
+    Returns None for other data and for trials, which have no expectation.
     """
     expected = workload.expectation
     if expected is None or plan.workload.dataset != workload.dataset:
@@ -368,7 +369,7 @@ def _shape_to_record(shape: SampleShape) -> list[int] | dict[str, list[int]]:
 
 
 def input_record(inputs: Columns) -> list[dict[str, Any]]:
-    """Return what a sample is made of as JSON values: the name, shape and type of each part.
+    """Return the parts of a sample as JSON values: the name, shape and type of each part.
 
     Args:
         inputs: Inputs of a split; a single array has the name None.
@@ -391,7 +392,7 @@ def _versions() -> dict[str, str]:
 
 
 def _command() -> list[str]:
-    """Return the command line where Tarmac's own is running, and nothing from Python."""
+    """Return the command line of Tarmac's own program; empty for a call from Python."""
     return sys.argv if Path(sys.argv[0]).name in SCRIPTS else []
 
 

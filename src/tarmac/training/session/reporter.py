@@ -1,4 +1,4 @@
-"""What a training tells whoever watches it."""
+"""Reporters, which receive the progress of a training."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """Receives what happens, in the thread that trains; a slow one slows the training."""
+    """A receiver of progress, called in the training thread; a slow one slows the training."""
 
     def downloading(self, done: int, total: int | None, file: str) -> None:
-        """Bytes of a data file have come."""
+        """Report bytes of a data file that were downloaded."""
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
-        """All is checked, and the first step is next."""
+        """Report that everything is checked, before the first step."""
 
     def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
-        """A step is done; both count from 1. Calling ``score`` waits for the device."""
+        """Report a step; both numbers count from 1. Calling ``score`` waits for the device."""
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
-        """An epoch is done; ``row`` is its line of ``metrics.jsonl``."""
+        """Report an epoch; ``row`` is its line of ``metrics.jsonl``."""
 
     def restarting(self, reason: str) -> None:
-        """A worker was lost; all start again from the newest checkpoint."""
+        """Report that a worker was lost and all restart from the newest checkpoint."""
 
 
 class Silent:
-    """Reports nothing: the default from Python."""
+    """A reporter that reports nothing: the default from Python."""
 
     def downloading(self, done: int, total: int | None, file: str) -> None:
-        """Say nothing."""
+        """Report nothing."""
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
-        """Say nothing."""
+        """Report nothing."""
 
     def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
-        """Say nothing."""
+        """Report nothing."""
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
-        """Say nothing."""
+        """Report nothing."""
 
     def restarting(self, reason: str) -> None:
-        """Say nothing."""
+        """Report nothing."""

@@ -1,9 +1,9 @@
-"""Samples the GPUs and the host of a training every few seconds, in a thread beside it.
+"""Sample the GPUs and the host of a training every few seconds, in a thread beside the training.
 
-The process that leads does it for its host: with `ddp` in workers of Tarmac's own that is the
-launcher, which computes nothing. Under torchrun and its like the first rank on each host does, into
-a file of its own; see `tarmac.runs.read_all_samples`. What cannot be read is left out, and a file
-that cannot be written, on a full disk for one, loses points and stops nothing.
+One process samples each host. With `ddp` in Tarmac's own workers that is the launcher, which does
+not train. Under torchrun and other launchers it is the first rank on each host, with a file of its
+own; see `tarmac.runs.read_all_samples`. Values that cannot be read are left out. If the file cannot
+be written, for example on a full disk, samples are lost but the training continues.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 5.0
 
-# A GPU that does not answer must not keep a training from ending.
+# Seconds to wait for the thread. A GPU with no answer must not keep a training from ending.
 _PATIENCE_S = 3.0
 
 _FACTS = ("uuid", "index", "name", "power_limit_watts", "memory_total_bytes", "max_sm_clock_mhz")
 
 
 class Sampler:
-    """Samples while it is entered; entering and leaving wait for nothing that a driver does.
+    """A sampler that runs within its context, and does not block on a driver's calls.
 
     Args:
         run: Run to store the samples in; without its directory, nothing is sampled.
-        uuids: UUIDs of the GPUs to sample; if empty, the host alone is sampled.
+        uuids: UUIDs of the GPUs to sample; if empty, only the host is sampled.
         is_on: Whether to sample at all.
-        rank: The first one on this host.
+        rank: Global rank of the first process on this host.
         interval_s: Seconds to wait between two readings.
-        open_gpus: Opens what reads GPUs.
-        open_host: Opens what reads the host.
+        open_gpus: Function that opens a reader of the GPUs.
+        open_host: Function that opens a reader of the host.
 
     Attributes:
-        steps: Done so far since the training's beginning, as whoever trains last said; None before.
+        steps: Number of steps since the training's beginning, set by the training; None before.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Sampler:
         self._interval_s = interval_s
         self._open_gpus = open_gpus
         self._open_host = open_host
-        # A clock that is set while the training goes on does not move its axis.
+        # Use the monotonic clock, so that a change of the system time does not move the axis.
         age_s = (runs.now() - run.record.created_at).total_seconds()
         self._zero = time.monotonic() - max(age_s, 0.0)
         self._is_over = threading.Event()
@@ -78,11 +78,11 @@ class Sampler:
         self._is_closed = False
         self._thread: threading.Thread | None = None
         if is_on:
-            # A daemon: whatever ends the process need not wait for it.
+            # A daemon, so that the process can end without waiting for the thread.
             self._thread = threading.Thread(target=self._work, name="tarmac-samples", daemon=True)
 
     def __enter__(self) -> Sampler:
-        """Begin."""
+        """Start the thread."""
         if self._thread is not None:
             self._thread.start()
         return self
@@ -93,21 +93,21 @@ class Sampler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End."""
+        """Stop the thread."""
         self.stop()
 
     def stop(self) -> None:
-        """Take a last reading and end; again, do nothing."""
+        """Take a last reading and stop; further calls do nothing."""
         self._is_over.set()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
         with self._writing:
-            # A thread that still waits for a driver comes too late.
+            # A thread that still waits for a driver must not write any more.
             self._is_closed = True
             self._file = None
 
     def workers_lost(self, reason: str) -> None:
-        """Note that workers were lost, and all begin again from a checkpoint."""
+        """Record that workers were lost and all restart from a checkpoint."""
         self._write(lambda file: file.note("workers_lost", self._now_s(), text=reason))
 
     def _work(self) -> None:
@@ -124,7 +124,7 @@ class Sampler:
     def _sample(self, host: HostReader, gpus: LiveReader | None) -> None:
         meters: dict[str, GpuMeter] | None = None
         while True:
-            # However short it was, there is a first reading and a last.
+            # Take a first and a last reading, however short the training is.
             is_last = meters is not None and self._is_over.is_set()
             own = [gpu for gpu in gpus.read() if gpu.uuid in self._uuids] if gpus else []
             seen, at_s = host.read(), self._now_s()
@@ -145,7 +145,7 @@ class Sampler:
     def _begin(
         self, at_s: float, host: LiveHost, gpus: Iterable[LiveGpu]
     ) -> Mapping[str, Mapping[str, Any]] | None:
-        """Open the file; return what the GPUs have counted before, None where it cannot be read."""
+        """Open the file; return the GPUs' earlier counts, or None if it cannot be used."""
         facts = [{name: getattr(gpu, name) for name in _FACTS} for gpu in gpus]
         with self._writing, contextlib.suppress(TarmacError):
             if self._is_closed or not self._path.parent.is_dir():

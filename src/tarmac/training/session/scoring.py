@@ -1,4 +1,4 @@
-"""Scores a run's model again, on its own test set or on another dataset's."""
+"""Scoring of a run's model again, on its own test set or on another dataset's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tarmac.training.plan import Plan
     from tarmac.workloads import Workload
 
-# What only matters while a model is trained, and what depends on the machine that did it.
+# Options that matter only during training, or depend on the machine of the training.
 _OF_TRAINING = {
     "accumulate",
     "log_to",
@@ -53,13 +53,13 @@ def plan_to_score(
 
     Args:
         run: Run to score, read from its record.
-        workload: The one that it names.
-        device: Where to compute; see `tarmac.machine.find_devices`. The first of several.
-        dataset: Instead of the run's own. It is preprocessed as that was.
+        workload: Workload that the record names.
+        device: Device to compute on; see `tarmac.machine.find_devices`. The first of several.
+        dataset: Dataset to use instead of the run's own, with the run's preprocessing.
 
     Raises:
-        RequestError: The run's data have changed since, or others do not fit its model.
-        TarmacError: The data cannot be had.
+        RequestError: The run's data have changed since, or ``dataset`` does not fit its model.
+        TarmacError: The data cannot be loaded.
     """
     recorded = run.record.configuration
     values = options_of(run)
@@ -96,15 +96,15 @@ def score_test(plan: Plan, source: Path, weights: Mapping[str, torch.Tensor]) ->
     """Score the test set of a plan's data.
 
     Args:
-        plan: On what, and how.
-        source: The file that the weights are from, for messages.
+        plan: Plan with the data and the device.
+        source: File that the weights come from, for messages.
         weights: Weights by the model's parameter and buffer names.
 
     Raises:
         RequestError: The weights do not fit the model.
     """
     with training_environment(plan, plan.devices):
-        # These weights are what is scored, also where a recipe has an average of its own.
+        # Score these weights themselves, even if the recipe keeps a moving average.
         recipe = dataclasses.replace(plan.workload.recipe, ema=None)
         workload = dataclasses.replace(plan.workload, recipe=recipe)
         engine = Engine(dataclasses.replace(plan, workload=workload), Alone())
@@ -114,7 +114,7 @@ def score_test(plan: Plan, source: Path, weights: Mapping[str, torch.Tensor]) ->
 
 
 def _as_of(run: Run, dataset: Dataset) -> Dataset:
-    """Return another dataset as one of the run's classes, whose samples must be of its shape."""
+    """Return a dataset with the run's number of classes; its samples must have the run's shape."""
     kept, inputs = run.record.dataset.get("inputs"), input_record(dataset.train.inputs)
     if kept is not None and kept != inputs:
         raise RequestError(

@@ -1,6 +1,6 @@
-"""Checkpoints that all ranks write together, each what it has, by `torch.distributed.checkpoint`.
+"""Checkpoints that all ranks write together by `torch.distributed.checkpoint`.
 
-A checkpoint is a directory, whole or absent, that any number of ranks reads.
+A checkpoint is a directory, whole or absent, that any number of ranks can read.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
         team: All ranks of the training.
 
     Returns:
-        Its path, on every rank.
+        The checkpoint's path, on every rank.
 
     Raises:
-        StorageError: Some rank could not write; those before it are still there.
+        StorageError: Some rank could not write; earlier checkpoints still exist.
     """
     path = directory / f"epoch-{state.epoch:05d}-step-{state.step:07d}{SHARDED}"
-    # One that a lost attempt has left would be in the way.
+    # Remove the temporary directory of a lost attempt, which may exist already.
     temporary = directory / f".{path.name}.part"
     if team.is_main:
         for left in directory.glob(f".*{SHARDED}.part"):
@@ -65,7 +65,7 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
     except (CheckpointException, OSError) as error:
         raise StorageError(f"checkpoint {path} could not be written: {error}") from error
     failure = ""
-    # Each rank reads what it has just written, which is still in its host's memory.
+    # Each rank reads the file that it has just written, which is still in its host's memory.
     own = {path.name: file_checksum(path) for path in temporary.glob(f"__{team.rank}_*")}
     checksums = {name: value for part in team.all_gather(own) for name, value in part.items()}
     if team.is_main:
@@ -92,7 +92,7 @@ def write_sharded(directory: Path, state: TrainingState, team: Team) -> Path:
 
 
 def read_sharded(path: Path, workload: str, engine: Engine, team: Team) -> TrainingState:
-    """Read this rank's parts of a checkpoint, of any number of ranks; all must call it.
+    """Read this rank's shards of a checkpoint of any number of ranks; all ranks must call it.
 
     Args:
         path: Directory of the sharded checkpoint.
@@ -101,8 +101,8 @@ def read_sharded(path: Path, workload: str, engine: Engine, team: Team) -> Train
         team: All ranks, which share the work of checking the files.
 
     Raises:
-        RequestError: It is of another workload or does not fit the model.
-        TarmacError: It is damaged.
+        RequestError: The checkpoint is of another workload or does not fit the model.
+        TarmacError: The checkpoint is damaged.
     """
     position = read_position(path)
     if position["workload"] != workload:

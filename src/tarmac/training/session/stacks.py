@@ -1,7 +1,7 @@
-"""What all threads of a training do, printed where its log goes, whenever SIGUSR2 asks for it.
+"""Stacks of all threads of a training, printed to its log on SIGUSR2.
 
-A training that hangs cannot be asked in any other way: Python runs no handler of its own while a
-collective waits, but what `faulthandler` installs needs no Python.
+A hanging training offers no other way. Python runs none of its own signal handlers while a
+collective waits, but the handler of `faulthandler` needs no Python.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def telling_stacks() -> Iterator[None]:
-    """Answer SIGUSR2 while the block lasts, unless the program has a use of its own for it."""
+    """Print stacks on SIGUSR2 within the context, unless the program handles that signal."""
     stream = sys.__stderr__
     is_ours = stream is not None and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
     if is_ours and stream is not None:
-        # Where there is nowhere to print to, nothing is printed.
+        # Without a usable stream, nothing is printed.
         try:
             faulthandler.register(signal.SIGUSR2, stream, all_threads=True)
         except (ValueError, OSError, RuntimeError):

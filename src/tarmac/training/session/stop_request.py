@@ -1,4 +1,4 @@
-"""The first SIGINT, SIGTERM or SIGHUP, or a program's own wish, as a request to stop."""
+"""A request to stop, by the first SIGINT, SIGTERM or SIGHUP or by the program."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-# A cluster that ends a job signals each of its processes, and so does what has started this one.
+# A cluster that ends a job signals each of its processes, and so does the parent process. Signals
+# within this many seconds are one request.
 _ONE_WISH_S = 1.0
 
 
 class StopRequest:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into a request to stop after the step under way.
+    """A request to stop after the current step, by the first SIGINT, SIGTERM or SIGHUP.
 
-    SIGHUP is that of a terminal that was closed or a connection that was lost; under nohup, which
-    ignores it, it stays ignored.
+    SIGHUP comes from a closed terminal or a lost connection. Under nohup, which ignores it, it
+    stays ignored.
 
-    A second one acts as it did before, unless it comes within a second, also after the block: two
-    senders may mean the same, and what was saved meanwhile is still to be concluded. Outside the
-    main thread, where Python allows no signal handlers, no signal asks to stop. Called, it says
-    whether something asks.
+    A second signal is handled as before the context. Within one second of the first, it is ignored,
+    even after the context: two senders may request the same stop, and the saved state must still be
+    recorded. Outside the main thread Python allows no signal handlers, so signals request nothing.
+    Calling the object returns whether a stop is requested.
 
     Args:
-        interrupted: Whether the program that trains asks it.
+        interrupted: Function of the training program that returns whether to stop.
 
     Attributes:
-        signal: The signal that came, or None.
+        signal: The first signal received; None before.
     """
 
     def __init__(self, interrupted: Callable[[], bool] | None = None) -> None:
@@ -49,7 +50,7 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The handler gives way to those before it by itself, once a second has passed.
+        # Otherwise the handler restores the previous handlers itself, after a second.
         if self.signal is None or time.monotonic() - self._received_at > _ONE_WISH_S:
             self._restore()
 
@@ -57,7 +58,7 @@ class StopRequest:
         return self.signal is not None or (self._interrupted is not None and self._interrupted())
 
     def __call__(self) -> bool:
-        """Return whether something asks to stop."""
+        """Return whether a stop is requested."""
         return bool(self)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Tells trackers of a training, beside whoever else is told."""
+"""Trackers of a training, which receive the progress beside its reporter."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Tracking:
-    """A reporter that passes all on, and tells the trackers that were opened of each epoch.
+    """A reporter that forwards all calls, and sends each epoch to the open trackers.
 
     Args:
         reporter: Reporter that receives every call as well.
-        sampler: Is told the steps, which it keeps beside its samples.
+        sampler: Sampler that receives the number of steps, to store beside its samples.
     """
 
     def __init__(self, reporter: Reporter, sampler: Sampler) -> None:
@@ -33,10 +33,10 @@ class Tracking:
         self._trackers: dict[str, InThread] = {}
 
     def open(self, run: Run, plan: Plan) -> None:
-        """Open the trackers that are asked for, and note in the run's record where it is there.
+        """Open the requested trackers, and note the run's places there in its record.
 
         Raises:
-            TarmacError: One cannot be reached, or does not let this user in.
+            TarmacError: A tracker cannot be reached, or refuses this user.
         """
         tracked = TrackedRun(
             id=run.record.id,
@@ -56,7 +56,7 @@ class Tracking:
             run.update(tracked={name: own.place for name, own in self._trackers.items()})
 
     def end(self, status: str, metrics: Mapping[str, float]) -> None:
-        """Tell the trackers how it ended, and warn of what they did not take.
+        """Send the result to the trackers, and warn of data that they did not accept.
 
         Args:
             status: ``completed``, ``interrupted`` or ``failed``.
@@ -70,26 +70,26 @@ class Tracking:
                 warnings.warn(text, stacklevel=2)
 
     def downloading(self, done: int, total: int | None, file: str) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._reporter.downloading(done, total, file)
 
     def started(self, plan: Plan, run: Run, num_parameters: int) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._num_steps = plan.num_steps
         self._reporter.started(plan, run, num_parameters)
 
     def stepped(self, epoch: int, step: int, score: Callable[[], Score]) -> None:
-        """Pass it on, and tell the sampler."""
+        """Forward the call, and update the sampler's steps."""
         self._sampler.steps = (epoch - 1) * self._num_steps + step
         self._reporter.stepped(epoch, step, score)
 
     def epoch_done(self, row: Mapping[str, float]) -> None:
-        """Pass it on, and tell the trackers."""
+        """Forward the call, and send the epoch to the trackers."""
         values = {name: value for name, value in row.items() if name != "epoch"}
         for tracker in self._trackers.values():
             tracker.log(int(row["epoch"]), values)
         self._reporter.epoch_done(row)
 
     def restarting(self, reason: str) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._reporter.restarting(reason)

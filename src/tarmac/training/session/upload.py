@@ -1,9 +1,9 @@
-"""A run's copy in an object store, where ``output`` is a URI; it follows the run as it is trained.
+"""A run's copy in an object store, if ``output`` is a URI, updated during the training.
 
-Whenever the copy stops, a later session can go on from it. The order of a pass sees to that: a
-checkpoint goes up after the lines of ``metrics.jsonl`` that led to it, for a line without its
-checkpoint is dropped on resume and a lost line is lost for good. ``run.json`` follows all that it
-speaks of, and an older checkpoint leaves the store after a newer one has arrived.
+Whenever the updates stop, a later session can resume from the copy. The order of uploads ensures
+that. A checkpoint follows the lines of ``metrics.jsonl`` that led to it: resuming drops a line
+without its checkpoint, but a lost line cannot be restored. ``run.json`` follows all files that it
+names. An older checkpoint is deleted after a newer one has arrived.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ RECORD = "run.json"
 _METRICS = "metrics.jsonl"
 _CHECKPOINTS = "checkpoints/"
 
-# Also the least pause between two passes, as each request of a store costs money.
+# Also the least pause between two uploads, as each request to a store costs money.
 LOOK_INTERVAL_S = 1.0
 MAX_PAUSE_S = 60.0
 
-# Smaller files are read first: what is appended to meanwhile would have another length than said.
+# Smaller files are read first, as a file that grows during its upload would exceed its length.
 _MAX_READ_BYTES = 8 * 2**20
 
-# When a file was written, its length and its number.
+# The time at which a file was written, its length and its inode.
 _Look = tuple[int, int, int]
 
 
 @contextlib.contextmanager
 def uploaded(uri: str | None = None) -> Iterator[Callable[[Run], None]]:
-    """Copy the runs that a block works on into a store, also where the block fails or is stopped.
+    """Copy the context's runs into a store, even if the context fails or is stopped.
 
-    A thread beside the block uploads what is new, at most once a second: the newest checkpoint, the
-    metrics, the events, the record. A store that fails is warned of once and tried again. The
-    whole run is there when the block ends.
+    A thread uploads new files, at most once a second: the newest checkpoint, the metrics, the
+    events, the record. If the store fails, the thread warns once and retries. At the end of the
+    context the whole run is in the store.
 
     Args:
-        uri: Below which a run becomes a directory of its name. Default: the one that the run's
-            record names; a run without one is left alone.
+        uri: URI below which a run becomes a directory of its name. Default: the URI in the run's
+            record; a run without one is not copied.
 
     Yields:
         A function to call with each run.
 
     Raises:
-        TarmacError: The store does not take a run, which is whole on this machine all the same.
+        TarmacError: The store does not accept a run, which is still complete on this machine.
     """
     copies: list[_Copy] = []
 
@@ -66,7 +66,7 @@ def uploaded(uri: str | None = None) -> Iterator[Callable[[Run], None]]:
     try:
         yield begin
     except BaseException:
-        # What failed first is what is to be said.
+        # The context's own error takes precedence over the upload's.
         with contextlib.suppress(TarmacError):
             _finish(copies)
         raise
@@ -79,11 +79,11 @@ def _finish(copies: Iterable[_Copy]) -> None:
 
 
 class _Gone(TarmacError):  # noqa: N818 - the newer checkpoint goes up instead
-    """A file was removed before it was uploaded: there is a newer checkpoint."""
+    """The error that a newer checkpoint has replaced a file before its upload."""
 
 
 class _Copy:
-    """The copy of a run, and the thread that brings it up to date.
+    """The copy of a run, and the thread that updates it.
 
     Args:
         run: Run to copy to the store.
@@ -96,15 +96,15 @@ class _Copy:
         self._sent: dict[str, _Look] = {}
         self._stored: set[str] | None = None
         self._is_over = threading.Event()
-        # An upload that hangs must not keep an interrupted process alive.
+        # A daemon, as an upload that hangs must not keep an interrupted process alive.
         self._thread = threading.Thread(target=self._follow, name="tarmac-upload", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
-        """Upload all that is not there yet.
+        """Upload all files that are not in the store yet.
 
         Raises:
-            TarmacError: The store does not take it.
+            TarmacError: The store does not accept them.
         """
         self._is_over.set()
         self._thread.join()
@@ -119,7 +119,7 @@ class _Copy:
         pause_s, has_warned = LOOK_INTERVAL_S, False
         while True:
             try:
-                # Samples and logs change at any time, and ride along.
+                # Samples and logs change all the time, and are uploaded along with other changes.
                 looks = self._looks()
                 marks = {name: looks[name] for name in looks if _is_mark(name)}
                 if marks != seen:
@@ -137,9 +137,9 @@ class _Copy:
                 return
 
     def _send(self, *, is_last: bool) -> None:
-        """Upload what has changed: all of it, or of the checkpoints the newest and the best."""
-        # In the opposite order to that of the upload: the record speaks of files that are listed,
-        # and the metrics have the lines that led to these checkpoints.
+        """Upload all changed files; before the last upload only the newest and best checkpoints."""
+        # Read in the reverse order of the upload: the record names only files that are listed, and
+        # the metrics include the lines that led to these checkpoints.
         record_look = self._look(RECORD)
         with read_errors(self._run.path / RECORD):
             record = (self._run.path / RECORD).read_bytes()
@@ -153,24 +153,24 @@ class _Copy:
         for name in names:
             if not name.startswith(_CHECKPOINTS) and name != RECORD:
                 self._put(name)
-        # The best may be one that the newest follows.
+        # Upload the best checkpoint first, as it may be older than the newest.
         for entry in sorted(entries.keys() - {*numbered}) + (numbered if is_last else newest):
             self._put_checkpoint(entries[entry])
         if record_look is not None and self._sent.get(RECORD) != record_look:
             write_object(f"{self._uri}/{RECORD}", record, os.environ)
             self._sent[RECORD] = record_look
         for name in sorted(self._in_store(), key=lambda name: not name.endswith(POSITION)):
-            # Newer ones are another session's.
+            # A newer checkpoint in the store belongs to another session.
             entry = name.split("/")[1] if name.startswith(_CHECKPOINTS + "epoch-") else ""
             if newest and entry and entry not in entries and entry < newest[0]:
                 self._remove(name)
 
     def _put_checkpoint(self, names: Sequence[str]) -> None:
-        """Upload a file, or a directory whose position says that all of it is there."""
+        """Upload a checkpoint: a file, or a directory whose position marks it as complete."""
         changed = [name for name in names if self._sent.get(name) != self._look(name)]
         position = next((name for name in names if name.endswith(f"/{POSITION}")), "")
         if changed and position in self._in_store():
-            # Parts of two checkpoints of one name are none.
+            # Files of two checkpoints with one name are no valid checkpoint.
             self._remove(position)
             changed.append(position)
         for name in sorted({*changed}, key=lambda name: name == position):
@@ -196,14 +196,14 @@ class _Copy:
         self._in_store().add(name)
 
     def _remove(self, name: str) -> None:
-        # A store that takes objects alone is no fault.
+        # A store that does not allow deletion is no error.
         with contextlib.suppress(TarmacError):
             delete_object(f"{self._uri}/{name}", os.environ)
         self._in_store().discard(name)
         self._sent.pop(name, None)
 
     def _in_store(self) -> set[str]:
-        """Return the names of what the store has, as far as it says that."""
+        """Return the names of files in the store; empty if the store cannot list them."""
         if self._stored is None:
             self._stored = set()
             with contextlib.suppress(TarmacError):
@@ -212,7 +212,7 @@ class _Copy:
         return self._stored
 
     def _looks(self) -> Mapping[str, _Look]:
-        """Return the names of the run's files, and how they look now."""
+        """Return the names of the run's files, with their current state."""
         looks = {}
         try:
             paths = sorted(path for path in self._run.path.rglob("*") if path.is_file())
@@ -220,7 +220,7 @@ class _Copy:
             raise _Gone(f"a directory of {self._run.path} is gone") from error
         for path in paths:
             name = path.relative_to(self._run.path).as_posix()
-            # Files and directories that begin with a dot are locks and halves, but not in shards.
+            # Names that begin with a dot are locks and partial files, except within shards.
             parts = name.partition(f"{SHARDED}/")[0].split("/")
             look = None if any(part.startswith(".") for part in parts) else self._look(name)
             if look is not None:
@@ -236,5 +236,5 @@ class _Copy:
 
 
 def _is_mark(name: str) -> bool:
-    """Whether a change of a file is one that a later session would miss."""
+    """Return whether a later session needs the changes of a file."""
     return name in (RECORD, _METRICS) or name.startswith(_CHECKPOINTS)

@@ -1,6 +1,6 @@
-"""One rank of a `ddp` training, as the launcher starts it: ``python -m ... RUN LINK``.
+"""One rank of a `ddp` training, started by the launcher: ``python -m ... RUN LINK``.
 
-All it needs to know is in the run's directory; what it reports goes to the launcher's socket.
+The run's directory contains all that it needs. Its reports go to the launcher's socket.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from tarmac.training.engine.scoring import Score
     from tarmac.training.plan import Plan
 
-# A person gets a few looks a second; each is a message.
+# Seconds between progress reports. Each is a message, and a few a second are enough to watch.
 _LOOK_EVERY_S = 0.2
 
-# One whose peers are gone leaves it to the launcher to end it, which looks ten times a second and
-# should find the one that failed first.
+# Seconds for which a rank without peers waits for the launcher to end it. The launcher polls ten
+# times a second, and should first find the rank that failed.
 _PATIENCE_S = 2.0
 
 
 class _Remote(Silent):
-    """Reports to the launcher."""
+    """A reporter that sends progress to the launcher."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -63,7 +63,7 @@ class _Remote(Silent):
 
 
 def main() -> NoReturn:
-    """Work as one rank, and exit: 0 done or interrupted, 1 failed, `LOST_PEERS`."""
+    """Train as one rank, and exit: 0 done or interrupted, 1 failed, `LOST_PEERS`."""
     path, address = Path(sys.argv[1]), sys.argv[2]
     rendezvous = find_rendezvous(os.environ, os.getppid())
     assert rendezvous is not None, "the launcher sets the variables"
@@ -74,7 +74,7 @@ def main() -> NoReturn:
 
     exit_code = 1
     with StopRequest() as stop:
-        # The launcher may ask to stop as soon as it knows of this process.
+        # Connect within the context, as the launcher may send a stop signal after that.
         link = Link(address, rendezvous.rank)
         reporter = _Remote(link) if rendezvous.rank == 0 else Silent()
         try:
@@ -102,13 +102,13 @@ def main() -> NoReturn:
             link.fail("exception", f"{type(error).__name__}: {error}")
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not by the usual way: threads of a broken process group may never end, and one of a whole
-    # group that is at work while Python takes itself down aborts it (pytorch/pytorch issue 190489).
+    # os._exit, as threads of a broken process group may never end. A thread of a whole group that
+    # works while Python shuts down aborts the process (pytorch/pytorch issue 190489).
     os._exit(exit_code)
 
 
 def _await(stop: StopRequest, limit_s: float) -> None:
-    """Wait until the launcher wishes this process to end."""
+    """Wait until the launcher requests a stop, or until the limit."""
     end = time.monotonic() + limit_s
     while not stop and time.monotonic() < end:
         time.sleep(_LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""Trains in workers of its own, one per device, and passes on what they report."""
+"""Training in workers of its own, one per device, with their reports passed on."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def train_in_workers(
     sampler: Sampler,
     interrupted: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Train by one worker per device, to the end or until something asks to stop.
+    """Train by one worker per device, until the end or a request to stop.
 
     Args:
-        plan: What to do; the workers read it from the run's record.
-        run: Held by the caller.
-        reporter: Is told what the first rank reports, in a thread of its own.
-        sampler: Notes when workers were lost.
-        interrupted: Whether to stop; asked several times a second, in another thread.
+        plan: Training plan; the workers read it from the run's record.
+        run: Run to train, which the caller holds.
+        reporter: Receiver of the first rank's reports, in a thread of its own.
+        sampler: Sampler that records lost workers.
+        interrupted: Polled several times a second in another thread; if true, stop.
 
     Raises:
         TarmacError: A worker failed, or too many were lost.
@@ -58,7 +58,7 @@ def train_in_workers(
 
 
 class _Relay:
-    """Turns what the first rank sends into what a reporter is told."""
+    """A relay of the first rank's events to a reporter."""
 
     def __init__(self, plan: Plan, run: Run, reporter: Reporter) -> None:
         self._plan = plan
