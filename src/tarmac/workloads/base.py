@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class Preprocess(Protocol):
-    """Turns raw samples into what the model takes, on the device, in training and evaluation."""
+    """A function that turns raw samples into the model's input, on the device."""
 
     def __call__(self, inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:
         """Return the model's input; a dictionary becomes its keyword arguments.
 
         Args:
-            inputs: ``[batch, *sample_shape]`` of the data's type, or a dictionary of such where the
-                data have one. Unsigned 16-bit integers come as int32.
-            training: Whether to augment. Random draws come from PyTorch's default generator of
-                the device, which the seed sets and a checkpoint holds.
+            inputs: ``[batch, *sample_shape]`` of the dataset's dtype, or a dictionary of such
+                tensors. Unsigned 16-bit integers come as int32.
+            training: Whether to augment. Random draws must use PyTorch's default generator of the
+                device, which the seed sets and a checkpoint stores.
             dtype: The floating-point type to return.
         """
         ...
@@ -43,10 +43,10 @@ class Preprocess(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Scale(metaclass=Named):
-    """Maps raw values to ``(value * factor - mean) / std``.
+    """A linear map of raw values: ``(value * factor - mean) / std``.
 
     Attributes:
-        factor: 1/255 brings the bytes of an image to [0, 1].
+        factor: Factor of the raw values. Default 1/255, which scales bytes to [0, 1].
         mean: Mean to subtract after the multiplication. Default 0.
         std: Standard deviation to divide the difference by. Default 1.
     """
@@ -59,7 +59,7 @@ class Scale(metaclass=Named):
         self,
         inputs: torch.Tensor,
         *,
-        training: bool,  # noqa: ARG002 - the same in training and evaluation, which is the point
+        training: bool,  # noqa: ARG002 - scaling is the same in training and evaluation
         dtype: torch.dtype,
     ) -> torch.Tensor:
         """Return ``inputs`` scaled, of the same shape."""
@@ -69,14 +69,14 @@ class Scale(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True)
 class ByType(Scale):
-    """Brings bytes to [0, 1] as `Scale` does, and leaves others as they are.
+    """A conversion by dtype: `Scale` for bytes, a cast for other numbers.
 
-    Floats become those of the training's precision, and integers int64, as layers take indices.
-    Of a dictionary each array is taken by its own type.
+    Bytes are scaled to [0, 1]. Floats are cast to the training's precision, and integers to int64,
+    as layers expect for indices. In a dictionary, each tensor is converted by its own dtype.
     """
 
     def __call__(self, inputs: Any, *, training: bool, dtype: torch.dtype) -> Any:
-        """Return ``inputs``, of the same shape."""
+        """Return ``inputs`` converted, of the same shape."""
         import torch  # noqa: PLC0415 - recipes are read by commands that need no framework
 
         if isinstance(inputs, Mapping):
@@ -91,10 +91,10 @@ class ByType(Scale):
 
 
 class Augment(Protocol):
-    """Changes training samples by draws that are a function of the seed, the epoch and the sample.
+    """A random change of training samples, determined by the seed, the epoch and the sample.
 
-    So a sample's draws may depend on those of earlier epochs, as an alternating flip's do, and they
-    are the same on any number of devices, with any feed, and after a stop.
+    So a sample's draws may depend on earlier epochs, as those of an alternating flip do. The draws
+    are the same on any number of devices, with any feed, and after a resume.
     """
 
     def draw(self, num_samples: int, *, seed: int, epoch: int) -> torch.Tensor:
@@ -108,34 +108,34 @@ class Augment(Protocol):
         ...
 
     def apply(self, inputs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Return changed samples, on the device; what `Preprocess` gets in training.
+        """Return the changed samples, on the device; they are passed to `Preprocess`.
 
         Args:
-            inputs: ``[batch, *sample_shape]`` of the data's type, such as uint8.
-            draws: int64 ``[batch, draws of each]``, those of the same samples.
+            inputs: ``[batch, *sample_shape]`` of the dataset's dtype, such as uint8.
+            draws: Draws of the same samples, int64 ``[batch, draws of each]``.
         """
         ...
 
 
 class TestViews(Protocol):
-    """Shows the model several views of a sample in evaluation: test-time augmentation."""
+    """Several views of a sample for evaluation: test-time augmentation."""
 
     def __call__(self, inputs: torch.Tensor) -> Sequence[tuple[float, torch.Tensor]]:
-        """Return views of a preprocessed batch, each of its shape and with its weight.
+        """Return pairs of a weight and a view of a preprocessed batch, of the batch's shape.
 
-        The prediction is the sum of the views' logits, each times its weight.
+        The prediction is the weighted sum of the views' logits.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParameterGroup(metaclass=Named):
-    """How some parameters are trained, where that is not as all others.
+    """A separate optimizer and schedule for some parameters.
 
     Attributes:
-        optimizer: Theirs. ``--lr`` and ``--scale-lr`` change its rate in the ratio in which they
-            change the recipe's.
-        schedule: Scales its rate; None for the recipe's schedule.
+        optimizer: Optimizer of these parameters. ``--lr`` and ``--scale-lr`` change its rate by the
+            same factor as the recipe's rate.
+        schedule: Schedule that scales its rate. None: the recipe's schedule.
     """
 
     optimizer: Optimizer
@@ -144,36 +144,37 @@ class ParameterGroup(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(metaclass=Named):
-    """How a model is trained.
+    """The settings of a training: optimizer, schedule, batches and regularization.
 
     Attributes:
-        optimizer: With every value written out.
-        batch_size: Samples per step; the last batch of an epoch may be smaller.
-        epochs: Passes over the training set.
-        drop_last: Whether the last samples of an epoch's order are left out where they do not fill
-            a batch.
-        schedule: Scales the learning rate over the whole training.
-        parameter_groups: From patterns of parameter names (``"*.bias"``) to an optimizer and a
-            schedule of their own. A parameter takes the first pattern that matches; ``optimizer``
-            and ``schedule`` are for those that none does.
-        augment: Changes training samples before they are preprocessed; None for not at all.
-        preprocess: Turns raw samples into the model's input; by default, `ByType`.
-        weight_decay: From patterns of parameter names (``"local3.weight"``, ``"*.weight"``) to the
-            factor of a penalty ``factor / 2 * sum(w^2)`` on the loss; with `AdamW`, to that of its
-            decoupled decay. Others have what their optimizer says, which is none but for AdamW.
-        label_smoothing: Share of the target spread evenly over all classes; of `Classification`.
-        test_views: What the model sees of a sample in evaluation; None for the sample itself.
-        clip_norm: The gradient of a step, that of all devices and all parameters as one vector, is
-            scaled to this Euclidean norm where its own is larger; 0 for not at all.
-        clip_value: Then each of its elements is held within plus and minus this; 0 for not at all.
-        ema: The average of the weights that is scored and written; None for the weights themselves.
-        samples_per_epoch: An epoch takes so many of the samples, drawn anew from the seed and none
-            twice in it, as of all windows of a text; None for all.
-        cpu_batch_size: Taken on a CPU instead of ``batch_size`` where nobody asks for another; None
-            for the same.
-        monitor: Metric that patience, the best checkpoint and searches go by, such as ``val_loss``;
-            ``NAME:max`` or ``NAME:min`` where nobody says which end is better. None for what the
-            objective is judged by.
+        optimizer: Optimizer of all parameters outside ``parameter_groups``.
+        batch_size: Samples per step, at least 1. The last batch of an epoch may be smaller.
+        epochs: Passes over the training set, at least 1.
+        drop_last: Whether an incomplete last batch of an epoch is dropped. Default False.
+        schedule: Schedule that scales the learning rate over the whole training.
+        parameter_groups: Patterns of parameter names (``"*.bias"``), each with its own optimizer
+            and schedule. The first matching pattern applies. ``optimizer`` and ``schedule`` apply
+            to parameters without a match.
+        augment: Random change of training samples before preprocessing. None: no change.
+        preprocess: Function that turns raw samples into the model's input. Default `ByType`.
+        weight_decay: Patterns of parameter names (``"local3.weight"``, ``"*.weight"``), each with
+            the factor of a penalty ``factor / 2 * sum(w^2)`` on the loss. With `AdamW` it is the
+            factor of the decoupled decay. Other parameters have the default of their optimizer: 0,
+            except for AdamW.
+        label_smoothing: Share of the target that is spread evenly over all classes, for
+            `Classification`. At least 0 and below 1.
+        test_views: Views of a sample for evaluation. None: the sample itself.
+        clip_norm: Maximum Euclidean norm of a step's gradient, over all devices and parameters. A
+            larger gradient is scaled down. 0: no limit.
+        clip_value: Maximum absolute value of each gradient element, applied after ``clip_norm``.
+            0: no limit.
+        ema: Moving average of the weights that is scored and written. None: the weights themselves.
+        samples_per_epoch: Samples per epoch, drawn without replacement in each epoch from the seed,
+            for example from all windows of a text. None: all samples.
+        cpu_batch_size: Default batch size on a CPU. None: ``batch_size``.
+        monitor: Metric for patience, the best checkpoint and searches, such as ``val_loss``.
+            ``NAME:max`` or ``NAME:min`` if the better direction is unknown. None: the metric in
+            ``judged_by`` of the objective.
     """
 
     optimizer: Optimizer
@@ -205,7 +206,7 @@ class Recipe(metaclass=Named):
                 raise RequestError(f"{name} is {value!r}, expected a whole number")
             if value < 1:
                 raise RequestError(f"{name} is {value}, expected at least 1")
-            # NumPy's whole numbers have no place in records.
+            # NumPy integers cannot be written to records.
             object.__setattr__(self, name, int(value))
         if not 0 <= self.label_smoothing < 1:
             raise RequestError(
@@ -222,7 +223,7 @@ class Recipe(metaclass=Named):
                 )
 
     def epoch_size(self, available: int) -> int:
-        """Return how many of the samples that are there an epoch takes."""
+        """Return the number of samples per epoch, at most ``available``."""
         return min(available, self.samples_per_epoch or available)
 
     def learning_rates(self, progress: float) -> tuple[float, ...]:
@@ -234,7 +235,7 @@ class Recipe(metaclass=Named):
         )
 
     def rate_factors(self, losses: Sequence[float]) -> tuple[float, ...]:
-        """Return what schedules that follow the losses multiply each of `learning_rates` with.
+        """Return the factors of `learning_rates` from schedules that follow the losses.
 
         Args:
             losses: Losses of the completed epochs: on validation data, or in training without such
@@ -248,12 +249,12 @@ class Recipe(metaclass=Named):
 
     @property
     def default_decays(self) -> tuple[float, ...]:
-        """The weight decay that no pattern gives: the recipe's optimizer's, then each group's."""
+        """The optimizers' default weight decays: the recipe's, then each group's."""
         own = (group.optimizer.default_decay for group in self.parameter_groups.values())
         return (self.optimizer.default_decay, *own)
 
     def with_learning_rate(self, rate: float, *, published: Recipe | None = None) -> Recipe:
-        """Return a recipe of another rate; those of parameter groups keep their ratio to it.
+        """Return the recipe with another rate; parameter groups keep their ratio to it.
 
         Args:
             rate: New learning rate of ``optimizer``, above 0.
@@ -272,7 +273,7 @@ class Recipe(metaclass=Named):
 
     @property
     def beyond_plain_steps(self) -> tuple[str, ...]:
-        """What a step written for plain recipes does not know, in words."""
+        """Names of the recipe's features that a step for plain recipes does not support."""
         is_plain = isinstance(self.optimizer, PLAIN_OPTIMIZERS)
         features = {
             f"the optimizer {self.optimizer.name}": not is_plain,
@@ -294,28 +295,27 @@ class Workload(metaclass=Named):
     """A model, its data, a recipe, and the result it is expected to reach.
 
     Attributes:
-        name: As in ``tarmac train NAME``.
-        summary: One line for lists.
-        dataset: A registered dataset's name, or a function that returns one of your own.
-        model: Builds the network. Its keyword parameters with defaults are what ``--set`` may
-            change, e.g. ``def model(hidden: int = 512)``. It is called with PyTorch's generator
-            seeded, and returns for a preprocessed batch what ``objective`` takes: logits
-            ``[batch, num_classes]``. A batch that is a dictionary is given as keyword arguments.
-            Keyword-only parameters ``sample_shape`` and ``num_classes`` without defaults get the
-            dataset's; of a dictionary of inputs, a dictionary of shapes. So does ``target_shape``,
-            that of one target.
-        recipe: How it is trained.
-        recipes: Instead of ``recipe``, by the names of other datasets.
-        objective: The loss, the metrics, and what counts.
-        optimizers: What ``--set optimizer=NAME`` may choose, each of another kind.
-        expectation: What it reaches; None where nothing is known.
-        took: How long its recipe took on a machine where that was measured, and when; empty where
-            it was not.
-        initialise: Sets weights from data (Kraehenbuehl et al., arXiv 1511.06856), once, before the
-            first step: it is called with the model on the CPU and preprocessed, unaugmented fp32
-            samples ``[at most initialise_samples, ...]``, the first of the training set. A
-            parameter ``targets`` gets theirs.
-        initialise_samples: The most samples that ``initialise`` gets; at least 1.
+        name: Name in ``tarmac train NAME``.
+        summary: Description for lists, in one line.
+        dataset: Name of a dataset, or a function that returns a `Dataset`.
+        model: Function that builds the network, called after PyTorch's generator is seeded.
+            ``--set`` may change its keyword parameters with defaults, e.g.
+            ``def model(hidden: int = 512)``. Keyword-only parameters ``sample_shape``,
+            ``num_classes`` and ``target_shape`` without defaults get the dataset's values. For a
+            dictionary of inputs, ``sample_shape`` is a dictionary of shapes. The network takes a
+            preprocessed batch and returns what ``objective`` takes, such as logits
+            ``[batch, num_classes]``. A batch that is a dictionary becomes keyword arguments.
+        recipe: Settings of the training.
+        recipes: Recipes that replace ``recipe``, by the names of other datasets.
+        objective: Loss, metrics, and the metric that judges a training.
+        optimizers: Optimizers by name for ``--set optimizer=NAME``, each of another class.
+        expectation: Result that the workload is known to reach. None: unknown.
+        took: Measured duration of the recipe, with machine and date. Empty: not measured.
+        initialise: Function that sets weights from data once, before the first step (Kraehenbuehl
+            et al., arXiv 1511.06856). It gets the model on the CPU and the first training samples,
+            preprocessed, not augmented, fp32 ``[at most initialise_samples, ...]``. A parameter
+            named ``targets`` gets their targets.
+        initialise_samples: Maximum number of samples for ``initialise``, at least 1. Default 1000.
     """
 
     name: str
@@ -343,7 +343,7 @@ class Workload(metaclass=Named):
         if self.recipe.monitor is None:
             return
         if self.expectation is not None and self.expectation.metric is None:
-            # A bound is of the metric that its writer had in mind.
+            # The bounds apply to the objective's own metric, not to the monitored one.
             expected = dataclasses.replace(self.expectation, metric=self.objective.judged_by)
             object.__setattr__(self, "expectation", expected)
         object.__setattr__(self, "objective", monitored(self.objective, self.recipe.monitor))

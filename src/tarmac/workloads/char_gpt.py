@@ -1,12 +1,12 @@
-"""char-gpt: nanoGPT's transformer for a GPU, character by character, on Shakespeare's plays.
+"""char-gpt: nanoGPT's character-level transformer for a GPU, on Shakespeare's plays.
 
 Source: karpathy/nanoGPT, config/train_shakespeare_char.py: 6 layers of 6 heads and width 384, 256
 characters, dropout 0.2, batches of 64, 5,000 steps; AdamW (0.9, 0.99) at 1e-3 after 100 steps of
 warm-up, along a cosine to a tenth; weight decay 0.1, gradients clipped at norm 1.
 
-Its README says 1.4697 of the last tenth of the text, which is the best of estimates every 250
-steps. So 250 steps are an epoch here. What the weights of the last step reach is not published, and
-nothing is expected of them. To keep the best ones, hold text out: ``--validation-size 50000``.
+nanoGPT's README reports a loss of 1.4697 on the last tenth of the text: the best of estimates every
+250 steps. So an epoch is 250 steps here. The loss of the final weights is not published, so the
+workload has no expectation. To keep the best weights, hold text out: ``--validation-size 50000``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def model(layers: int = 6, heads: int = 6, width: int = 384, dropout: float = 0.
 
 
 def dataset() -> data.Dataset:
-    """Return all windows of 256 characters to train on, and to score those that do not overlap."""
+    """Return all windows of 256 characters to train on; test windows do not overlap."""
     text = data.load_text("tinyshakespeare")
     return text.windows("tinyshakespeare", _LENGTH, stride=1)
 

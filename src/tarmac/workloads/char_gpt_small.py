@@ -1,18 +1,18 @@
-"""char-gpt-small: nanoGPT's transformer for a CPU, character by character, on Shakespeare's plays.
+"""char-gpt-small: nanoGPT's character-level transformer for a CPU, on Shakespeare's plays.
 
 Source: karpathy/nanoGPT, config/train_shakespeare_char.py with the settings that its README gives
 for a CPU: 4 layers of 4 heads and width 128, 64 characters, batches of 12, 2,000 steps, no dropout;
 AdamW (0.9, 0.99) at 1e-3 after 100 steps of warm-up, along a cosine to a tenth; weight decay 0.1,
-gradients clipped at norm 1. It reaches a loss of 1.88 on the last tenth of the text, estimated on
-20 random batches there.
+gradients clipped at norm 1. nanoGPT reports a loss of 1.88, estimated on 20 random batches of the
+last tenth of the text.
 
-As there, each step draws windows at random out of all; here none is drawn twice, which of a million
-hardly differs. Seeds 0 to 2 reach 1.912, 1.897 and 1.894; a plain PyTorch loop 1.900 and 1.896. The
-loss is that of all windows of the last tenth, and not an estimate: of the plain loop's weights, 20
-random batches say 1.886 and 1.882.
+As in nanoGPT, each step draws random windows. Here no window is drawn twice, which hardly matters
+among a million windows. Seeds 0 to 2 reach 1.912, 1.897 and 1.894; a plain PyTorch loop reaches
+1.900 and 1.896. These losses are over all windows of the last tenth, not estimates. For the weights
+of the plain loop, 20 random batches give 1.886 and 1.882.
 
-Windows on a grid instead, 41 characters from one to the next and as many of them, reach 1.949 only
-with seed 0; a plain loop over the very same ones in the same order 1.948, and 1.931 with seed 1.
+With as many windows on a grid, at a stride of 41 characters, seed 0 reaches only 1.949. A plain
+loop over the same windows in the same order reaches 1.948, and 1.931 with seed 1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def model(layers: int = 4, heads: int = 4, width: int = 128, dropout: float = 0.
 
 
 def dataset() -> data.Dataset:
-    """Return all windows of 64 characters to train on, and to score those that do not overlap."""
+    """Return all windows of 64 characters to train on; test windows do not overlap."""
     text = data.load_text("tinyshakespeare")
     return text.windows("tinyshakespeare", _LENGTH, stride=1)
 

@@ -1,13 +1,13 @@
 """cifar10-convnet: TensorFlow's CIFAR-10 tutorial, its network and its augmentation.
 
 conv1 5x5x64, pool1 3/2, norm1, conv2 5x5x64, norm2, pool2 3/2, local3 384, local4 192,
-softmax_linear; weight decay 0.004 on the weights of local3 and local4 alone. Training images: a
+softmax_linear; weight decay 0.004 only on the weights of local3 and local4. Training images: a
 random 24x24 crop, a random flip, contrast scaled by 0.2 to 1.8, then each image to zero mean and
 unit variance; evaluation: the central crop, the same standardisation. (The tutorial also shifts the
-brightness, which the standardisation takes back exactly.)
+brightness, which the standardisation cancels exactly.)
 All numbers: tensorflow/models, tutorials/image/cifar10/cifar10.py and cifar10_input.py, which
 document 86 % after 256 epochs of plain gradient descent. Momentum, rate, schedule and the smaller
-number of epochs are our own.
+number of epochs are our own choice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def preprocess(inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> t
 
 
 def _augment(inputs: torch.Tensor) -> torch.Tensor:
-    """Crop, flip and change the contrast, by draws of each image's own."""
+    """Crop, flip and change the contrast, with random draws for each image."""
     num_images, num_channels, size, _ = inputs.shape
     device = inputs.device
     offsets = torch.randint(0, size - _CROP + 1, (2, num_images, 1), device=device)

@@ -1,25 +1,26 @@
-"""cifar10-fast: built to reach 94 % on CIFAR-10 in eight epochs, 0.29 PFLOP.
+"""cifar10-fast: a recipe to reach 94 % on CIFAR-10 in eight epochs, 0.29 PFLOP.
 
-A recipe in the class of KellerJordan/cifar10-airbench's airbench94_muon (f1c599c: 94.01 %, mean of
-200 runs, 2.59 s on an A100) and hiverge/cifar10-speedrun (5cd49b1: 94.01 %, 2.01 s), from which the
-network's shape and the numbers without another source below are:
+The network's shape, and the numbers below without another source, are from
+KellerJordan/cifar10-airbench's airbench94_muon (f1c599c: 94.01 %, mean of 200 runs, 2.59 s on an
+A100) and hiverge/cifar10-speedrun (5cd49b1: 94.01 %, 2.01 s):
 
 - A frozen first layer of 2x2 filters that whiten the patches of the training images, each with its
   negative; its bias is trained for the first three epochs (tysam-code/hlb-CIFAR10).
-- Three blocks of two 3x3 convolutions, whose first filters begin as the identity; normalisations
-  without a trained scale, and statistics that follow quickly.
+- Three blocks of two 3x3 convolutions, whose first filters are initialized as the identity; batch
+  norms without a trained scale, with a high momentum of the running statistics.
 - Muon for the filters, momentum for biases and head; linear rates; label smoothing 0.2.
 - Random shifts by 2 pixels, an alternating flip, and six views of each test image.
 
-Its sources add the losses of a batch of 2,000 up, so their rates of biases are 2,000 times as
-large here, where the loss is a mean. Their head, of weights with deviation 1 behind a factor 1/256,
-is here one of deviation 1/256 with the rate ``0.67 * 2000 / 256**2`` and the same updates. Pixels
-become ``(value - 121) / 64``, which bf16 holds exactly; CIFAR-10 has mean 120.7, deviation 64.2.
+The sources sum the losses of a batch of 2,000; here the loss is their mean. So the rates of the
+biases are 2,000 times as large here. The head of the sources has weights of deviation 1 and a
+factor 1/256. Here its weights have deviation 1/256 and the rate ``0.67 * 2000 / 256**2``, for the
+same updates. Pixels become ``(value - 121) / 64``, which bf16 holds exactly; CIFAR-10 has mean
+120.7, deviation 64.2.
 
-What is expected is its sources' result, less a margin for another arithmetic: they compute in fp16,
-here it is bf16. No training of ours on CIFAR-10 itself is recorded. On a copy whose images went
-through JPEG once this reached 0.9066 (seed 0, bf16, on a CPU), and airbench94_muon, unchanged but
-for bf16 and a CPU without compilation, 0.9079 (seed 0): so it is JPEG that costs what is missing.
+Expected: the sources' result, less a margin, because the sources compute in fp16 and this recipe in
+bf16. No training on CIFAR-10 itself is recorded. On a copy with JPEG-compressed images this recipe
+reached 0.9066 (seed 0, bf16, on a CPU). airbench94_muon, changed only to bf16 and a CPU without
+compilation, reached 0.9079 (seed 0). So the JPEG compression explains the lower accuracy.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from tarmac.workloads.schedules import Linear
 _EPOCHS = 8
 _BATCH_SIZE = 2000
 
-# The share of a weight that a step's penalty takes off at the full rate, whatever that is.
+# The share of a weight that weight decay removes per step at the full rate, for any rate.
 _DECAY = 2e-6 * _BATCH_SIZE
 
-# Keeps the whitening of directions in which patches hardly vary finite.
+# Keeps the whitening finite in directions in which patches hardly vary.
 _WHITENING_EPS = 5e-4
 
 
@@ -70,8 +71,8 @@ def model(block1: int = 64, block2: int = 256, block3: int = 256) -> nn.Module:
 def whiten(network: nn.Module, inputs: torch.Tensor) -> None:
     """Set the first layer's filters from preprocessed images ``[num_images, 3, 32, 32]``.
 
-    They are the principal components of all 2x2 patches, scaled to unit variance, and the negative
-    of each.
+    The filters are the principal components of all 2x2 patches, scaled to unit variance, and their
+    negatives.
     """
     layer = network.get_submodule("whiten")
     weight = layer.get_parameter("weight")

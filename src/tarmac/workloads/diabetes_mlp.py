@@ -1,13 +1,13 @@
-"""diabetes-mlp: ten numbers of a patient to how a disease goes on; a table, trained in seconds.
+"""diabetes-mlp: a regression from ten numbers of a patient to the disease's progress, in seconds.
 
 Data: Efron et al.'s 442 patients (`sklearn.datasets.load_diabetes`), 354 to train and 88 to test.
-Recipe: AdamW with PyTorch's documented betas, a rate of 0.003 falling to 0 by a cosine: our own
+Recipe: AdamW with PyTorch's documented betas, a rate of 0.003 falling to 0 along a cosine: our own
 choice, made on 70 patients held out of the training set.
 
 Expected: five seeds reach a mean squared error of 3158 to 3272 on the test set, in 0.8 s on one
-core. Ordinary least squares reaches 3279 there (scikit-learn's LinearRegression), and the mean of
-the targets alone 5935. Published: scikit-learn's "Linear Regression Example" prints 2548 and R2
-0.47, for body mass index alone and the last 20 patients as its test.
+core. On the same split, ordinary least squares reaches 3279 (scikit-learn's LinearRegression), and
+the mean of the targets alone 5935. Published: scikit-learn's "Linear Regression Example" prints
+2548 and R2 0.47, for body mass index alone and the last 20 patients as its test.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tarmac.workloads.objectives import Regression
 from tarmac.workloads.optimizers import AdamW
 from tarmac.workloads.schedules import Cosine
 
-# Of the targets that are trained on; the network itself answers in numbers near 0 and 1.
+# Mean and standard deviation of the training targets, to which the network's output is scaled.
 _MEAN, _STD = 152.1, 77.1
 
 
 class InUnits(nn.Module):
-    """Brings answers near 0 and 1 to the unit of the targets."""
+    """A layer that scales standardised outputs to the unit of the targets."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``x`` scaled, of the same shape."""

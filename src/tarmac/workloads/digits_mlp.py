@@ -1,4 +1,4 @@
-"""digits-mlp: handwritten digits that come with Tarmac, with a small network; needs no download.
+"""digits-mlp: a small network on the embedded handwritten digits; needs no download.
 
 Data: 1,797 real digits of 8x8 pixels in 17 grey levels, 1,438 to train and 359 to test
 (`sklearn.datasets.load_digits`, the test part of UCI's Optical Recognition of Handwritten Digits).

@@ -1,4 +1,4 @@
-"""An average of the weights over a training, which is scored and written instead of them."""
+"""A moving average of the weights, which is scored and written instead of the weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tarmac.workloads.naming import Named
 class Ema(metaclass=Named):
     """An exponential moving average of the weights.
 
-    ``average = d average + (1 - d) w`` with ``d = min(decay, n / (n + 10))`` where ``n`` averagings
-    went before, much as in TensorFlow's ExponentialMovingAverage, so that the first weights do not
-    linger in it. Buffers, such as running statistics, are the newest.
+    ``average = d average + (1 - d) w`` with ``d = min(decay, n / (n + 10))``, where ``n`` is the
+    number of earlier updates. The smaller first ``d``, similar to TensorFlow's
+    ExponentialMovingAverage, soon removes the initial weights from the average. Buffers, such as
+    running statistics, keep their newest values.
 
     Attributes:
-        decay: At least 0 and below 1; 0.999 remembers some 1000 averagings.
-        every: From how many steps to how many the weights are taken; at least 1.
+        decay: Decay per update, at least 0 and below 1. 0.999 averages over some 1000 updates.
+        every: Steps from one update to the next, at least 1. Default 1.
     """
 
     decay: float

@@ -1,4 +1,4 @@
-"""What a workload is known to reach, and whether a result is as expected."""
+"""Expected results of workloads, and the comparison of a result with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a result is what was expected, in a word and in a sentence."""
+    """Whether a result meets the expectation, as a bool and as a sentence."""
 
     met: bool
     text: str
@@ -24,13 +24,13 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Expectation(metaclass=Named):
-    """What a workload is known to reach with its own recipe and data.
+    """The result that a workload is known to reach with its own recipe and data.
 
     Attributes:
-        at_least: The lowest value expected, of accuracy in [0, 1]; None where less is simply
-            better.
-        at_most: The highest; None where more is simply better. One of the two there must be.
-        source: Where the bounds come from, in words, such as ``Keras documents 0.9925``.
+        at_least: Lower bound; accuracies are in [0, 1]. None: no lower bound. ``at_least`` or
+            ``at_most`` must be set.
+        at_most: Upper bound. None: no upper bound.
+        source: Origin of the bounds, in words, such as ``Keras documents 0.9925``.
         metric: Final metric that the bounds apply to, such as ``val_loss``. A name without a split
             means the test set. None for the metric that judges the workload.
     """
@@ -56,13 +56,13 @@ class Expectation(metaclass=Named):
         return f"{self.at_least:g} to {self.at_most:g}"
 
     def metric_of(self, judged: JudgedBy) -> str:
-        """Return the final metric that it is about: ``test_accuracy``.
+        """Return the final metric that the bounds apply to, such as ``test_accuracy``.
 
         Args:
-            judged: What the workload is judged by.
+            judged: The metrics of the workload, and the metric that judges it.
 
         Raises:
-            RequestError: That is not scored.
+            RequestError: The workload does not score the metric.
         """
         name = judged.of("test") if self.metric is None else self.metric
         name = name if bare_name(name) != name else f"test_{name}"
@@ -73,11 +73,11 @@ class Expectation(metaclass=Named):
         return name
 
     def judge(self, value: float, metric: str = "test_accuracy") -> Verdict:
-        """Compare what was reached with the expectation.
+        """Compare a result with the bounds.
 
         Args:
-            value: What was reached; what is no number is never as expected.
-            metric: Its name; see `metric_of`.
+            value: Result of the training. NaN and infinity never meet the expectation.
+            metric: Name of the metric, as from `metric_of`. Default ``test_accuracy``.
         """
         if not math.isfinite(value):
             word = "no number"

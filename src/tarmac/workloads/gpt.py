@@ -1,9 +1,9 @@
-"""The transformer of GPT-2, as nanoGPT trains it: for the workloads beside this file.
+"""The transformer of GPT-2 as in nanoGPT, shared by several workloads.
 
 Sources: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section 2.3;
-karpathy/nanoGPT, model.py: no biases, the embedding of tokens is the last layer's weight too,
-weights from a normal distribution of deviation 0.02, those that end a residual branch smaller by
-``sqrt(2 layers)``.
+karpathy/nanoGPT, model.py: no biases; the output layer shares the weight of the token embedding;
+weights from a normal distribution of deviation 0.02, divided by ``sqrt(2 layers)`` at the end of a
+residual branch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _DEVIATION = 0.02
 
-# Patterns of parameters without weight decay: those of one dimension, which are normalisations'.
+# Patterns of parameters without weight decay: the one-dimensional weights of the layer norms.
 NO_DECAY: Mapping[str, float] = {"*norm.weight": 0.0}
 
 
 class GPT(nn.Module):
-    """A decoder of ``num_layers`` blocks of causal attention and a perceptron.
+    """A decoder of ``num_layers`` blocks, each of causal attention and a perceptron.
 
     Args:
-        vocabulary: Number of different tokens.
+        vocabulary: Number of distinct tokens.
         length: Maximum number of tokens in a sample.
         num_layers: Number of transformer blocks.
         num_heads: Attention heads of each block; must divide ``width``.
@@ -67,7 +67,7 @@ class GPT(nn.Module):
             nn.init.normal_(parameter, std=deviation)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return logits ``[batch, length, vocabulary]`` of what follows each token.
+        """Return logits ``[batch, length, vocabulary]`` of the token that follows each token.
 
         Args:
             tokens: Token indexes, integers ``[batch, length]``.

@@ -1,17 +1,17 @@
-"""gpt2-124m: the smallest GPT-2, to see how fast a machine is under a real load.
+"""gpt2-124m: the smallest GPT-2, to measure a machine's speed under a real load.
 
 Sources: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), table 2: 12
 layers of width 768, 1,024 tokens; karpathy/nanoGPT, train.py and config/train_gpt2.py: 12 heads,
-no biases, no dropout, the vocabulary of 50,257 tokens padded to 50,304 so that products of matrices
-are of a good size; AdamW (0.9, 0.95) at 6e-4 after 2,000 of 600,000 steps of warm-up, along a
-cosine to a tenth; weight decay 0.1, gradients clipped at norm 1.
+no biases, no dropout, the vocabulary of 50,257 tokens padded to 50,304 for efficient matrix
+products; AdamW (0.9, 0.95) at 6e-4 after 2,000 of 600,000 steps of warm-up, along a cosine to a
+tenth; weight decay 0.1, gradients clipped at norm 1.
 
-nanoGPT adds up 40 batches of 12 windows before a step, on 8 GPUs together: here a step is one of 12
-by default, and of 1 on a CPU, which takes 3.8 GB there. ``--batch-size 480 --accumulate 40`` is its
-own. The warm-up is that share of the steps which it has there.
+nanoGPT accumulates 40 batches of 12 windows per step, over 8 GPUs together. Here a step has 12
+windows by default, and 1 on a CPU, where it takes 3.8 GB. ``--batch-size 480 --accumulate 40``
+gives nanoGPT's step. The warm-up takes the same share of the steps as in nanoGPT.
 
 The data are nanoGPT's: ``openwebtext/train.bin`` and ``val.bin`` in the data directory, which its
-data/openwebtext/prepare.py writes. Where they are not there, tokens are random.
+data/openwebtext/prepare.py writes. Without these files, the tokens are random.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def model(layers: int = 12, heads: int = 12, width: int = 768, dropout: float = 
 
 
 def dataset() -> data.Dataset:
-    """Return OpenWebText as nanoGPT prepares it, or random tokens where it is not there."""
+    """Return OpenWebText as nanoGPT prepares it, or random tokens if its files do not exist."""
     return data.load_tokens("openwebtext", _LENGTH, vocabulary=_VOCABULARY)
 
 

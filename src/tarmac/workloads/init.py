@@ -1,4 +1,4 @@
-"""Weight initialisations that the published recipes name and PyTorch's layers do not default to."""
+"""Weight initialisations of published recipes that differ from PyTorch's defaults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 
 def glorot_uniform_(model: nn.Module) -> nn.Module:
-    """Fill linear and convolution layers as Keras does: Glorot-uniform weights, zero biases.
+    """Initialise linear and convolution layers as in Keras: Glorot-uniform weights, zero biases.
 
     Glorot and Bengio (2010): uniform in ``+-sqrt(6 / (fan_in + fan_out))``; Keras's default for
     Dense and Conv2D since 1.2.

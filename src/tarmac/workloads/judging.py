@@ -1,4 +1,4 @@
-"""What a workload's trainings are judged by, as their records say it."""
+"""The metric that judges a workload's trainings, as stored in run records."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def judged_by(workload: Workload) -> JudgedBy:
-    """Return the metric that a workload's objective counts by, its better end, and all metrics."""
+    """Return the metric that judges a workload, its better direction, and all metrics."""
     objective = workload.objective
     return JudgedBy(objective.judged_by, objective.direction, tuple(objective.metrics))

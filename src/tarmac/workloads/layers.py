@@ -1,4 +1,4 @@
-"""Layers that the published networks need and PyTorch has only in a slow form."""
+"""Layers of the published networks that are slow in PyTorch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class LocalResponseNorm(nn.Module):
     """Local response normalisation across channels (Krizhevsky et al., 2012).
 
     ``x / (k + alpha / size * sum of x^2 over the size nearest channels) ** 0.75``, the same as
-    `torch.nn.LocalResponseNorm` with that beta. The sum is a 1x1 convolution with a banded matrix,
-    which a CPU does in a third of the time of PyTorch's three-dimensional pooling.
+    `torch.nn.LocalResponseNorm` with beta 0.75. The sum is a 1x1 convolution with a banded matrix,
+    which takes a CPU a third of the time of PyTorch's three-dimensional pooling.
 
     Args:
         num_channels: Channels of the input ``[batch, channels, height, width]``.
-        size: How many neighbouring channels are summed, the channel itself included; odd.
+        size: Number of channels in the sum, the channel itself included. Odd.
         alpha: Factor of the mean square over the window, not of each channel.
-        k: The constant under the power.
+        k: Constant in the base of the power.
     """
 
     def __init__(self, num_channels: int, *, size: int, alpha: float, k: float) -> None:

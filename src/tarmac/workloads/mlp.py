@@ -1,11 +1,11 @@
-"""mlp: the networks of the published genetic search, for any of the image datasets.
+"""mlp: the networks of a published genetic search, for any image dataset.
 
 One to four hidden layers of equal width, each with an activation and dropout 0.2, and a softmax
 output; Glorot-uniform weights and zero biases; batches of 128, of 64 on CIFAR-10; inputs divided by
 255, digits by 16. Source: harvitronix/neural-network-genetic-algorithm at 66ce11a, train.py and
 main.py. The optimizers' values are Keras 2.0.2's defaults, keras/optimizers.py, written out because
-later defaults differ. There training goes on until the validation loss has not fallen for 5 epochs;
-here `epochs` is 20, and ``--patience 5`` asks for the other.
+later defaults differ. The source trains until the validation loss has not fallen for 5 epochs.
+Here `epochs` is 20; ``--patience 5`` stops like the source.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def model(
     """Build a network of ``layers`` hidden layers for a dataset's samples and classes.
 
     Raises:
-        RequestError: A number that cannot be, or an unknown activation.
+        RequestError: ``layers`` or ``neurons`` is below 1, or the activation is unknown.
     """
     for name, number in (("layers", layers), ("neurons", neurons)):
         if number < 1:

@@ -2,11 +2,11 @@
 
 Convolution 3x3x32, convolution 3x3x64, max-pool 2, dropout 0.25, dense 128, dropout 0.5, dense 10,
 ReLU throughout, no padding, 1,199,882 parameters, Glorot-uniform weights and zero biases; Adadelta
-with lr 1.0, rho 0.95, eps 1e-8 (TensorFlow 2 changed that lr to 0.001, with which the file stops
-at 84 %: keras-team/keras#13815); batches of 128, 12 epochs, inputs divided by 255.
+with lr 1.0, rho 0.95, eps 1e-8 (TensorFlow 2 changed that lr to 0.001, with which the example
+reaches only 84 %: keras-team/keras#13815); batches of 128, 12 epochs, inputs divided by 255.
 All numbers: keras-team/keras at tags 2.0.x, examples/mnist_cnn.py and keras/optimizers.py.
 
-Expected: that file documents 99.25 % after 12 epochs.
+Expected: the example documents 99.25 % after 12 epochs.
 """
 
 from __future__ import annotations

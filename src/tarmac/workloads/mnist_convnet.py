@@ -1,13 +1,14 @@
 """mnist-convnet: the network of TensorFlow's multi-GPU tutorial on MNIST.
 
 conv1 5x5x32, pool1 2, norm1, conv2 5x5x64, norm2, pool2 2, local3 1024, local4 192,
-softmax_linear; weight decay 0.004 on the weights of local3 and local4 alone; Nesterov momentum 0.9.
+softmax_linear; weight decay 0.004 only on the weights of local3 and local4; Nesterov momentum 0.9.
 Layers and deviations: normanheckscher/mnist-multi-gpu at 3bbd69d,
 mnist_multi_gpu_batching_train.py, after tensorflow/models, tutorials/image/cifar10.
 
-That program's headers record 0.90 to 0.97, for two reasons that are mended here: it trained on
-images scaled to [-0.5, 0.5] and evaluated on images in [0, 1], where one function serves both here;
-and its local4 had 10 ReLU units in front of the logits, where this has the tutorial's 192.
+The headers of that program record only 0.90 to 0.97, due to two mistakes that are corrected here.
+The program trains on images scaled to [-0.5, 0.5] and evaluates on images in [0, 1]; here one
+function scales both. Its local4 has 10 ReLU units before the logits; here it has the tutorial's
+192.
 Rate, schedule, batch and epochs are our own, chosen on a validation split of the training set.
 """
 

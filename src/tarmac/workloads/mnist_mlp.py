@@ -5,7 +5,7 @@ weights and zero biases; RMSprop with lr 0.001, rho 0.9, eps 1e-8 (Keras 1.2.2's
 out because later defaults differ); batches of 128, 20 epochs, inputs divided by 255.
 All numbers: keras-team/keras at tag 1.2.2, examples/mnist_mlp.py and keras/optimizers.py.
 
-Expected: that file documents 98.40 % after 20 epochs; one public log shows 98.51 %.
+Expected: the example documents 98.40 % after 20 epochs; one public log shows 98.51 %.
 """
 
 from __future__ import annotations

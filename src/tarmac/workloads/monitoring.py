@@ -1,4 +1,4 @@
-"""Lets an objective count by another of its metrics than its own choice."""
+"""Let another metric judge a training than the objective's default."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def monitored(objective: Objective, text: str) -> Objective:
-    """Return an objective that counts by another of its metrics.
+    """Return a copy of the objective that is judged by another of its metrics.
 
     Args:
-        objective: Stays as it is.
-        text: A metric's name, with or without ``val_``; ``NAME:max`` or ``NAME:min`` where nobody
-            says which end of it is better.
+        objective: Objective to copy, which is not changed.
+        text: Name of a metric, with or without ``val_``. ``NAME:max`` or ``NAME:min`` if the better
+            direction is unknown.
 
     Raises:
-        RequestError: No such metric is scored, or which end is better is not known.
+        RequestError: The objective does not score the metric, or the better direction is unknown.
     """
     name, colon, end = text.partition(":")
     bare = bare_name(name)

@@ -1,4 +1,4 @@
-"""Errors for arguments of another name or kind than a class has, with what is meant instead."""
+"""Errors for unknown or wrong arguments of a class, with suggestions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tarmac.errors import RequestError
 
-# What other libraries call an argument, or where it belongs here.
+# Names of arguments in other libraries, and Tarmac's name or the class that takes the argument.
 _OURS = {
     "alpha": "rho",
     "batch": "batch_size",
@@ -27,13 +27,13 @@ _OURS = {
 
 
 class Named(type):
-    """The type of classes that answer an unknown keyword argument with the one that is meant."""
+    """A metaclass that answers unknown keyword arguments with the valid arguments."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make an instance.
 
         Raises:
-            TypeError: An argument is unknown, or one is missing.
+            TypeError: An argument is unknown or missing.
         """
         parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
         takes_any = any(it.kind is it.VAR_KEYWORD for it in parameters.values())
@@ -44,7 +44,7 @@ class Named(type):
 
 
 def check_kind(name: str, value: object, kind: type, example: str) -> None:
-    """Raise a RequestError for a value of another kind than an argument takes."""
+    """Raise a RequestError unless the value is an instance of ``kind``."""
     if isinstance(value, type) or not isinstance(value, kind):
         shown = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
         raise RequestError(f"{name} is {shown}, expected a value such as {example}")

@@ -1,4 +1,4 @@
-"""What a training makes smaller, and what it is judged by: a loss and metrics.
+"""Objectives: the loss that a training minimizes, and the metrics that judge it.
 
 Example:
     >>> from tarmac.workloads import Objective, Regression
@@ -25,35 +25,36 @@ if TYPE_CHECKING:
 
 Direction: TypeAlias = Literal["max", "min"]
 
-# Given the model's output and the targets, one value of each sample ``[batch]``, of any numeric
-# type or bool. It is averaged over the samples by their weights, and computed without gradients.
+# A function of the model's output and the targets that returns one value per sample ``[batch]``, of
+# any numeric type or bool. It runs without gradients; the mean uses the samples' weights.
 Metric: TypeAlias = Callable[[Any, Any], "torch.Tensor"]
 
 
 @runtime_checkable
 class SetMetric(Protocol):
-    """A metric of all samples together, no mean over them: F1, AUROC, R2. Those of torchmetrics.
+    """A metric of all samples together, such as F1, AUROC or R2, with the API of torchmetrics.
 
     Attributes:
-        dist_sync_fn: Given a tensor of its state, returns those of all processes.
-        distributed_available_fn: Whether there are several.
+        dist_sync_fn: Function that takes a tensor of the metric's state and returns those of all
+            processes.
+        distributed_available_fn: Function that returns whether there are several processes.
     """
 
     dist_sync_fn: Callable[..., list[torch.Tensor]] | None
     distributed_available_fn: Callable[[], bool] | None
 
     def update(self, output: Any, targets: Any, /) -> None:
-        """Take note of a batch."""
+        """Add a batch to the metric's state."""
 
     def compute(self) -> torch.Tensor:
-        """Return the value of all that was seen, a scalar."""
+        """Return the value over all batches since the last reset, a scalar."""
         ...
 
     def reset(self) -> None:
-        """Forget what was seen."""
+        """Clear the metric's state."""
 
 
-# What else a line of ``metrics.jsonl`` has.
+# Other fields of a line in ``metrics.jsonl``.
 _TAKEN = {
     "at_s",
     "data_wait_s",
@@ -75,26 +76,29 @@ _ERRORS = ("mse", "mae", "huber")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective(metaclass=Named):
-    """A loss to make smaller, metrics to look at, and which of them counts.
+    """A loss to minimize, metrics, and the metric that judges a training.
 
-    ``output`` is what the model returns: a tensor in the precision of losses (fp32, or fp64), or a
-    tuple or dictionary of such. ``targets`` are a batch of `Split.targets` on the same device and
-    of their own type, with unsigned 16-bit integers as int32; a dictionary where they are one; the
-    model's inputs where the data have none.
+    ``loss`` and metrics take ``output`` and ``targets``. ``output`` is the model's output: a tensor
+    in the precision of losses (fp32 or fp64), or a tuple or dictionary of such tensors. ``targets``
+    is a batch of `Split.targets` on the same device and in their own dtype, but unsigned 16-bit
+    integers become int32. A dataset without targets passes the model's inputs.
 
-    What waits for the device (``.item()``, ``if tensor:``) keeps a GPU's steps from being recorded.
+    Operations that wait for the device (``.item()``, ``if tensor:``) prevent the recording of steps
+    as CUDA graphs.
 
     Attributes:
-        loss: Returns the loss of each sample ``[batch]``. A scalar is taken for the mean over the
-            batch; where samples are weighted there must be one of each.
-        metrics: By name, as in ``metrics.jsonl``: ``NAME``, ``val_NAME``, ``test_NAME``. A
-            `SetMetric`, as torchmetrics has them, is computed on validation and test alone.
-        judged_by: What counts: a metric's name, or ``loss``.
-        direction: Whether more of it is better, ``max``, or less, ``min``.
+        loss: Function that returns the loss of each sample ``[batch]``. A scalar counts as the mean
+            over the batch; weighted samples need one value per sample.
+        metrics: Metrics by name, as in ``metrics.jsonl``: ``NAME``, ``val_NAME``, ``test_NAME``. A
+            `SetMetric`, such as those of torchmetrics, is computed only on validation and test
+            samples.
+        judged_by: Name of the metric that judges a training, or ``loss``. Default ``loss``.
+        direction: Whether more of ``judged_by`` is better, ``max``, or less, ``min``. Default
+            ``min``.
 
     Raises:
-        RequestError: A name that a run's metrics cannot have, or that is none of the metrics'; a
-            metric that is neither a function nor a `SetMetric`.
+        RequestError: A metric's name is invalid, ``judged_by`` is no metric, or a metric is neither
+            a function nor a `SetMetric`.
     """
 
     loss: Callable[[Any, Any], torch.Tensor]
@@ -119,25 +123,25 @@ class Objective(metaclass=Named):
 
     @property
     def sample_metrics(self) -> dict[str, Metric]:
-        """Those of the metrics that have a value of each sample."""
+        """The metrics that return one value per sample."""
         return {n: m for n, m in self.metrics.items() if not isinstance(m, SetMetric)}
 
     @property
     def set_metrics(self) -> dict[str, SetMetric]:
-        """Those of the metrics that are of all samples together."""
+        """The metrics over all samples together."""
         return {n: m for n, m in self.metrics.items() if isinstance(m, SetMetric)}
 
     @property
     def kind(self) -> str:
-        """What it is called in records: ``Classification``, ``Regression``, ``NextToken``."""
+        """The class name in records: ``Classification``, ``Regression``, ``NextToken``."""
         return type(self).__name__
 
 
 class Classification(Objective):
-    """Cross-entropy on classes, judged by ``accuracy``, the share of right answers.
+    """Cross-entropy on classes, judged by ``accuracy``, the share of correct predictions.
 
-    The model returns logits ``[batch, num_classes]``; the targets are int64 ``[batch]``, and
-    `Dataset.num_classes` is given. `Recipe.label_smoothing` is added in training.
+    The model returns logits ``[batch, num_classes]``. The targets are int64 ``[batch]``, and
+    `Dataset.num_classes` must be set. Training applies `Recipe.label_smoothing`.
 
     Args:
         metrics: Further metrics by name, beside ``accuracy``.
@@ -162,17 +166,17 @@ class Classification(Objective):
 
 
 class Regression(Objective):
-    """The distance of values to those that are wanted: of the same shape ``[batch, ...]``.
+    """The error between the model's values and targets of the same shape ``[batch, ...]``.
 
-    A sample's loss is the mean over its values. Targets ``[batch]`` may be wanted of a model that
-    returns ``[batch, 1]``. Targets are taken in the precision of losses, whatever their type.
+    A sample's loss is the mean over its values. Targets ``[batch]`` also fit a model that returns
+    ``[batch, 1]``. Targets of any dtype are cast to the precision of losses.
 
     Args:
         loss: ``mse``, ``mae``, or ``huber``: squared up to ``delta`` and linear beyond (Huber,
             1964, "Robust Estimation of a Location Parameter").
         delta: Error at which ``huber`` turns from squared to linear, above 0. Default 1.
-        metrics: Beside the loss; they get output and targets as they are. By default ``mae``
-            where the loss is another.
+        metrics: Metrics by name, which get output and targets unchanged. Default: ``mae``, unless
+            it is the loss.
         judged_by: ``loss``, or one of the metrics.
         direction: Whether more of ``judged_by`` is better, ``max``, or less, ``min``. Default
             ``min``.
@@ -201,15 +205,15 @@ class Regression(Objective):
 
 
 class NextToken(Objective):
-    """Cross-entropy of the token that follows each one, as of `tarmac.data.windows`.
+    """Cross-entropy of the next token, for data such as those of `tarmac.data.windows`.
 
     The model returns logits ``[batch, length, vocabulary]``; the targets are integers
-    ``[batch, length]``. A sample's loss is the mean over those of its tokens that count; one of
-    which none does has loss 0.
+    ``[batch, length]``. A sample's loss is the mean over its tokens, without ignored tokens. A
+    sample with only ignored tokens has loss 0.
 
     Args:
-        ignore_index: Targets of this value do not count: padding.
-        metrics: Beside the loss. There are none by default: accuracy would read all logits again.
+        ignore_index: Target value of ignored tokens, such as padding. Default -100.
+        metrics: Metrics by name. Default: none, because accuracy would read all logits again.
         judged_by: ``loss``, or one of ``metrics``.
         direction: Whether more of ``judged_by`` is better, ``max``, or less, ``min``. Default
             ``min``.

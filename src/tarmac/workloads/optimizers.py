@@ -1,7 +1,7 @@
-"""Optimizers as values. Defaults are those of PyTorch 2.13, but for the rate, which has none.
+"""Optimizers as values, with the defaults of PyTorch 2.13; the learning rate has no default.
 
-Keras's differ (its RMSprop has ``rho`` 0.9 and ``eps`` 1e-7), so a recipe that repeats a published
-result writes every number out.
+Keras has other defaults (its RMSprop has ``rho`` 0.9 and ``eps`` 1e-7), so recipes that repeat a
+published result set every value.
 
 Example:
     >>> Adam(1e-3)
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(metaclass=Named):
-    """What every optimizer has.
+    """The base class of all optimizers.
 
     Attributes:
-        learning_rate: The rate that a schedule scales; above 0.
+        learning_rate: Learning rate that the schedule scales, above 0.
     """
 
     learning_rate: float
@@ -50,7 +50,7 @@ class Optimizer(metaclass=Named):
 
     @property
     def name(self) -> str:
-        """What it is called in records and messages."""
+        """The optimizer's name in records and messages."""
         return type(self).__name__
 
     @property
@@ -88,7 +88,7 @@ class Adam(Optimizer):
 class AdamW(Optimizer):
     """Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).
 
-    ``w -= lr weight_decay w`` before Adam's step, as in PyTorch: a schedule scales the decay too.
+    ``w -= lr weight_decay w`` before Adam's step, as in PyTorch: the schedule scales the decay too.
 
     Attributes:
         weight_decay: Decoupled decay of parameters that match no pattern of `Recipe.weight_decay`,
@@ -115,7 +115,7 @@ class AdamW(Optimizer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adadelta(Optimizer):
-    """Adadelta (Zeiler, arXiv 1212.5701); ``learning_rate`` scales its self-chosen step."""
+    """Adadelta (Zeiler, arXiv 1212.5701); ``learning_rate`` scales its adaptive step."""
 
     rho: float = 0.9
     eps: float = 1e-6
@@ -145,12 +145,13 @@ class Adamax(Optimizer):
 class Nadam(Optimizer):
     """Adam with Nesterov momentum (Dozat, ICLR workshop 2016), as in Keras and PyTorch.
 
-    ``m`` and ``v`` are Adam's. With ``mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2)`` and ``p_t``
-    the product of ``mu_1`` to ``mu_t``, the gradient and ``m`` count
-    ``(1 - mu_t) / (1 - p_t)`` and ``mu_{t+1} / (1 - p_{t+1})`` in the numerator.
+    ``m`` and ``v`` are Adam's. ``mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2)``, and ``p_t`` is
+    the product of ``mu_1`` to ``mu_t``. In the numerator, the gradient has the factor
+    ``(1 - mu_t) / (1 - p_t)``, and ``m`` the factor ``mu_{t+1} / (1 - p_{t+1})``.
 
     Attributes:
-        momentum_decay: How slowly ``mu_t`` rises to ``beta1``; Keras called it schedule_decay.
+        momentum_decay: Speed at which ``mu_t`` rises to ``beta1``; schedule_decay in Keras.
+            Default 0.004.
     """
 
     beta1: float = 0.9
@@ -161,21 +162,22 @@ class Nadam(Optimizer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(Optimizer):
-    """Momentum, orthogonalised (Jordan, kellerjordan.github.io/posts/muon).
+    """Muon: orthogonalised momentum (Jordan, kellerjordan.github.io/posts/muon).
 
-    For parameters of two dimensions or more; a filter ``[out, in, height, width]`` is taken as the
-    matrix ``[out, in * height * width]``. With ``v = momentum v + g``, and ``U`` the singular
-    vectors of ``v`` (or of ``g + momentum v`` with ``nesterov``) with singular values near 1, by
-    Newton-Schulz iterations: ``W -= lr sqrt(max(1, rows / columns)) U``. Weight decay is refused: a
-    penalty's gradient would be orthogonalised with the rest.
+    For parameters of two or more dimensions; a filter ``[out, in, height, width]`` is treated as
+    the matrix ``[out, in * height * width]``. The momentum is ``v = momentum v + g``. Newton-Schulz
+    iterations bring the singular values of ``v`` (or of ``g + momentum v`` with ``nesterov``) near
+    1, which gives ``U``. The update is ``W -= lr sqrt(max(1, rows / columns)) U``. Weight decay is
+    refused, because the penalty's gradient would be orthogonalised too.
 
     Attributes:
         momentum: Factor of the accumulated gradients, at least 0 and below 1. Default 0.95.
-        nesterov: Whether the newest gradient counts once more.
-        iterations: Newton-Schulz iterations; 5 are usual, 3 serve short trainings of filters.
+        nesterov: Whether the newest gradient is added to the momentum once more. Default True.
+        iterations: Newton-Schulz iterations, at least 1. Default 5; 3 are enough for short
+            trainings of filters.
         fixed_norm: Whether each matrix is scaled to Frobenius norm ``sqrt(rows)`` before every
-            update, so that the rate is relative to the weights. For weights that a normalisation
-            follows, whose scale does not matter.
+            update, so that the rate is relative to the weights. For weights before a normalisation,
+            whose scale does not matter. Default False.
     """
 
     momentum: float = 0.95
@@ -191,17 +193,17 @@ class Muon(Optimizer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TorchOptimizer(Optimizer):
-    """Any optimizer of ``torch.optim``, or a class of your own that is made like them.
+    """An optimizer class of ``torch.optim``, or your own class with the same interface.
 
-    It updates parameter by parameter and is not recorded in CUDA graphs, so where one of the others
-    serves, that is faster.
+    It updates parameter by parameter and is not recorded in CUDA graphs, so Tarmac's own optimizers
+    are faster.
 
     Attributes:
-        kind: The class: ``torch.optim.RAdam``. It is called with parameter groups, ``lr`` and
-            ``arguments``, has ``step()``, and keeps tensors and numbers in ``state`` and
-            ``param_groups``, which checkpoints hold; what it keeps elsewhere they do not.
-        arguments: Its keyword arguments but ``lr``. Those that are numbers, texts and truth values
-            are settings: ``--set optimizer.weight_decay=0.1``.
+        kind: Optimizer class, such as ``torch.optim.RAdam``. It is called with parameter groups,
+            ``lr`` and ``arguments``, and has ``step()``. Checkpoints store its ``state`` and
+            ``param_groups``, which hold tensors and numbers, and nothing else of it.
+        arguments: Keyword arguments of the class, without ``lr``. Numbers, texts and bools are
+            settings: ``--set optimizer.weight_decay=0.1``.
     """
 
     kind: type[torch.optim.Optimizer]
@@ -234,13 +236,13 @@ class TorchOptimizer(Optimizer):
 
     @property
     def name(self) -> str:
-        """See `Optimizer.name`: ``torch.optim.RAdam``, or of another class just its name."""
+        """See `Optimizer.name`: ``torch.optim.RAdam``, or the qualified name of another class."""
         is_pytorchs = f"{self.kind.__module__}.".startswith("torch.optim.")
         return f"torch.optim.{self.kind.__name__}" if is_pytorchs else self.kind.__qualname__
 
     @property
     def default_decay(self) -> float:
-        """See `Optimizer.default_decay`: what the class is given, or has by itself."""
+        """See `Optimizer.default_decay`: from ``arguments``, or the default of the class."""
         known = inspect.signature(self.kind).parameters.get("weight_decay")
         default = 0.0 if known is None or known.default is known.empty else known.default
         return float(self.arguments.get("weight_decay", default))
@@ -255,5 +257,5 @@ def _takes_closures(kind: type) -> bool:
     return any(p.default is p.empty and p.kind not in kinds for p in parameters)
 
 
-# Those of which steps are also written by hand: by the fused kernels and for stacks of networks.
+# Optimizers that the fused kernels and the stacks of networks implement too.
 PLAIN_OPTIMIZERS = (SGD, RMSprop, Adam, Adadelta, Adagrad, Adamax, Nadam)

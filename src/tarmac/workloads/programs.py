@@ -1,6 +1,6 @@
-"""Python files by their syntax alone: whether one can hold a workload.
+"""Decide from its syntax whether a Python file can hold a workload.
 
-Importing a program to look for a workload would run it from end to end.
+Importing a program to look for a workload would run the whole program.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# What makes names, or brings modules, that the syntax does not show.
+# Functions that bind names or import modules without a trace in the syntax.
 _DYNAMIC = {"__getattr__", "__import__", "exec", "eval", "globals", "import_module", "setattr"}
 
 
 def refuse_program(path: Path, attribute: str | None) -> None:
-    """Refuse a Python file that holds no workload, as far as its syntax tells; run nothing of it.
+    """Raise a RequestError if the syntax of a Python file rules out a workload; run no code.
 
     Args:
-        path: The file. One that is no Python is left to who imports it.
-        attribute: The workload's name in it; None where the file alone was named.
+        path: Path of the file. With an ``attribute``, files that cannot be parsed are accepted,
+            because importing them reports the error.
+        attribute: Name of the workload in the file. None: the user named only the file.
 
     Raises:
-        RequestError: It is a program, it binds no such name, or it was named alone or is no Python.
+        RequestError: The file is a program or does not bind the name. Without ``attribute``,
+            always, unless the file cannot be read.
     """
     try:
         source = decode_source(path.read_bytes())
@@ -47,7 +49,7 @@ def refuse_program(path: Path, attribute: str | None) -> None:
         return
     may_hold = bound is None or _may_hold(tree, path.parent)
     if attribute is not None and (bound is None or attribute in bound):
-        # What is missing may hold one too: its import says which module that is.
+        # A missing module may hold a workload too: importing the file names the module.
         if not may_hold and not _missing(tree, path.parent):
             raise _is_program(path, [])
         return
@@ -79,7 +81,7 @@ def _is_program(path: Path, missing: list[str]) -> RequestError:
 
 
 def _bound_names(tree: ast.Module, table: symtable.SymbolTable) -> frozenset[str] | None:
-    """Return the names that a module binds; None where the syntax does not tell all of them."""
+    """Return the names that a module binds; None if the syntax does not show all of them."""
     if any(
         (isinstance(node, ast.ImportFrom) and node.names[0].name == "*")
         or (isinstance(node, ast.FunctionDef) and node.name in _DYNAMIC)
@@ -103,7 +105,7 @@ def _name_of(node: ast.AST) -> str:
 
 
 def _made(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a module gives to what a call returns, or to another's workload."""
+    """Yield the names that a module assigns from calls, and the workloads that it imports."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
@@ -115,7 +117,7 @@ def _made(tree: ast.Module) -> Iterator[str]:
 
 
 def _imported(tree: ast.Module) -> dict[str, None]:
-    """Return the first parts of the modules that a file imports; a relative one's is empty."""
+    """Return the top-level names of imported modules; a relative import has an empty name."""
     roots: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -126,7 +128,7 @@ def _imported(tree: ast.Module) -> dict[str, None]:
 
 
 def _may_hold(tree: ast.Module, folder: Path) -> bool:
-    """Whether anything that a file imports is Tarmac's, or may use it."""
+    """Return whether a file may import Tarmac, directly or through other modules."""
     if any(_name_of(node) in {"__import__", "exec", "import_module"} for node in ast.walk(tree)):
         return True
     distributions = packages_distributions()
@@ -137,13 +139,13 @@ def _may_hold(tree: ast.Module, folder: Path) -> bool:
         if any(need.lower().replace("_", "-").startswith(DISTRIBUTION) for need in needed):
             return True
         if root not in {*sys.stdlib_module_names, *distributions} and _is_here(root):
-            # From a directory on the path: nobody says what it needs.
+            # A module on the path without a distribution: its dependencies are unknown.
             return True
     return False
 
 
 def _missing(tree: ast.Module, folder: Path) -> list[str]:
-    """Return which modules that a file imports this Python does not have."""
+    """Return the imported modules that are not installed."""
     others = (root for root in _imported(tree) if root and not _is_beside(root, folder))
     return [root for root in others if not _is_here(root)]
 
@@ -152,7 +154,7 @@ def _is_here(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ValueError:
-        # Modules like `__main__` have none.
+        # `find_spec` raises for modules without a spec, such as `__main__`.
         return True
 
 

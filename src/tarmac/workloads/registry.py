@@ -1,4 +1,4 @@
-"""Finds workloads: the reference ones, those of installed packages, and those in a file."""
+"""Find workloads: reference workloads, and those of installed packages and of files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _REFERENCE = {
 
 
 def workload_names() -> tuple[str, ...]:
-    """Return the names of the reference workloads, then of those that packages provide."""
+    """Return the names of the reference workloads, then of the workloads of packages."""
     return names_with_provided(_GROUP, _REFERENCE)
 
 
@@ -59,8 +59,8 @@ def find_workload(reference: str) -> Workload:
         reference: A name from `workload_names`, or ``path/to/file.py:attribute``.
 
     Raises:
-        RequestError: There is none of that name, or what is there is not a `Workload`.
-        TarmacError: The file or package that should hold it failed to import.
+        RequestError: The workload does not exist, or the object is not a `Workload`.
+        TarmacError: The workload's file or package failed to import.
     """
     path_text, separator, attribute = reference.rpartition(":")
     if separator and path_text.endswith(".py"):
@@ -79,10 +79,10 @@ def find_workload(reference: str) -> Workload:
 
 
 def check_reference(reference: str) -> None:
-    """Refuse what `find_workload` cannot find by its name alone; no file is looked for or imported.
+    """Check the form of a workload reference, without opening or importing its file.
 
     Raises:
-        RequestError: There is no workload of that name, or a file is named without what is in it.
+        RequestError: The name is unknown, or a file is named without the workload in it.
     """
     path_text, separator, _ = reference.rpartition(":")
     is_in_file = separator and path_text.endswith(".py")
@@ -114,10 +114,10 @@ def _unknown(reference: str) -> RequestError:
 
 
 def reference_of(workload: Workload) -> str:
-    """Return what `find_workload` finds a workload by, in another process too.
+    """Return a reference by which `find_workload` finds a workload in any process.
 
     Raises:
-        RequestError: It is no attribute of a module with a file.
+        RequestError: The workload is no attribute of a module with a file.
     """
     for module in [*sys.modules.values()]:
         file = getattr(module, "__file__", None)
@@ -135,7 +135,7 @@ def reference_of(workload: Workload) -> str:
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise RequestError(f"workload file {str(path)!r} does not exist")
-    # The name is the path's own, so that two files called model.py do not displace each other.
+    # The name depends on the path, so that two files named model.py get different modules.
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     name = f"{path.stem}_{digest}"
     loader = _AsItIs(name, str(path.absolute()))
@@ -161,13 +161,14 @@ def _load_file(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _importing_from(directory: Path) -> Iterator[None]:
-    """Let a file import its neighbours, which come after Python's own library on the path.
+    """Let a file import modules from its directory, after the standard library on the path.
 
-    A user's ``types.py`` would otherwise replace the library's in all that the file imports. Other
-    packages come later: a user's ``datasets.py`` is the one that the file means.
+    Before the standard library, a user's ``types.py`` would replace Python's for all imports. The
+    directory comes before other packages, so that a user's ``datasets.py`` takes precedence.
     """
     if directory.stat().st_mode & stat.S_IWOTH:
-        # Where all may write, a neighbour need not be the user's, and hides no package either.
+        # In a world-writable directory, modules may belong to other users: the finder skips them,
+        # and installed packages take precedence.
         finder = _OwnNeighbours(directory)
         sys.meta_path.append(finder)
         try:
@@ -189,9 +190,9 @@ def _importing_from(directory: Path) -> Iterator[None]:
 
 
 class _OwnNeighbours(importlib.abc.MetaPathFinder):
-    """Finds modules in a directory where all may write, but for those of other users.
+    """A finder for modules in a world-writable directory that skips other users' files.
 
-    Nor is a module's compiled file taken, which anybody can have put there.
+    Compiled files are ignored too, because any user may have written them.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -217,10 +218,10 @@ class _OwnNeighbours(importlib.abc.MetaPathFinder):
 
 
 class _AsItIs(importlib.machinery.SourceFileLoader):
-    """Compiles a file each time.
+    """A loader that compiles the source every time.
 
-    Python takes what it has compiled before for a file of the same size and second, as after a
-    quick edit.
+    Python reuses the compiled file of a source with the same size and modification second, as after
+    a quick edit.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -230,11 +231,11 @@ class _AsItIs(importlib.machinery.SourceFileLoader):
 
 
 def _line_in(path: Path, error: Exception) -> int:
-    """Return the last line of ``path`` that the error passed through."""
+    """Return the last line of ``path`` in the error's traceback; 0 if there is none."""
     line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
     traceback = error.__traceback__
     while traceback is not None:
-        # Code names its file by an absolute path.
+        # Code objects hold absolute paths.
         if traceback.tb_frame.f_code.co_filename == str(path.absolute()):
             line = traceback.tb_lineno
         traceback = traceback.tb_next

@@ -1,18 +1,19 @@
-"""resnet50: the network of He et al. for images a second; random pixels where none are at hand.
+"""resnet50: the network of He et al. to measure images per second, on random pixels by default.
 
-ResNet-50 of 25,557,032 parameters and 4.09 G multiply-adds an image of 224x224, in the form that
-strides in the 3x3 convolution ("v1.5"). Sources: K. He et al., "Deep Residual Learning for Image
-Recognition", arXiv 1512.03385 (2015), table 1; pytorch/vision, torchvision/models/resnet.py, whose
-weights it draws likewise; the same form is MLPerf Training's until v4.0. Recipe: pytorch/vision,
-references/classification, the first for ResNet-50: SGD of 0.1 with momentum 0.9, weight decay 1e-4,
-batches of 32 on each of 8 GPUs, 90 epochs, the rate a tenth after each 30. It reaches 0.7613 on
-ImageNet there. Warm-up for larger batches is that of Goyal et al., arXiv 1706.02677: 5 epochs.
+ResNet-50 has 25,557,032 parameters and takes 4.09 G multiply-adds per image of 224x224. This is the
+"v1.5" form, with the stride in the 3x3 convolution. Sources: K. He et al., "Deep Residual Learning
+for Image Recognition", arXiv 1512.03385 (2015), table 1; pytorch/vision,
+torchvision/models/resnet.py, also for the initial weights. MLPerf Training used the same form until
+v4.0. Recipe: pytorch/vision, references/classification, the first for ResNet-50: SGD of 0.1 with
+momentum 0.9, weight decay 1e-4, batches of 32 on each of 8 GPUs, 90 epochs, the rate divided by 10
+after every 30. It reaches 0.7613 on ImageNet there. Warm-up for larger batches is from Goyal et
+al., arXiv 1706.02677: 5 epochs.
 
-ImageNet is not distributed, so the data are ``noise224``: random pixels and classes, in which there
-is nothing to learn. What that says is how fast a machine is under a real load. Images of your own:
-``tarmac data add NAME --from FOLDER --size 224x224``, then ``--set dataset=NAME``. They are scaled
-by ImageNet's mean and deviation and mirrored at random; random crops in other sizes are not taken,
-so that no accuracy is expected.
+Tarmac cannot distribute ImageNet, so the data are ``noise224``: random pixels and classes, with
+nothing to learn. They show a machine's speed under a real load. To train on your own images:
+``tarmac data add NAME --from FOLDER --size 224x224``, then ``--set dataset=NAME``. Images are
+scaled by ImageNet's mean and deviation and mirrored at random. There are no random resized crops,
+so no accuracy is expected.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclasses.dataclass(frozen=True)
 class Normalise:
-    """Scales bytes by ImageNet's mean and deviation of each channel; mirrors in training.
+    """A scaling by ImageNet's mean and deviation per channel, with mirroring in training.
 
     Attributes:
-        mirrored: The share of training images that are.
+        mirrored: Share of training images that are mirrored, from 0 to 1. Default 0.5.
     """
 
     mirrored: float = 0.5
 
     def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
-        """Return ``[batch, 3, height, width]``."""
+        """Return ``[batch, 3, height, width]``, scaled and perhaps mirrored."""
         mean = torch.tensor(_MEAN, device=inputs.device).mul_(255).view(1, 3, 1, 1)
         std = torch.tensor(_STD, device=inputs.device).mul_(255).view(1, 3, 1, 1)
         if training and self.mirrored:
@@ -50,7 +51,7 @@ class Normalise:
 
 
 class Bottleneck(nn.Module):
-    """Convolutions of 1x1, 3x3 and 1x1 beside a shortcut; figure 5 of the paper."""
+    """A residual block of 1x1, 3x3 and 1x1 convolutions; figure 5 of the paper."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -80,7 +81,7 @@ def model(*, num_classes: int, width: int = 64) -> nn.Module:
 
     Args:
         num_classes: Number of classes in the dataset.
-        width: Channels of the first block; all others follow.
+        width: Channels of the first convolution; later layers have multiples. Default 64.
     """
     parts: list[nn.Module] = [
         nn.Conv2d(3, width, 7, 2, padding=3, bias=False),

@@ -1,7 +1,7 @@
-"""Learning-rate schedules: pure functions of how far the training has come.
+"""Learning-rate schedules: pure functions of the training's progress.
 
-One that follows the losses, `Plateau`, is a function of those of the epochs that are done: they are
-in the run's metrics, so that a training that goes on has the rates of one that never stopped.
+`Plateau` is also a function of the losses of the completed epochs. The run's metrics hold these
+losses, so a resumed training has the same rates as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Schedule(Protocol):
-    """Scales the optimizer's learning rate over a training."""
+    """A schedule that scales the optimizer's learning rate over a training."""
 
     def factor(self, progress: float) -> float:
-        """Return what to multiply the rate with, at ``progress`` from 0.0 up to 1.0 (the end)."""
+        """Return the factor of the rate at ``progress`` from 0.0 to 1.0 (the end)."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """The optimizer's rate throughout."""
+    """A constant rate: that of the optimizer."""
 
     def factor(self, progress: float) -> float:  # noqa: ARG002 - the protocol's signature
         """Return 1."""
@@ -37,10 +37,10 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneCycle(metaclass=Named):
-    """Rise linearly to the optimizer's rate, then fall linearly (Smith, arXiv 1708.07120).
+    """A linear rise to the optimizer's rate, then a linear fall (Smith, arXiv 1708.07120).
 
     Attributes:
-        warmup: The share of the training spent rising, from 0 to 1.
+        warmup: Share of the training in which the rate rises, from 0 to 1.
         start: Factor of the rate at the start of the training.
         end: Factor of the rate at the end of the training.
     """
@@ -58,12 +58,13 @@ class OneCycle(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(metaclass=Named):
-    """Change linearly, and stay at the end's value from then on.
+    """A linear change from ``start`` to ``end``, constant from ``until`` on.
 
     Attributes:
         start: Factor of the rate at the start of the training. Default 1.
-        end: Factor of the rate from ``until`` on. Default 0, which stops the parameters.
-        until: The share of the training after which the factor is ``end``, above 0 and at most 1.
+        end: Factor of the rate from ``until`` on. Default 0, which freezes the parameters.
+        until: Share of the training after which the factor is ``end``, above 0 and at most 1.
+            Default 1.
     """
 
     start: float = 1.0
@@ -81,14 +82,14 @@ class Linear(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cosine(metaclass=Named):
-    """Rise linearly to the optimizer's rate, then fall along half a cosine (arXiv 1608.03983).
+    """A linear rise to the optimizer's rate, then a fall along half a cosine (arXiv 1608.03983).
 
     Attributes:
-        warmup: The share of the training spent rising, at least 0 and below 1.
-        start: The first factor, where there is a warm-up.
+        warmup: Share of the training in which the rate rises, at least 0 and below 1. Default 0.
+        start: Factor at the start of a warm-up. Default 0.
         end: Factor of the rate from ``until`` on. Default 0.
-        until: The share of the training after which the factor is ``end``, above ``warmup`` and at
-            most 1.
+        until: Share of the training after which the factor is ``end``, above ``warmup`` and at most
+            1. Default 1.
     """
 
     warmup: float = 0.0
@@ -114,13 +115,14 @@ class Cosine(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Steps(metaclass=Named):
-    """Multiply the rate again and again, each time at a point of the training.
+    """A rate that is multiplied by ``ratio`` at given points of the training.
 
     Attributes:
-        at: The points as shares of the training, rising, each above 0 and below 1.
-        ratio: What the factor is multiplied with at each, above 0.
-        warmup: The share of the training in which the rate rises linearly, at least 0 and below 1.
-        start: The first factor, where there is a warm-up.
+        at: Points as shares of the training, ascending, each above 0 and below 1.
+        ratio: Factor of the rate at each point, above 0. Default 0.1.
+        warmup: Share of the training in which the rate rises linearly, at least 0 and below 1.
+            Default 0.
+        start: Factor at the start of a warm-up. Default 0.
     """
 
     at: tuple[float, ...]
@@ -146,18 +148,19 @@ class Steps(metaclass=Named):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plateau(metaclass=Named):
-    """Multiply the rate whenever the loss has ceased to fall, as PyTorch's ReduceLROnPlateau.
+    """A rate that is lowered when the loss stops falling, as in PyTorch's ReduceLROnPlateau.
 
-    The loss is that of validation where samples are held out, or else that of training.
+    The loss is the validation loss if samples are held out, else the training loss.
 
     Attributes:
-        ratio: What the factor is multiplied with, above 0 and below 1.
-        patience: How many epochs in a row may go by without a lower loss; at least 0. The rate is
-            lowered after the one that follows them.
-        threshold: By which share of itself the lowest loss must fall for that to count.
-        least: Below this the factor does not go.
-        warmup: The share of the training in which the rate rises linearly, at least 0 and below 1.
-        start: The first factor, where there is a warm-up.
+        ratio: Factor of the rate at each plateau, above 0 and below 1. Default 0.1.
+        patience: Epochs in a row without a lower loss that are tolerated, at least 0. The next such
+            epoch lowers the rate. Default 10.
+        threshold: Share of the lowest loss by which a loss must be lower to count. Default 1e-4.
+        least: Minimum of the product of all factors. Default 0.
+        warmup: Share of the training in which the rate rises linearly, at least 0 and below 1.
+            Default 0.
+        start: Factor at the start of a warm-up. Default 0.
     """
 
     ratio: float = 0.1
@@ -180,7 +183,7 @@ class Plateau(metaclass=Named):
         return _rising(progress, self.warmup, self.start) if progress < self.warmup else 1.0
 
     def factor_after(self, losses: Sequence[float]) -> float:
-        """Return what the factor is multiplied with after epochs of these losses."""
+        """Return the product of all plateau factors after epochs with these losses."""
         factor, lowest, waited = 1.0, math.inf, 0
         for loss in losses:
             waited += 1

@@ -1,12 +1,12 @@
-"""table-mlp: rows of numbers to one value or several, for any table.
+"""table-mlp: a regression from rows of numbers to one or several values, for any table.
 
-A network of two hidden layers. Columns and targets are standardised by the mean and deviation of
-the training split, which are part of the model: it takes raw rows and answers in the targets' unit.
+The network has two hidden layers. The mean and deviation of the training split standardise columns
+and targets. They are part of the model, which takes raw rows and predicts in the targets' unit.
 Recipe: that of diabetes-mlp, in batches of 64.
 
-Expected: nothing of other tables. On Efron's 442 patients seeds 0 to 4 reach a mean squared error
-of 3268 to 3416 on the test set, where ordinary least squares reaches 3279 and the mean of the
-targets alone 5935.
+Expected: on Efron's 442 patients, seeds 0 to 4 reach a mean squared error of 3268 to 3416 on the
+test set. Ordinary least squares reaches 3279 there, and the mean of the targets alone 5935. Other
+tables have no expectation.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tarmac.workloads import diabetes_mlp
 from tarmac.workloads.base import Workload
 from tarmac.workloads.objectives import Regression
 
-# Of more rows, the mean and the deviation of these serve.
+# Mean and deviation are computed from at most this many rows.
 _MAX_ROWS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class FullPrecision:
-    """Keeps rows in fp32 also where layers compute in bf16: a year loses its digits there."""
+    """A conversion to fp32 even if layers compute in bf16, which cannot hold a year exactly."""
 
     def __call__(self, inputs: torch.Tensor, *, training: bool, dtype: torch.dtype) -> torch.Tensor:
-        """Return ``inputs`` in fp32, or in ``dtype`` where that is wider."""
+        """Return ``inputs`` in fp32, or in ``dtype`` if it is wider."""
         del training
         return inputs.to(torch.promote_types(dtype, torch.float32))
 
 
 class TableNetwork(nn.Module):
-    """Standardises rows, applies ``body``, and brings its answers to the targets' unit."""
+    """A network that standardises rows, applies ``body``, and scales back to the targets' unit."""
 
     input_mean: torch.Tensor
     input_std: torch.Tensor
@@ -63,9 +63,9 @@ class TableNetwork(nn.Module):
 
 
 def standardise(model: nn.Module, inputs: torch.Tensor, *, targets: torch.Tensor) -> None:
-    """Set what columns and targets are standardised by; a constant one keeps its deviation of 1."""
+    """Set mean and deviation of columns and targets; constant columns get the deviation 1."""
     for name, rows in (("input", inputs), ("target", targets)):
-        # In fp64, for a deviation that is small beside its mean.
+        # fp64 is needed for deviations that are small compared to their mean.
         std, mean = torch.std_mean(rows.double(), dim=0, correction=0)
         getattr(model, f"{name}_mean").copy_(mean)
         getattr(model, f"{name}_std").copy_(torch.where(std > 0, std, 1.0))
@@ -81,7 +81,7 @@ def model(
     """Build columns-hidden-hidden-targets with ReLU.
 
     Raises:
-        RequestError: The samples are no rows of numbers.
+        RequestError: The samples are no rows of numbers, or ``hidden`` is below 1.
     """
     if len(sample_shape) != 1:
         raise RequestError(f"table-mlp takes rows of numbers, and samples are {sample_shape}")

@@ -1,7 +1,7 @@
 """The network of TensorFlow's multi-GPU tutorial, for MNIST and for CIFAR-10.
 
 conv1 5x5, ReLU, pool1, norm1, conv2 5x5, ReLU, norm2, pool2, local3, local4, softmax_linear;
-weights from normals truncated at two standard deviations. Numbers of layers, deviations and biases:
+weights from normals truncated at two standard deviations. Source of layers, deviations and biases:
 tensorflow/models, tutorials/image/cifar10/cifar10.py (`inference`).
 """
 
@@ -16,14 +16,14 @@ from tarmac.workloads.layers import LocalResponseNorm
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TowerShape:
-    """What differs between the tutorial's network for CIFAR-10 and its version for MNIST.
+    """The sizes of the tutorial's network, which differ between CIFAR-10 and MNIST.
 
     Attributes:
         in_channels: Channels of the image: 1 for MNIST, 3 for CIFAR-10.
         conv1: Output channels of the first convolution.
         conv2: Output channels of the second convolution.
-        pool: The pooling window; the stride is 2.
-        flat: Size of what reaches local3.
+        pool: Size of the pooling window, in pixels. The stride is 2.
+        flat: Number of input features of local3.
         local3: Units of the first fully connected layer.
         local4: Units of the second fully connected layer.
     """
@@ -44,7 +44,7 @@ def build_tower(shape: TowerShape) -> nn.Sequential:
         network.add_module("channel", nn.Unflatten(1, (1, -1)))
     network.add_module("conv1", nn.Conv2d(shape.in_channels, shape.conv1, 5, padding=2))
     network.add_module("relu1", nn.ReLU())
-    # Rounding up is TensorFlow's SAME padding: zeros at the far edge only.
+    # `ceil_mode` matches TensorFlow's SAME padding, which pads only the far edge.
     network.add_module("pool1", nn.MaxPool2d(shape.pool, 2, ceil_mode=True))
     network.add_module("norm1", _norm(shape.conv1))
     network.add_module("conv2", nn.Conv2d(shape.conv1, shape.conv2, 5, padding=2))
@@ -72,5 +72,5 @@ def build_tower(shape: TowerShape) -> nn.Sequential:
 
 
 def _norm(num_channels: int) -> LocalResponseNorm:
-    # tf.nn.lrn(depth_radius=4, bias=1, alpha=0.001/9, beta=0.75), whose alpha is per element.
+    # Same as tf.nn.lrn(depth_radius=4, bias=1, alpha=0.001/9, beta=0.75): its alpha is per element.
     return LocalResponseNorm(num_channels, size=9, alpha=0.001, k=1.0)
