@@ -328,6 +328,22 @@ def test_every_kind_of_sweep(tmp_path):
     assert tasks[1].command[-1] == f"echo 1 3 {tmp_path / 'a.txt'} 1"
 
 
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        "{grid: {a: [1, 1, 2]}}",
+        "{list: [{a: 1}, {a: 1}, {a: 2}]}",
+        "{random: {count: 9, seed: 0, parameters: {a: [1, 2]}}}",
+    ],
+)
+def test_tasks_of_equal_values_have_names_of_their_own(sweep, tmp_path):
+    tasks = plan_tasks(
+        parse_job(f"{{name: x, command: 'echo {{{{ a }}}}', sweep: {sweep}}}"), tmp_path
+    )
+    names = [task.name for task in tasks]
+    assert len(set(names)) == len(names)
+
+
 def test_tasks_of_a_sweep_share_what_has_no_placeholder(tmp_path):
     one, other = plan_tasks(
         parse_job(

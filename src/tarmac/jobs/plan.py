@@ -182,11 +182,13 @@ def _expand(
     number = first + spec.sweep.size(files)
     if number > MAX_TASKS:
         raise RequestError(f"task {spec.name!r}: its sweep over files {too_many(number)}")
+    names = set()
     for number, parameters in enumerate(spec.sweep.combinations(files)):
         shown = ",".join(f"{name}={show(value)}" for name, value in parameters.items())
         name = f"{spec.name}[{shown}]"
-        if len(name) > _LONGEST_NAME or "/" in name or "\n" in name:
+        if len(name) > _LONGEST_NAME or "/" in name or "\n" in name or name in names:
             name = f"{spec.name}[{number}]"
+        names.add(name)
         yield _task(job, filler, parameters, first + number, name, is_last=is_last)
 
 
