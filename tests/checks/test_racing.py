@@ -66,6 +66,8 @@ def test_a_gpu_that_was_named_and_is_not_there_is_refused(probed, device):
 def test_a_time_limit_that_is_none_is_refused(timeout_s):
     with pytest.raises(RequestError, match="timeout is"):
         race(timeout_s=timeout_s)
+    with pytest.raises(RequestError, match="seconds is"):
+        race(seconds=timeout_s)
 
 
 def test_a_race_that_takes_too_long_says_what_gives_it_longer(probed):

@@ -86,13 +86,15 @@ def race(
         python: Interpreter whose PyTorch computes. Default: this one.
         image: Container image whose PyTorch computes instead.
         devices: GPUs to take part, such as ``cuda:0``. Default: all. The CPU always takes part.
-        seconds: Seconds that each device trains. Default 3.
+        seconds: Seconds that each device trains, above 0. Default 3.
         timeout_s: Time limit of the whole race in seconds, above 0. Default 120.
 
     Raises:
         RequestError: The interpreter, image or GPU does not exist, or PyTorch is not installed.
         TarmacError: A device failed, or the race took longer than ``timeout_s``.
     """
+    if not seconds > 0:
+        raise RequestError(f"seconds is {seconds:g}, expected above 0")
     if not timeout_s > 0:
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     refuse_unknown_devices(devices)

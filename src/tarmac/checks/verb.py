@@ -123,6 +123,9 @@ def check(
         raise RequestError(f"timeout is {timeout_s:g}, expected above 0 seconds")
     if not xid_hours > 0:
         raise RequestError(f"xid_hours is {xid_hours:g}, expected above 0")
+    if ranks is not None and ranks < 2:
+        raise RequestError(f"ranks is {ranks}, expected at least 2")
+    refuse_unknown_devices(devices)
     if soak_s is not None:
         _refuse_soak(soak_s, ranks, [*pythons, *images, *condas], provision)
     if depth not in ("quick", "normal", "deep"):
@@ -160,9 +163,6 @@ def check(
             for name in dict.fromkeys((*here, *needed))
             if name not in provided
         ]
-    if ranks is not None and ranks < 2:
-        raise RequestError(f"ranks is {ranks}, expected at least 2")
-    refuse_unknown_devices(devices)
     stop = stop or threading.Event()
     evidence = _collect(
         [*_expanded(tasks, depth)],
