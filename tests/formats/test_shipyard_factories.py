@@ -319,15 +319,19 @@ def test_auto_scratch_of_recipes_is_taken_in_its_older_form():
 
 
 @given(
-    st.text(alphabet="a{}0:!. ", max_size=12),
+    st.lists(st.sampled_from(["{}", "{a}", *"a{}0:!. "]), max_size=12).map("".join),
     st.lists(st.text(max_size=3) | st.integers(), max_size=2),
 )
 def test_a_template_is_filled_as_str_format_does_or_refused(text, values):
     try:
-        found = Template(text).fill(values, {})
+        filled = Template(text).fill(values, {"a": "b"})
     except ValueError:
         return
-    assert found == text.format(*values)
+    assert filled == text.format(*values, a="b")
+
+
+def test_named_fields_of_a_template_take_no_numbers():
+    assert Template("{name} {} {}").fill([5, 6], {"name": "a"}) == "a 5 6"
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3), min_size=1, max_size=3))

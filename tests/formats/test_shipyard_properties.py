@@ -94,6 +94,7 @@ TASK = "job_specifications:\n- id: a\n  tasks:\n  - docker_image: x\n"
         ("depends_on: a", "depends_on: 'a': expected a list"),
         ("depends_on: [1]", "depends_on[0]: 1: expected a text"),
         ("depends_on: [null]", "depends_on[0]: is empty"),
+        ("depends_on: [null, 1]", "depends_on[1]: 1: expected a text"),
         ("max_task_retries: '1'", "max_task_retries: '1': expected a whole number"),
         ("environment_variables: [a]", "environment_variables: expected names and their values"),
         ("environment_variables: {A: true}", "A: true: expected a text or a number"),

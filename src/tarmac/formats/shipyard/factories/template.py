@@ -50,7 +50,7 @@ class Template:
             key: str | int = name
             if not name or name.isdecimal():
                 numbered.add("{}" if not name else "{0}")
-                key = int(name) if name else len([1 for part in self._parts if part[1] is not None])
+                key = int(name) if name else sum(isinstance(part[1], int) for part in self._parts)
             self._parts.append((literal, key, spec or "", conversion or ""))
         if len(numbered) > 1:
             raise ValueError("{} and {0} cannot be mixed")

@@ -266,7 +266,6 @@ class _Checker:
             item = next((item for item in wanted.items if item.kind == kind), wanted.items[0])
             if part is None:
                 self._report.wrong((*path, number), "is empty")
-                continue
             # An invalid part stays as None: later messages name parts by their number.
             parts.append(self.value(part, item, (*path, number), said))
         return parts
