@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # The notation of apimachinery, resource/quantity.go.
-_QUANTITY = re.compile(r"^([0-9.]+)(?:e([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$")
+_QUANTITY = re.compile(r"^([+-]?[0-9.]+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$")
 _SUFFIXES = {
     "n": 1e-9,
     "u": 1e-6,
