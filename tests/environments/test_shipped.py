@@ -111,6 +111,14 @@ def test_the_next_task_of_a_node_unpacks_nothing(spec, tmp_path):
     assert builds(tmp_path) == 1
 
 
+def test_an_environment_that_lost_its_interpreter_is_unpacked_again(spec, tmp_path):
+    first = shipped_venv(spec, tmp_path, tmp_path / "store", tmp_path / "n1")
+    (first / "bin/python").unlink()
+    again = shipped_venv(spec, tmp_path, tmp_path / "store", tmp_path / "n1")
+    assert printed(again / "bin/tool") == str(again)
+    assert builds(tmp_path) == 1
+
+
 _SHIP = """
 import sys
 from pathlib import Path

@@ -89,7 +89,7 @@ def shipped_venv(spec: VenvSpec | ProjectSpec, base: Path, store: Path, root: Pa
                         _pack(path, part)
 
                 archive = made_once(store / f"{recipe.key}.tar", build)
-                if not (path / "requirements.txt").exists():
+                if not is_whole(path):
                     _unpack(archive, path)
     return path
 
