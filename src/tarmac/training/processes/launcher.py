@@ -291,6 +291,8 @@ def _same_signals() -> Iterator[None]:
     finally:
         if variable is None:
             os.environ.pop("TORCHELASTIC_SIGNALS_TO_HANDLE", None)
+        else:
+            os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = variable
         if threading.current_thread() is threading.main_thread():
             for name, handler in before.items():
                 signal.signal(name, handler)
