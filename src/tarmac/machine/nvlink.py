@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pynvml
 from pydantic import BaseModel, ConfigDict
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tarmac.machine.nvml_ask import ask
 
 
 class NvlinkPair(BaseModel):
@@ -34,7 +33,7 @@ def read_nvlink_pairs(num_gpus: int) -> tuple[NvlinkPair, ...]:
     Args:
         num_gpus: Number of GPUs of the driver.
     """
-    handles = [_ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(num_gpus)]
+    handles = [ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(num_gpus)]
     joined = [
         (first, second)
         for first, second in itertools.combinations(range(num_gpus), 2)
@@ -42,7 +41,7 @@ def read_nvlink_pairs(num_gpus: int) -> tuple[NvlinkPair, ...]:
     ]
     remotes = {first: _remotes(handles[first]) for first, _ in joined}
     buses = {
-        second: _bus(_ask(pynvml.nvmlDeviceGetPciInfo, handles[second])) for _, second in joined
+        second: _bus(ask(pynvml.nvmlDeviceGetPciInfo, handles[second])) for _, second in joined
     }
     return tuple(
         NvlinkPair(first=a, second=b, num_links=sum(bus == buses[b] for bus in remotes[a]))
@@ -53,7 +52,7 @@ def read_nvlink_pairs(num_gpus: int) -> tuple[NvlinkPair, ...]:
 def _are_joined(first: Any, second: Any) -> bool:
     if first is None or second is None:
         return False
-    status = _ask(pynvml.nvmlDeviceGetP2PStatus, first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    status = ask(pynvml.nvmlDeviceGetP2PStatus, first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
@@ -61,10 +60,10 @@ def _remotes(handle: Any) -> list[str]:
     """Return the remote PCI addresses of a GPU's links that are up."""
     buses = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        state = _ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        state = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
         if state is None:
             break
-        bus = _bus(_ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) if state else None
+        bus = _bus(ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) if state else None
         if bus is not None:
             buses.append(bus)
     return buses
@@ -72,11 +71,3 @@ def _remotes(handle: Any) -> list[str]:
 
 def _bus(pci: Any) -> str | None:
     return None if pci is None else str(pci.busId)
-
-
-def _ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the library; return None if card or driver does not support the query."""
-    try:
-        return function(*arguments)
-    except pynvml.NVMLError:
-        return None

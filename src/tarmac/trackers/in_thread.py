@@ -6,7 +6,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from tarmac.errors import TarmacError
+from tarmac.errors import TarmacError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,7 +82,7 @@ class InThread:
             raise answer
         if isinstance(answer, Exception):
             raise TarmacError(
-                f"{self._title} cannot be opened: {_first_line(answer)}",
+                f"{self._title} cannot be opened: {first_line(answer)}",
                 hint="Without it: leave --log-to out",
             ) from answer
         return answer.place
@@ -99,8 +99,4 @@ class InThread:
                 call(tracker)
             except Exception as error:
                 # Later errors mostly follow from the first.
-                self.problem = self.problem or f"{self._title}: {_first_line(error)}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+                self.problem = self.problem or f"{self._title}: {first_line(error)}"
