@@ -17,14 +17,14 @@ import dataclasses
 import difflib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import platformdirs
 from pydantic import ValidationError
 
 from tarmac.documents import Problem, problems_of, read_toml, refuse, show_path
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.jobs import executor_names, find_executor
+from tarmac.jobs import RunnerPlace, executor_names, find_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from tarmac.documents import Document
     from tarmac.documents import Path as KeyPath
     from tarmac.jobs import Job
-
-# Place of the runner, the process that hands out a submitted job's tasks: on this machine, or as a
-# job of the engine that runs the tasks.
-RunnerPlace = Literal["here", "engine"]
 
 _PLACES = get_args(RunnerPlace)
 
@@ -59,14 +55,6 @@ class Settings:
         if not self.options:
             return job
         return job.model_copy(update={"options": _merged(self.options, job.options)})
-
-    def place_of(self, asked: str | None) -> str:
-        """Return the executor of a job's tasks.
-
-        Args:
-            asked: Executor chosen for this job alone. None: the setting, else ``local``.
-        """
-        return asked or self.on or "local"
 
 
 def settings_path() -> Path:

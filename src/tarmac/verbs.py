@@ -15,8 +15,8 @@ from tarmac.settings import chosen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tarmac.jobs import Handle, Job, JobRun, Reporter, Secret, Task
-    from tarmac.settings import RunnerPlace, Settings
+    from tarmac.jobs import Handle, Job, JobRun, Reporter, RunnerPlace, RunRequest, Secret, Task
+    from tarmac.settings import Settings
 
 
 def submit(
@@ -56,27 +56,25 @@ def submit(
         >>> handle.result(timeout=60); handle.stdout()  # doctest: +SKIP
         'hello\n'
     """
-    mapping = jobs.read_secret_mapping() | dict(secrets or {})
-    settings = chosen(on, profile)
-    place = runner or settings.runner
-    made = _make_run(
-        job,
-        base,
-        output,
-        mapping,
+    request = jobs.RunRequest(
+        output=None if output is None else Path(output),
+        concurrency=concurrency,
         fake_gpus=fake_gpus,
+        secrets=jobs.read_secret_mapping() | dict(secrets or {}),
         on=on,
-        settings=settings,
-        by_job=place != "here",
+        profile=profile,
+        runner=runner,
     )
+    settings = chosen(request.on, request.profile)
+    place = request.runner or settings.runner
+    made = _make_run(job, base, request, settings, by_job=place != "here")
     if made.job.pipeline is not None and made.executor != "local":
         tasks = hkube.asked_of_cluster(made.job, made.base, made.executor)
         made = dataclasses.replace(made, tasks=tasks)
-    # Pass on only the caller's secrets: the runner reads the configuration itself.
-    if place == "engine" or (place is None and not jobs.why_no_runner_job(made, secrets or {})):
-        jobs.submit_runner(made, jobs.runner_options(concurrency, fake_gpus, secrets), secrets)
+    if place == "engine" or (place is None and not jobs.why_no_runner_job(made, request)):
+        jobs.submit_runner(made, request)
         return jobs.Handle(made.path)
-    return jobs.start_runner(made, concurrency=concurrency, fake_gpus=fake_gpus, secrets=secrets)
+    return jobs.start_runner(made, request)
 
 
 def run(
@@ -117,27 +115,25 @@ def run(
         >>> tarmac.run(Job(name="hello", command=("echo", "hello"))).stdout()  # doctest: +SKIP
         'hello\n'
     """
-    mapping = jobs.read_secret_mapping() | dict(secrets or {})
+    request = jobs.RunRequest(
+        output=None if output is None else Path(output),
+        concurrency=concurrency,
+        fake_gpus=fake_gpus,
+        secrets=jobs.read_secret_mapping() | dict(secrets or {}),
+        on=on,
+        profile=profile,
+    )
     job, base = _read(job, base)
     if job.pipeline is not None and reporter is not None:
         raise RequestError(
             f"{job.name} is a pipeline, which tells a reporter nothing",
             hint="tarmac.hkube.run_pipeline(job, observer=...)",
         )
-    settings = chosen(on, profile)
-    made = _make_run(job, base, output, mapping, fake_gpus=fake_gpus, on=on, settings=settings)
+    made = _make_run(job, base, request, chosen(request.on, request.profile))
     if job.pipeline is None:
-        jobs.work_on(
-            made,
-            reporter or jobs.Silent(),
-            concurrency=concurrency,
-            fake_gpus=fake_gpus,
-            mapping=mapping,
-        )
+        jobs.work_on(made, reporter or jobs.Silent(), request)
     else:
-        hkube.work_on_pipeline(
-            made, hkube.Silent(), concurrency=concurrency, fake_gpus=fake_gpus, secrets=mapping
-        )
+        hkube.work_on_pipeline(made, hkube.Silent(), request)
     handle = jobs.Handle(made.path)
     handle.result()
     return handle
@@ -153,22 +149,17 @@ def _read(job: Job | str | Path, base: str | Path) -> tuple[Job, Path]:
 def _make_run(
     job: Job | str | Path,
     base: str | Path,
-    output: str | Path | None,
-    secrets: Mapping[str, Secret],
-    *,
-    fake_gpus: int,
-    on: str | None,
+    request: RunRequest,
     settings: Settings,
+    *,
     by_job: bool = False,
 ) -> JobRun:
     file = None if isinstance(job, jobs.Job) else Path(job)
     job, base = _read(job, base)
-    job = settings.applied_to(job)
-    at = settings.place_of(on)
+    job, on = settings.applied_to(job), settings.on or "local"
     tasks: Sequence[Task] = ()
     if job.pipeline is None:
-        tasks = jobs.prepare(job, base, secrets, fake_gpus=fake_gpus, executor=at, by_job=by_job)
+        tasks = jobs.prepare(job, base, request, executor=on, by_job=by_job)
     else:
-        hkube.prepare_pipeline(job, base, secrets, fake_gpus=fake_gpus, executor=at, by_job=by_job)
-    directory = None if output is None else Path(output)
-    return jobs.create_run(job, base, tasks, directory, executor=at, file=file)
+        hkube.prepare_pipeline(job, base, request, executor=on, by_job=by_job)
+    return jobs.create_run(job, base, tasks, request.output, executor=on, file=file)

@@ -95,10 +95,9 @@ def test_choices_are_shown_as_choices(tarmac):
 def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
     from tarmac.inference import FORMATS
-    from tarmac.jobs import executor_names
+    from tarmac.jobs import RunnerPlace, executor_names
     from tarmac.jobs.status import State
     from tarmac.runs.training import TRAINING
-    from tarmac.settings import RunnerPlace
     from tarmac.studies import method_names, pruning_rule_names
     from tarmac.studies.objectives import COSTS
     from tarmac.studies.study.kind import SEARCH

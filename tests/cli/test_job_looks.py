@@ -20,7 +20,7 @@ from tarmac.jobs import create_run, parse_job, prepare, task_directory
 def run(tmp_path):
     """Return a run of two tasks: one that has failed, and one at its end that was silent."""
     job = parse_job("{name: x, command: a, sweep: {grid: {n: [a, b]}}}")
-    made = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    made = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
     events = []
     for task, outcome in zip(made.tasks, ("failed", "succeeded"), strict=True):
         about = {"task": task.index, "name": task.name, "attempt": 1}

@@ -215,7 +215,7 @@ def test_what_a_look_at_the_devices_found_is_stored_with_a_run(tmp_path):
 
 def test_the_table_on_a_terminal_shows_running_tasks_with_their_last_line(tmp_path):
     job = parse_job("{name: x, command: a, sweep: {grid: {n: [1, 2]}}}")
-    run = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    run = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
     progress = _LiveProgress(run, Console(), follow=False)
     task = run.tasks[1]
     progress.started(task, 1, Grant(1.0, 0, ("GPU-7",), 1.0))
@@ -248,7 +248,7 @@ def make_runs(tmp_path, *names: str, tasks: int = 1) -> list:
     made = []
     for name in names:
         job = parse_job(f"{{name: {name}, command: a, sweep: {{repeat: {tasks}}}}}")
-        made.append(create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs"))
+        made.append(create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs"))
     return made
 
 

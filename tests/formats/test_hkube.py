@@ -192,7 +192,7 @@ def test_a_definition_whose_image_hkube_builds_is_kept_and_not_run(text, place, 
     assert BUILT in refusal
     assert write_hkube(job) == document.value
     with pytest.raises(RequestError, match="cannot be run here"):
-        prepare(job, tmp_path, {})
+        prepare(job, tmp_path)
     # A host of it would run it at once.
     with pytest.raises(RequestError, match=BUILT):
         read_algorithm(document.value)

@@ -336,5 +336,5 @@ def test_this_machine_refuses_engines_of_clusters(tmp_path):
 
     job = parse_job("{name: x, command: [a], environment: {image: i, engine: pyxis}}")
     with pytest.raises(RequestError, match="pyxis runs containers on clusters only") as caught:
-        prepare(job, tmp_path, {})
+        prepare(job, tmp_path)
     assert "--on slurm" in (caught.value.hint or "")

@@ -80,7 +80,7 @@ def test_one_that_is_to_be_built_here_for_a_cluster_is_refused():
 
 def refused(text, base, executor="local"):
     with pytest.raises(RequestError) as raised:
-        prepare(parse_job(text, "job.yaml"), base, {}, executor=executor)
+        prepare(parse_job(text, "job.yaml"), base, executor=executor)
     return raised.value.message
 
 
@@ -122,4 +122,4 @@ def test_what_another_task_may_make_is_not_missed(tmp_path):
         "{name: x, tasks: [{name: a, command: 'true'}, {name: b, command: 'true', needs: [a], "
         "environment: {kind: conda, file: made.yml}}]}"
     )
-    assert len(prepare(parse_job(text, "job.yaml"), tmp_path, {})) == 2
+    assert len(prepare(parse_job(text, "job.yaml"), tmp_path)) == 2

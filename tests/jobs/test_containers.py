@@ -47,7 +47,7 @@ def run(tmp_path, image):
         job = parse_job(
             textwrap.dedent(text).replace("IMAGE", f"{{image: {image}, network: none}}")
         )
-        made = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+        made = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
         watcher = Watcher()
         work_on(made, watcher)
         (task,) = made.tasks
@@ -327,7 +327,7 @@ def test_a_mount_is_beside_the_job_file_and_has_any_name(tmp_path, image, name):
     }
     text = {"name": "x", "command": "cat /mounted/in && ! touch /mounted/new"}
     job = Job.model_validate(text | {"environment": environment})
-    run = create_run(job, base, prepare(job, base, {}), base / "runs")
+    run = create_run(job, base, prepare(job, base), base / "runs")
     watcher = Watcher()
     work_on(run, watcher)
     (task,) = run.tasks
@@ -433,7 +433,7 @@ def test_a_registry_that_refuses_a_login_is_said_in_the_engines_words(
 ):
     monkeypatch.setenv("LOGIN", "me:wrong-password-7")
     job = parse_job(f"{{name: x, environment: {{image: '{registry}', login: {{env: LOGIN}}}}}}")
-    made = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    made = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
     watcher = Watcher()
     work_on(made, watcher)
     reason = watcher.ends["x"].reason
@@ -445,4 +445,4 @@ def test_an_engine_that_is_not_here_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     job = parse_job("{name: x, command: [a], environment: {image: i}}")
     with pytest.raises(RequestError, match="neither docker nor podman is here"):
-        prepare(job, tmp_path, {})
+        prepare(job, tmp_path)

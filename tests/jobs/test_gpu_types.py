@@ -8,7 +8,15 @@ import json
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.jobs import create_run, find_executor, find_run, parse_job, plan_tasks, prepare
+from tarmac.jobs import (
+    RunRequest,
+    create_run,
+    find_executor,
+    find_run,
+    parse_job,
+    plan_tasks,
+    prepare,
+)
 from tarmac.jobs.executors.kubernetes.demand import demand_of
 from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
 from tarmac.jobs.executors.kubernetes.nodes import KnownNode, why_never, with_gpus
@@ -104,7 +112,7 @@ def test_gpus_that_are_no_number_and_no_kind_are_refused_with_their_place(text, 
 
 def test_a_kind_stays_in_the_record_of_a_run(tmp_path):
     job = parse_job("{name: x, command: 'true', resources: {gpus: {type: a100, count: 2}}}")
-    tasks = prepare(job, tmp_path, {}, fake_gpus=2)
+    tasks = prepare(job, tmp_path, RunRequest(fake_gpus=2))
     made = create_run(job, tmp_path, tasks, tmp_path / "runs")
     again = find_run(str(made.path), None)
     assert again.tasks[0].resources == Resources(gpus=2, gpu_type="a100")

@@ -14,7 +14,7 @@ import pytest
 import tarmac
 from tarmac.errors import RequestError
 from tarmac.files import TRUSTED_USERS, OwnerLock
-from tarmac.jobs import Handle, Job, JobFailed, Secret, attach, list_statuses, parse_job
+from tarmac.jobs import Handle, Job, JobFailed, RunRequest, Secret, attach, list_statuses, parse_job
 from tarmac.jobs.status import note_runner
 from tarmac.processes.identity import identify
 from waiting import limit_s
@@ -168,7 +168,7 @@ def test_a_named_secret_that_stands_for_another_one_is_refused(tmp_path):
     with pytest.raises(RequestError, match=r"'s3/k' stands for .*, which is no place on this"):
         tarmac.jobs.start_runner(
             tarmac.jobs.JobRun(tmp_path, job("{name: x, command: a}"), tmp_path, ()),
-            secrets={"s3/k": Secret(vault_id="https://vault.example/k")},
+            RunRequest(secrets={"s3/k": Secret(vault_id="https://vault.example/k")}),
         )
 
 

@@ -94,7 +94,7 @@ def line(s3, monkeypatch):
 
 def run(text: str, tmp_path):
     job = parse_job(textwrap.dedent(text))
-    tasks = prepare(job, tmp_path, {})
+    tasks = prepare(job, tmp_path)
     watcher = Watcher()
     work_on(create_run(job, tmp_path, tasks, tmp_path / "runs"), watcher)
     return watcher.ends["x"]

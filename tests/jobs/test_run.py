@@ -23,6 +23,7 @@ from forked import ForkedProcess, start_python
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import OwnerLock
 from tarmac.jobs import (
+    RunRequest,
     create_run,
     find_run,
     parse_job,
@@ -70,11 +71,11 @@ def run(tmp_path):
     """Return a function that runs a job and returns (watcher, run, counts)."""
 
     def go(text: str, *, fake_gpus: int = 0, **options):
-        job = parse_job(textwrap.dedent(text))
-        tasks = prepare(job, tmp_path, {}, fake_gpus=fake_gpus)
+        job, request = parse_job(textwrap.dedent(text)), RunRequest(fake_gpus=fake_gpus)
+        tasks = prepare(job, tmp_path, request)
         made = create_run(job, tmp_path, tasks, tmp_path / "runs")
         watcher = Watcher()
-        counts = work_on(made, watcher, fake_gpus=fake_gpus, **options)
+        counts = work_on(made, watcher, request, **options)
         return watcher, made, counts
 
     return go

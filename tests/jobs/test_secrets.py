@@ -10,6 +10,7 @@ from test_run import Watcher
 import tarmac
 from tarmac.errors import RequestError
 from tarmac.jobs import (
+    RunRequest,
     Secret,
     create_run,
     parse_job,
@@ -34,10 +35,10 @@ def test_a_task_sees_its_own_secrets_and_no_source_of_anothers(tmp_path, monkeyp
           - {name: none, command: env}
         """
     )
-    mapping = {"s/k": Secret(env="SOURCE_B")}
-    tasks = prepare(job, tmp_path, mapping)
+    request = RunRequest(secrets={"s/k": Secret(env="SOURCE_B")})
+    tasks = prepare(job, tmp_path, request)
     run = create_run(job, tmp_path, tasks, tmp_path / "runs")
-    assert work_on(run, Watcher(), mapping=mapping) == {"succeeded": 3}
+    assert work_on(run, Watcher(), request) == {"succeeded": 3}
     seen = {}
     for task in tasks:
         printed = (task_directory(run.path, task) / "stdout").read_text()
@@ -57,9 +58,9 @@ def test_a_secrets_file_is_beside_the_job_file(tmp_path, monkeypatch):
     found = resolve_secrets({"A": Secret(file="key")}, {}, {}, tmp_path / "job")
     assert found == {"A": "swordfish"}
     job = parse_job("{name: x, command: a, secrets: {A: {file: key}}}")
-    assert prepare(job, tmp_path / "job", {})
+    assert prepare(job, tmp_path / "job")
     with pytest.raises(RequestError, match="secret for A: key: No such file"):
-        prepare(job, tmp_path, {})
+        prepare(job, tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\r", "\n\n"])
@@ -75,7 +76,7 @@ def test_a_file_that_can_be_no_secret_is_refused_before_the_start(tmp_path, file
     (tmp_path / "nul").write_bytes(b"a\0b")
     job = parse_job(f"{{name: x, command: a, secrets: {{A: {{file: {file}}}}}}}")
     with pytest.raises(RequestError, match=f"secret for A: {file}: {reason}"):
-        prepare(job, tmp_path, {})
+        prepare(job, tmp_path)
 
 
 def test_a_file_of_the_users_configuration_is_beside_it(tmp_path, monkeypatch):

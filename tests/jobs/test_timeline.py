@@ -25,7 +25,7 @@ def line(event, task=0, at=0.0, **values):
 
 def made(tmp_path, text, *, runs=True):
     job = parse_job(text)
-    run = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    run = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
     if runs:
         work_on(run, Silent())
     return run

@@ -80,7 +80,7 @@ def test_files_of_a_sweep_over_workloads_come_along_each_with_its_task(base):
 def test_a_workload_that_is_not_there_is_refused_before_anything_starts(base, workload, said):
     job = parse_job(f"{{name: x, workload: '{workload}'}}")
     with pytest.raises(RequestError) as caught:
-        prepare(job, base, {})
+        prepare(job, base)
     assert said in str(caught.value)
 
 

@@ -117,9 +117,9 @@ def test_a_run_is_refused_before_anything_starts(start_cluster, tmp_path, made, 
     given = {"kubeconfig": str(cluster.kubeconfig), "image": "i"}
     job = Job(name="x", command=("true",), resources={"cpus": 4}, options={"kubernetes": given})
     with pytest.raises(RequestError, match="task 'x'") as refused:
-        prepare(job, tmp_path, {}, fake_gpus=0, executor="kubernetes", by_job=False)
+        prepare(job, tmp_path, executor="kubernetes")
     assert words in refused.value.message
     # Who may not look is not told.
     for right in ("resourcequotas", "limitranges"):
         cluster.access.deny("list", right)
-    prepare(job, tmp_path, {}, fake_gpus=0, executor="kubernetes", by_job=False)
+    prepare(job, tmp_path, executor="kubernetes")

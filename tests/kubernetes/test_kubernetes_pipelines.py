@@ -119,7 +119,7 @@ class Numbers:
             environment={},
             folders=[self.shared / "algorithms"],
         ).model_copy(update={"options": {"kubernetes": {**self.options, **options}}})
-        prepare_pipeline(job, self.shared, {}, executor="kubernetes")
+        prepare_pipeline(job, self.shared, executor="kubernetes")
         run = create_run(job, self.shared, (), self.shared / "all", executor="kubernetes")
         told = Told(act)
         return work_on_pipeline(run, told), told

@@ -104,7 +104,7 @@ def test_what_the_server_warns_of_is_told_once(restricted, tmp_path, capfd, prof
     given = {"kubeconfig": str(restricted.kubeconfig), "image": "i", "pod_security": profile}
     parsed = parsed.model_copy(update={"options": {"kubernetes": given}})
     for _ in range(2):
-        prepare(parsed, tmp_path, {}, fake_gpus=0, executor="kubernetes", by_job=False)
+        prepare(parsed, tmp_path, executor="kubernetes")
     told = capfd.readouterr().err
     assert told.count('would violate PodSecurity "restricted:latest"') == num_told
     assert told.count("warning: ") == num_told

@@ -42,7 +42,7 @@ def section(html, key):
 
 def ran(tmp_path, text):
     job = parse_job(text)
-    run = create_run(job, tmp_path, prepare(job, tmp_path, {}), tmp_path / "runs")
+    run = create_run(job, tmp_path, prepare(job, tmp_path), tmp_path / "runs")
     work_on(run, Silent())
     return run
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tarmac.cli.views.job_plan import Plan
     from tarmac.formats import Reading
-    from tarmac.jobs import Job, JobRun, Machine, Secret
+    from tarmac.jobs import Job, JobRun, Machine, RunRequest
 
 # Most files for a cluster to show; files of very many tasks differ only in their numbers.
 _MAX_FILES = 10
@@ -24,28 +24,23 @@ _MAX_FILES = 10
 def print_plans_of(
     read: Sequence[tuple[Reading, Path]],
     on: str,
-    mapping: Mapping[str, Secret],
+    request: RunRequest,
     *,
-    output: Path | None,
-    jobs: int | None,
-    fake_gpus: int,
     as_json: bool,
 ) -> None:
     """Print the plans of jobs, with needs that are missing.
 
     Args:
-        read: Contents of the files, each with the directory that its paths start from.
-        on: Executor of the tasks, such as ``local`` or ``slurm``.
-        mapping: Secrets by name, for the check for problems.
-        output: Directory in which the runs would be created. None: the default.
-        jobs: Maximum number of tasks at a time. None: the job's own limit.
-        fake_gpus: Number of GPUs to pretend on this machine. 0 uses the real ones.
-        as_json: Whether to print JSON only.
+        read: What files hold, each with the directory that its paths start from.
+        on: Where their tasks would run.
+        request: What is asked for of their runs.
+        as_json: Print JSON, and only that.
     """
     from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans, say_problems
 
+    fake_gpus, output = request.fake_gpus, request.output
     machine = _machine(on, fake_gpus)
-    plans = plans_of(read, on, mapping, machine)
+    plans = plans_of(read, on, request.secrets, machine)
     pipelines = [
         (job, base, reading)
         for reading, base in read
@@ -59,29 +54,27 @@ def print_plans_of(
         else:
             print_plans(plans, machine)
             for plan in plans:
-                print_files(plan, on, output, jobs)
+                print_files(plan, on, output, request.concurrency)
     for job, base, reading in pipelines:
-        problems = () if on != "local" else _problems_of_pipeline(job, base, mapping, fake_gpus)
+        problems = () if on != "local" else _problems_of_pipeline(job, base, request)
         refusals = (*reading.refusals, *problems)
         rows += _show_pipeline(job, base, fake_gpus, reading.notes, refusals, as_json=as_json)
         if not as_json:
             say_problems(problems)
         if on != "local" and not as_json and not reading.refusals:
-            print_files(_asked_of_cluster(job, base, on), on, output, jobs)
+            print_files(_asked_of_cluster(job, base, on), on, output, request.concurrency)
     if as_json:
         echo_json(rows)
 
 
-def print_rest(
-    run: JobRun, mapping: Mapping[str, Secret], fake_gpus: int, *, as_json: bool
-) -> None:
-    """Print the plan for resuming a run."""
+def print_rest(run: JobRun, request: RunRequest, *, as_json: bool) -> None:
+    """Print what going on with a run would do."""
     from tarmac.cli.views.job_plan import plan_rows, print_plans, rest_of
     from tarmac.jobs import read_status
 
     if run.job.pipeline is None:
-        machine = _machine(run.executor, fake_gpus)
-        plan = rest_of(run, mapping, machine)
+        machine = _machine(run.executor, request.fake_gpus)
+        plan = rest_of(run, request.secrets, machine)
         if as_json:
             echo_json(plan_rows([plan], machine))
         else:
@@ -92,7 +85,7 @@ def print_rest(
         done = read_status(run.path).count("succeeded")
         are = counted(done, "task has succeeded, and is", "tasks have succeeded, and are")
         click.echo(f"{are} not done again with the same input")
-    rows = _show_pipeline(run.job, run.base, fake_gpus, as_json=as_json)
+    rows = _show_pipeline(run.job, run.base, request.fake_gpus, as_json=as_json)
     if as_json:
         echo_json(rows)
 
@@ -150,16 +143,14 @@ def files_of(
         raise placed(error, plan.source) from error
 
 
-def _problems_of_pipeline(
-    job: Job, base: Path, mapping: Mapping[str, Secret], fake_gpus: int
-) -> Sequence[str]:
-    """Return why a pipeline would be refused here, except for the refusals of its format."""
+def _problems_of_pipeline(job: Job, base: Path, request: RunRequest) -> Sequence[str]:
+    """Return why a pipeline would be refused here, but for what its format says itself."""
     from tarmac.hkube import prepare_pipeline
 
     if job.refusals:
         return ()
     try:
-        prepare_pipeline(job, base, mapping, fake_gpus=fake_gpus)
+        prepare_pipeline(job, base, request)
     except RequestError as error:
         return (str(error),)
     return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
@@ -16,9 +16,9 @@ from tarmac.errors import RequestError
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
-    from tarmac.jobs import Secret
+    from tarmac.jobs import RunRequest
 
 job_files = cloup.argument(
     "files",
@@ -77,7 +77,12 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
                 help="Where the process runs that hands out the tasks: here, or as a job of the "
                 "cluster's.",
             ),
-            count_option("--jobs", show_default="as many as fit", help="At most N tasks at once."),
+            count_option(
+                "--jobs",
+                "concurrency",
+                show_default="as many as fit",
+                help="At most N tasks at once.",
+            ),
             option(
                 "--keep-going",
                 is_flag=True,
@@ -99,18 +104,26 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def checked_secrets(
-    jobs: int | None, secrets: Sequence[str], fake_gpus: int, *, quiet: bool
-) -> dict[str, Secret]:
-    """Check the values of `job_options`, and return the secrets by name."""
-    from tarmac.jobs import read_secret_mapping
+def run_request(options: Mapping[str, Any], *, quiet: bool) -> RunRequest:
+    """Check what `job_options` give beside the job, and return it as a request.
 
-    if jobs is not None and jobs < 1:
-        raise RequestError(f"jobs is {jobs}, expected at least 1")
+    Args:
+        options: Values of click by the names of the request's fields, ``secrets`` as texts.
+        quiet: Whether to suppress the note on pretended GPUs, on stderr.
+
+    Raises:
+        RequestError: A value is wrong, or the user's file of secrets.
+    """
+    from tarmac.jobs import RunRequest, read_secret_mapping
+
+    concurrency, fake_gpus = options["concurrency"], options["fake_gpus"]
+    if concurrency is not None and concurrency < 1:
+        raise RequestError(f"jobs is {concurrency}, expected at least 1")
     if fake_gpus and not quiet:
         click.secho(
             f"{counted(fake_gpus, 'GPU')} PRETENDED (--fake-gpus): programs will find none",
             fg="yellow",
             err=True,
         )
-    return read_secret_mapping() | secret_places(secrets)
+    secrets = read_secret_mapping() | secret_places(options["secrets"])
+    return RunRequest(**{**options, "secrets": secrets})

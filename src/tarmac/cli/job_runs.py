@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.cli.job_files import secret_places
 from tarmac.cli.job_work import headline
 from tarmac.errors import RequestError, quoted
 from tarmac.wording import in_one_line
@@ -18,44 +17,40 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tarmac.formats import Reading
-    from tarmac.jobs import Job, JobRun, Secret, Task
-    from tarmac.settings import RunnerPlace, Settings
+    from tarmac.jobs import Job, JobRun, RunRequest, Task
+    from tarmac.settings import Settings
 
 
 def make_runs(
     read: Sequence[tuple[Reading, Path]],
-    mapping: Mapping[str, Secret],
-    fake_gpus: int,
-    output: Path | None,
+    request: RunRequest,
     place: Settings,
-    asked: str | None,
     *,
     by_job: bool = False,
 ) -> list[JobRun]:
     """Create the runs of jobs after all of them have passed the checks; see `prepare_job`."""
     from tarmac.jobs import UnfitFileError, create_run, placed
 
+    at = place.on or "local"
     planned = []
     for reading, base in read:
         for job in reading.jobs:
-            at = place.place_of(asked)
             try:
-                tasks = prepare_job(job, base, mapping, fake_gpus, at, by_job=by_job)
+                tasks = prepare_job(job, base, request, at, by_job=by_job)
             except UnfitFileError as error:
                 raise placed(error, reading.source) from error
             file = None if reading.source is None else Path(reading.source.name)
-            planned.append((job, base, tasks, at, file))
+            planned.append((job, base, tasks, file))
     return [
-        create_run(job, base, tasks, output, executor=at, file=file)
-        for job, base, tasks, at, file in planned
+        create_run(job, base, tasks, request.output, executor=at, file=file)
+        for job, base, tasks, file in planned
     ]
 
 
 def prepare_job(
     job: Job,
     base: Path,
-    mapping: Mapping[str, Secret],
-    fake_gpus: int,
+    request: RunRequest,
     on: str,
     *,
     by_job: bool = False,
@@ -67,28 +62,26 @@ def prepare_job(
     if job.pipeline is not None:
         from tarmac.hkube import prepare_pipeline
 
-        prepare_pipeline(job, base, mapping, fake_gpus=fake_gpus, executor=on, by_job=by_job)
+        prepare_pipeline(job, base, request, executor=on, by_job=by_job)
         return ()
     from tarmac.jobs import prepare
 
-    return prepare(job, base, mapping, fake_gpus=fake_gpus, executor=on, by_job=by_job)
+    return prepare(job, base, request, executor=on, by_job=by_job)
 
 
-def refuse_rest(run: JobRun, mapping: Mapping[str, Secret], fake_gpus: int) -> None:
-    """Refuse to resume a run whose remaining tasks cannot run."""
+def refuse_rest(run: JobRun, request: RunRequest) -> None:
+    """Refuse what of a run that is gone on with cannot be done."""
     if run.job.pipeline is not None:
-        prepare_job(run.job, run.base, mapping, fake_gpus, run.executor)
+        prepare_job(run.job, run.base, request, run.executor)
         return
     from tarmac.jobs import refuse_tasks, tasks_left
 
-    left = tasks_left(run)
-    refuse_tasks(left, run.base, mapping, fake_gpus=fake_gpus, executor=run.executor)
+    refuse_tasks(tasks_left(run), run.base, request, executor=run.executor)
 
 
 def resumed(
     reference: str,
-    output: Path | None,
-    on: str | None,
+    request: RunRequest,
     given: Mapping[str, str | Path | None],
     *,
     quiet: bool,
@@ -103,7 +96,7 @@ def resumed(
                 f"{name} cannot be changed in a resumed run",
                 hint=f"Start a new one: tarmac run FILE {name} {quoted(value)}",
             )
-    run = find_run(reference, output)
+    run = find_run(reference, request.output)
     refuse_foreign(
         run.path / "job-run.json",
         what="its commands",
@@ -117,7 +110,7 @@ def resumed(
             f"it began with. Its new content: tarmac run {quoted(file)}",
             err=True,
         )
-    return run if on is None else dataclasses.replace(run, executor=on)
+    return run if request.on is None else dataclasses.replace(run, executor=request.on)
 
 
 def check_result(result: Path, jobs: Sequence[Job]) -> None:
@@ -154,36 +147,23 @@ def _asked_for(run: JobRun) -> JobRun:
     return dataclasses.replace(run, tasks=tasks)
 
 
-def submit_runs(
-    runs: Sequence[JobRun],
-    jobs: int | None,
-    fake_gpus: int,
-    secrets: Sequence[str],
-    runner: RunnerPlace | None,
-    *,
-    keep_going: bool,
-    as_json: bool,
-) -> None:
-    """Start runs in the background; the default place of each runner is that of its tasks."""
-    from tarmac.jobs import runner_options, start_runner, submit_runner, why_no_runner_job
+def submit_runs(runs: Sequence[JobRun], request: RunRequest, *, as_json: bool) -> None:
+    """Start runs in the background; by default each where its tasks run."""
+    from tarmac.jobs import start_runner, submit_runner, why_no_runner_job
 
-    places = secret_places(secrets)
     rows = []
     for run in map(_asked_for, runs):
-        why_not = why_no_runner_job(run, places)
+        why_not = why_no_runner_job(run, request)
         job = None
-        if runner == "engine" or (runner is None and why_not is None):
-            options = runner_options(jobs, fake_gpus, places, keep_going=keep_going)
-            job = submit_runner(run, options, places)
+        if request.runner == "engine" or (request.runner is None and why_not is None):
+            job = submit_runner(run, request)
         else:
-            start_runner(
-                run, concurrency=jobs, fake_gpus=fake_gpus, secrets=places, keep_going=keep_going
-            )
+            start_runner(run, request)
         rows.append({"path": str(run.path), "runner_job": job})
         if not as_json:
             at = f"  runner: job {job}" if job else ""
             click.echo(f"{headline(run)}{at}")
-            if runner is None and run.executor != "local" and why_not is not None:
+            if request.runner is None and run.executor != "local" and why_not is not None:
                 click.echo(f"its runner is on this machine: {why_not}", err=True)
     if as_json:
         click.echo(json.dumps(rows, indent=2))

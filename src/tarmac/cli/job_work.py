@@ -14,33 +14,25 @@ from tarmac.errors import Interrupted, TarmacError, quoted
 from tarmac.wording import counted, in_lines, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from tarmac.jobs import JobRun, OwnRunnerJob, Resources, Secret
+    from tarmac.jobs import JobRun, OwnRunnerJob, Resources, RunRequest
 
 # For a longer result, only the path of its file is printed.
 _MAX_SHOWN_BYTES = 20_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WorkOptions:
-    """Options for the work on a run, and for its output.
+class Shown:
+    """What is printed of a run's work.
 
     Attributes:
-        mapping: Secrets by name, of the user's configuration and of options.
-        jobs: Maximum number of tasks at a time. None: as many as fit.
-        fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
-        keep_going: Whether to start the other tasks after the first have all failed alike.
-        follow: Whether to print the output of tasks as it is written.
+        follow: Print what tasks print, as they print it.
         as_json: Whether to suppress text output, since the caller prints JSON.
         result: Second file for a pipeline's result. None: only the run's own.
     """
 
-    mapping: Mapping[str, Secret]
-    jobs: int | None = None
-    fake_gpus: int = 0
-    keep_going: bool = False
     follow: bool = False
     as_json: bool = False
     result: Path | None = None
@@ -55,12 +47,13 @@ def headline(run: JobRun) -> str:
     return in_one_line(f"{run.job.name}: {what}  {run.path}")
 
 
-def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
-    """Run the tasks of a job that have not succeeded yet, and print the progress.
+def work(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, Any]:
+    """Run what has not succeeded yet of a job, and print how it goes.
 
     Args:
         run: Run of the job, whose directory exists already.
-        options: Concurrency, secrets and output of the work.
+        request: What is asked for of it.
+        shown: What is printed of it.
 
     Returns:
         The values that ``--json`` prints.
@@ -68,12 +61,12 @@ def work(run: JobRun, options: WorkOptions) -> dict[str, Any]:
     Raises:
         Interrupted: A signal arrived, and tasks are left.
     """
-    with outlives_output(unless=options.as_json):
-        if not options.as_json:
+    with outlives_output(unless=shown.as_json):
+        if not shown.as_json:
             click.echo(headline(run))
         if run.job.pipeline is not None:
-            return _work_pipeline(run, options)
-        return _work_tasks(run, options)
+            return _work_pipeline(run, request, shown)
+        return _work_tasks(run, request, shown)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,19 +85,15 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
-    """Watch signals as a run's runner; a runner that is a job also queues its successor in time."""
-    from tarmac.jobs import OwnRunnerJob, find_executor, read_secret_mapping, runner_options
+def _watched(run: JobRun, request: RunRequest) -> Iterator[_Watch]:
+    """Be the runner of a run, also as a job of the engine: with signals, and with a successor."""
+    from tarmac.jobs import OwnRunnerJob, find_executor
 
     kind = find_executor(run.executor)
     runner_job = OwnRunnerJob.find(run)
     if runner_job is not None and not runner_job.is_wanted():
         raise Interrupted(f"{run.path.name} needs no runner any more")
-    read_again = read_secret_mapping()
-    mapping = {name: at for name, at in options.mapping.items() if read_again.get(name) != at}
-    successor = runner_options(
-        options.jobs, options.fake_gpus, mapping, keep_going=options.keep_going
-    )
+    successor = request.runner_options()
 
     def queue_successor() -> None:
         if runner_job is None:
@@ -133,80 +122,63 @@ def _watched(run: JobRun, options: WorkOptions) -> Iterator[_Watch]:
         yield _Watch(stop, detach, runner_job)
 
 
-def _work_tasks(run: JobRun, options: WorkOptions) -> dict[str, Any]:
+def _work_tasks(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, Any]:
     from tarmac.cli.views.job import progress_of
     from tarmac.jobs import end_runner_jobs, work_on
 
-    if run.executor == "local" and not options.fake_gpus:
-        _look_at_gpus(run, (task.resources for task in run.tasks), quiet=options.as_json)
+    if run.executor == "local" and not request.fake_gpus:
+        _look_at_gpus(run, (task.resources for task in run.tasks), quiet=shown.as_json)
     with (
-        _watched(run, options) as watch,
-        progress_of(run, follow=options.follow, quiet=options.as_json) as watcher,
+        _watched(run, request) as watch,
+        progress_of(run, follow=shown.follow, quiet=shown.as_json) as watcher,
     ):
-        counts = work_on(
-            run,
-            watcher,
-            concurrency=options.jobs,
-            fake_gpus=options.fake_gpus,
-            keep_going=options.keep_going,
-            stop=lambda: watch.stop.came,
-            detach=watch.detach,
-            mapping=options.mapping,
-        )
+        counts = work_on(run, watcher, request, stop=lambda: watch.stop.came, detach=watch.detach)
     if watch.stop.has_detached:
         raise _detached(run)
     end_runner_jobs(run.path, run.executor, but=watch.runner_job)
     ok = counts["succeeded"] == len(run.tasks)
-    if not options.as_json:
+    if not shown.as_json:
         _sum_up(run, counts.items())
     num_ended = counts["succeeded"] + counts["failed"] + counts["skipped"]
     if num_ended < len(run.tasks):
         raise _interrupted(run)
-    if not ok and not options.as_json:
+    if not ok and not shown.as_json:
         _say_again(run)
     return {"path": str(run.path), "ok": ok, "counts": dict(counts), "tasks": watcher.rows}
 
 
-def _work_pipeline(run: JobRun, options: WorkOptions) -> dict[str, Any]:
+def _work_pipeline(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, Any]:
     from tarmac.cli.views.pipeline import pipeline_progress
     from tarmac.hkube import RESULT, plan_pipeline, to_json, work_on_pipeline, write_json
     from tarmac.jobs import end_runner_jobs
 
-    if run.executor == "local" and not options.fake_gpus:
+    if run.executor == "local" and not request.fake_gpus:
         needed = plan_pipeline(run.job).needed.values()
-        _look_at_gpus(run, (algorithm.job.resources for algorithm in needed), quiet=options.as_json)
+        _look_at_gpus(run, (algorithm.job.resources for algorithm in needed), quiet=shown.as_json)
     with (
-        _watched(run, options) as watch,
+        _watched(run, request) as watch,
         pipeline_progress(
-            run.path, follow=options.follow, quiet=options.as_json, keeps_rows=options.as_json
+            run.path, follow=shown.follow, quiet=shown.as_json, keeps_rows=shown.as_json
         ) as watcher,
     ):
         end = work_on_pipeline(
-            run,
-            watcher,
-            concurrency=options.jobs,
-            fake_gpus=options.fake_gpus,
-            stop=lambda: watch.stop.came,
-            detach=watch.detach,
-            secrets=options.mapping,
+            run, watcher, request, stop=lambda: watch.stop.came, detach=watch.detach
         )
     if end.is_left:
         raise _detached(run)
     end_runner_jobs(run.path, run.executor, but=watch.runner_job)
-    if not options.as_json:
+    if not shown.as_json:
         _sum_up(run, end.counts.items())
     if end.outcome == "interrupted":
         raise _interrupted(run)
     ok = end.outcome == "succeeded"
-    if ok and options.result is not None:
-        write_json(options.result, end.result)
-    if not options.as_json and ok:
-        path = options.result or run.path / RESULT
+    if ok and shown.result is not None:
+        write_json(shown.result, end.result)
+    if not shown.as_json and ok:
+        path = shown.result or run.path / RESULT
         is_large = path.stat().st_size > _MAX_SHOWN_BYTES
-        click.echo(
-            f"result: {path}" if is_large or options.result else to_json(end.result, indent=2)
-        )
-    elif not options.as_json:
+        click.echo(f"result: {path}" if is_large or shown.result else to_json(end.result, indent=2))
+    elif not shown.as_json:
         click.secho(in_lines(f"failed: {end.reason}"), fg="red", err=True)
         _say_again(run)
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.cli.job_work import WorkOptions, work
+from tarmac.cli.job_work import Shown, work
 from tarmac.errors import RequestError, TarmacError, quoted
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def train_there(
             max_restarts=max_restarts,
         )
     )
-    mapping = jobs.read_secret_mapping()
+    request = jobs.RunRequest(secrets=jobs.read_secret_mapping())
     assert place.on is not None
-    tasks = jobs.prepare(job, Path.cwd(), mapping, executor=place.on)
+    tasks = jobs.prepare(job, Path.cwd(), request, executor=place.on)
     made = jobs.create_run(job, Path.cwd(), tasks, directory, executor=place.on)
-    done = work(made, WorkOptions(mapping=mapping, follow=True, as_json=quiet))
+    done = work(made, request, Shown(follow=True, as_json=quiet))
     if not done["ok"]:
         raise TarmacError(
             f"the training on {place.on} failed",

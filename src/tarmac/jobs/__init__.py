@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.handle import Handle as Handle
     from tarmac.jobs.handle import JobFailed as JobFailed
     from tarmac.jobs.handle import attach as attach
-    from tarmac.jobs.handle import runner_options as runner_options
     from tarmac.jobs.handle import start_runner as start_runner
     from tarmac.jobs.job_run import JobRun as JobRun
     from tarmac.jobs.job_run import create_run as create_run
@@ -94,6 +93,9 @@ if TYPE_CHECKING:
     from tarmac.jobs.record import JobRecord as JobRecord
     from tarmac.jobs.record import changed_file as changed_file
     from tarmac.jobs.record import read_record as read_record
+    from tarmac.jobs.request import DEFAULT_REQUEST as DEFAULT_REQUEST
+    from tarmac.jobs.request import RunnerPlace as RunnerPlace
+    from tarmac.jobs.request import RunRequest as RunRequest
     from tarmac.jobs.run_files import SHARED as SHARED
     from tarmac.jobs.run_files import directory_name as directory_name
     from tarmac.jobs.runner_jobs import OwnRunnerJob as OwnRunnerJob

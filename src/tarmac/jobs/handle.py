@@ -15,7 +15,6 @@ from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 from tarmac.files import (
     TRUSTED_USERS,
     LeaseWatch,
-    expanded,
     foreign_owner,
     open_regular,
     read_errors,
@@ -26,6 +25,7 @@ from tarmac.jobs.model import Job
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.progress import Silent
 from tarmac.jobs.record import RECORD, read_record
+from tarmac.jobs.request import DEFAULT_REQUEST
 from tarmac.jobs.runner_jobs import end_runner_jobs
 from tarmac.jobs.runner_notes import last_runner
 from tarmac.jobs.runner_watch import RunnerWatch
@@ -34,11 +34,11 @@ from tarmac.processes import python_command
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tarmac.jobs.job_run import JobRun
-    from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
+    from tarmac.jobs.request import RunRequest
     from tarmac.jobs.status import RunStatus, TaskStatus
 
 # Poll interval for the runner of another process; an own runner is waited for.
@@ -254,28 +254,17 @@ def _left_of(run: JobRun, status: RunStatus) -> Sequence[Task]:
     ]
 
 
-def start_runner(
-    run: JobRun,
-    *,
-    concurrency: int | None = None,
-    fake_gpus: int = 0,
-    secrets: Mapping[str, Secret] | None = None,
-    keep_going: bool = False,
-) -> Handle:
-    """Start a runner process for a run; its output goes to ``runner.log`` in the run's directory.
+def start_runner(run: JobRun, request: RunRequest = DEFAULT_REQUEST) -> Handle:
+    """Start the process that works on a run; what it prints goes to ``runner.log`` there.
 
     Args:
         run: The run to work on.
-        concurrency: Maximum number of tasks at once. None: the job's own limit.
-        fake_gpus: Number of simulated GPUs, to try a job without GPUs. Default 0: real GPUs.
-        secrets: Places of named secrets on this machine; references only, never a secret itself.
-        keep_going: Whether to start the remaining tasks even when the first tasks all failed alike.
+        request: What is asked for of it. Default: nothing.
 
     Raises:
         RequestError: A named secret refers to another named secret.
     """
-    arguments = runner_options(concurrency, fake_gpus, secrets, keep_going=keep_going)
-    options = ["--resume", str(run.path), *arguments]
+    options = ["--resume", str(run.path), *request.runner_options()]
     with (run.path / "runner.log").open("ab") as log:
         popen = subprocess.Popen(
             python_command("tarmac", "run", *options),
@@ -287,42 +276,6 @@ def start_runner(
         )
     note_runner(run.path, popen.pid)
     return Handle(run.path, popen)
-
-
-def runner_options(
-    concurrency: int | None,
-    fake_gpus: int,
-    secrets: Mapping[str, Secret] | None,
-    *,
-    keep_going: bool = False,
-) -> list[str]:
-    """Return the options of ``tarmac run`` that the run's record does not hold.
-
-    Raises:
-        RequestError: A named secret refers to another named secret.
-    """
-    options = []
-    if concurrency is not None:
-        options += ["--jobs", str(concurrency)]
-    if fake_gpus:
-        options += ["--fake-gpus", str(fake_gpus)]
-    if keep_going:
-        options.append("--keep-going")
-    for name, secret in (secrets or {}).items():
-        options += ["--secret", f"{name}={_secret_location(name, secret)}"]
-    return options
-
-
-def _secret_location(name: str, secret: Secret) -> str:
-    if secret.env is not None:
-        return f"env:{secret.env}"
-    if secret.file is not None:
-        # A runner job starts in another directory.
-        return f"file:{expanded(secret.file).absolute()}"
-    raise RequestError(
-        f"secrets: {name!r} stands for {secret}, which is no place on this machine",
-        hint="Say env=VARIABLE or file=PATH",
-    )
 
 
 def attach(reference: str, output: str | Path | None = None) -> Handle:

@@ -22,6 +22,7 @@ from tarmac.jobs.model import Conda, Container, Job, Project, Venv
 from tarmac.jobs.outputs import refuse_unknown_stores
 from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
+from tarmac.jobs.request import DEFAULT_REQUEST
 from tarmac.jobs.run_files import SHARED
 from tarmac.jobs.runner_notes import mark_runner, own_number
 from tarmac.jobs.runner_watch import RunnerWatch
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import Secret
     from tarmac.jobs.plan import Task
     from tarmac.jobs.progress import Reporter
+    from tarmac.jobs.request import RunRequest
     from tarmac.jobs.status import RunStatus
     from tarmac.runs import BrokenRun
 
@@ -77,22 +79,19 @@ class JobRun:
 def prepare(
     job: Job,
     base: Path,
-    mapping: Mapping[str, Secret],
+    request: RunRequest = DEFAULT_REQUEST,
     *,
-    fake_gpus: int = 0,
     executor: str = "local",
     by_job: bool = False,
 ) -> tuple[Task, ...]:
     """Expand a job into tasks, and check them before anything starts.
 
     Args:
-        job: Job to expand and to check.
-        base: Directory that the job's paths start from.
-        mapping: Places of named secrets on this machine.
-        fake_gpus: Number of simulated GPUs, to try a job without GPUs. Default 0: real GPUs.
-        executor: Name of the executor, one of `executor_names`. Default ``local``.
-        by_job: Whether the run's runner is to be a job of the engine, where it can be. Default
-            False.
+        job: Job to expand into tasks and to check.
+        base: What its paths start from.
+        request: What is asked for of its run. Default: nothing.
+        executor: Where tasks are to run, one of `executor_names`.
+        by_job: Whether the run's runner is to be a job there, where it can be one.
 
     Raises:
         RequestError: The job states that it cannot run here, or a task can never fit, needs a
@@ -102,25 +101,25 @@ def prepare(
         first, *rest = job.refusals
         raise RequestError(f"{job.name} cannot be run here: {first}", hint="\n".join(rest) or None)
     tasks = tuple(plan_tasks(job, base))
-    refuse_tasks(tasks, base, mapping, fake_gpus=fake_gpus, executor=executor, by_job=by_job)
+    refuse_tasks(tasks, base, request, executor=executor, by_job=by_job)
     return tasks
 
 
 def refuse_tasks(
     tasks: Sequence[Task],
     base: Path,
-    mapping: Mapping[str, Secret],
+    request: RunRequest = DEFAULT_REQUEST,
     *,
-    fake_gpus: int = 0,
     executor: str = "local",
     by_job: bool = False,
 ) -> None:
-    """Raise a RequestError for a task that cannot succeed; see `prepare`."""
-    for check in _checks(tasks, base, mapping, executor, is_pretending=fake_gpus > 0):
+    """Raise a RequestError where one of a job's tasks cannot be done; see `prepare`."""
+    is_pretending = request.fake_gpus > 0
+    for check in _checks(tasks, base, request.secrets, executor, is_pretending=is_pretending):
         check()
     kind = find_executor(executor)
     afar = kind.refuse_afar if by_job else None
-    (afar or kind.refuse)(tasks, fake_gpus)
+    (afar or kind.refuse)(tasks, request.fake_gpus)
 
 
 def tasks_left(run: JobRun) -> tuple[Task, ...]:
@@ -339,25 +338,19 @@ def note_outcome(run: Path, outcome: Literal["succeeded", "failed"] | None, reas
 def work_on(
     run: JobRun,
     reporter: Reporter,
+    request: RunRequest = DEFAULT_REQUEST,
     *,
-    concurrency: int | None = None,
-    fake_gpus: int = 0,
-    keep_going: bool = False,
     stop: Callable[[], bool] = lambda: False,
     detach: Callable[[], bool] = lambda: False,
-    mapping: Mapping[str, Secret] | None = None,
 ) -> Counter[Outcome]:
     """Run the tasks that have not succeeded yet; see `run_tasks`.
 
     Args:
         run: Run to work on; tasks that have succeeded are left out.
         reporter: Reporter that is called as attempts begin, are retried, and end.
-        concurrency: Maximum number of tasks at once. None: the job's own limit.
-        fake_gpus: Number of simulated GPUs, to try a job without GPUs. Default 0: real GPUs.
-        keep_going: Whether to start the remaining tasks even when the first tasks all failed alike.
-        stop: Returns whether to end all running attempts and stop.
-        detach: Returns whether to leave queued and running attempts to the engine.
-        mapping: Places of named secrets on this machine.
+        request: What is asked for of it. Default: nothing.
+        stop: Whether to end all that runs and stop.
+        detach: Whether to leave what is queued and runs to the engine that has it.
 
     Raises:
         RequestError: Another process works on the run, or another engine still has its tasks.
@@ -368,10 +361,10 @@ def work_on(
         run=run.path,
         base=run.base,
         shared=run.path / SHARED,
-        secrets=mapping or {},
-        fake_gpus=fake_gpus,
-        concurrency=concurrency or run.job.concurrency,
-        keep_going=keep_going,
+        secrets=request.secrets,
+        fake_gpus=request.fake_gpus,
+        concurrency=request.concurrency or run.job.concurrency,
+        keep_going=request.keep_going,
     )
     kind = find_executor(run.executor)
     myself = identify(os.getpid())

@@ -16,6 +16,7 @@ from tarmac.errors import RequestError
 from tarmac.files import trust_in_this_user
 from tarmac.jobs.executors import RunnerJob, find_executor
 from tarmac.jobs.executors.elements import staging_variables
+from tarmac.jobs.request import DEFAULT_REQUEST
 from tarmac.jobs.runner_notes import (
     RUNNER_JOB,
     is_marked,
@@ -27,7 +28,7 @@ from tarmac.jobs.runner_notes import (
     runner_numbers,
     runner_place,
 )
-from tarmac.jobs.secrets import read_secret_mapping, secret_variables
+from tarmac.jobs.secrets import secret_variables
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from tarmac.jobs.job_run import JobRun
     from tarmac.jobs.model import Secret
+    from tarmac.jobs.request import RunRequest
 
 # Variables of the submitting user that a runner reads: paths, none of them secret.
 _PASSED_ON = (
@@ -43,17 +45,17 @@ _PASSED_ON = (
 )
 
 
-def why_no_runner_job(run: JobRun, secrets: Mapping[str, Secret]) -> str | None:
-    """Return why a run's runner cannot be a job; None if it can.
+def why_no_runner_job(run: JobRun, request: RunRequest) -> str | None:
+    """Return why a run's runner cannot be a job; None where it can.
 
     Args:
         run: Run whose runner is to be submitted as a job.
-        secrets: Places of named secrets, beside the user's mapping.
+        request: What is asked for of it.
     """
     engine = find_executor(run.executor).runners
     if engine is None:
         return f"{run.executor} takes no runners"
-    missing = secret_variables(run.tasks, {**read_secret_mapping(), **secrets}) - {*os.environ}
+    missing = secret_variables(run.tasks, request.secrets) - {*os.environ}
     if missing:
         return f"the variable {min(missing)}, which holds a secret, is not set"
     return None
@@ -76,15 +78,12 @@ def recall_secrets(run: JobRun) -> None:
             os.environ.setdefault(name, value)
 
 
-def submit_runner(
-    run: JobRun, options: Sequence[str], secrets: Mapping[str, Secret] | None = None
-) -> str:
+def submit_runner(run: JobRun, request: RunRequest = DEFAULT_REQUEST) -> str:
     """Submit a run's runner as a job.
 
     Args:
         run: Run whose runner is submitted.
-        options: Options of ``tarmac run`` that are not in the run's record, such as ``--jobs``.
-        secrets: Places of named secrets, beside the user's mapping.
+        request: What is asked for of it. Default: nothing.
 
     Returns:
         The engine's name for the job.
@@ -93,10 +92,10 @@ def submit_runner(
         RequestError: The runner cannot be a job; see `why_no_runner_job`.
         TarmacError: The engine refuses the job.
     """
-    reason = why_no_runner_job(run, secrets or {})
+    reason = why_no_runner_job(run, request)
     if reason is not None:
         raise RequestError(f"--runner engine: {reason}", hint="--runner here")
-    return _submit(run, [*options], _secrets_of(run, secrets or {}), after="")
+    return _submit(run, request.runner_options(), _secrets_of(run, request.secrets), after="")
 
 
 @dataclasses.dataclass
@@ -176,8 +175,8 @@ def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None
 
 
 def _secrets_of(run: JobRun, places: Mapping[str, Secret]) -> dict[str, str]:
-    """Return the variables with secrets of tasks, and those that their stagers read."""
-    names = secret_variables(run.tasks, {**read_secret_mapping(), **places})
+    """Return the variables that hold secrets of tasks, and those that staging them reads."""
+    names = secret_variables(run.tasks, places)
     variables = {name: os.environ[name] for name in names}
     for task in run.tasks:
         variables |= staging_variables(task, os.environ)

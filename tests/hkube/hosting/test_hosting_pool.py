@@ -12,7 +12,7 @@ from pools import IMPATIENT, define, each, make
 from tarmac.errors import TarmacError
 from tarmac.hkube.hosting.interface import Ending
 from tarmac.hkube.hosting.pool import refuse
-from tarmac.jobs import Secret
+from tarmac.jobs import DEFAULT_REQUEST, Secret
 from waiting import wait_until_async
 
 
@@ -270,7 +270,7 @@ def test_what_can_never_fit_is_refused_with_numbers(host, tmp_path):
     assert ending.why == "refused"
     assert "100,000 CPUs" in ending.message
     with pytest.raises(TarmacError, match="100,000 CPUs"):
-        refuse({"alg": greedy}, tmp_path, {})
+        refuse({"alg": greedy}, tmp_path, DEFAULT_REQUEST)
 
 
 def test_an_unknown_algorithm_is_refused_by_its_name(host):

@@ -71,7 +71,7 @@ def numbers_on(tmp_path):
         (tmp_path / "pipeline.json").write_text(json.dumps(pipeline))
         job = read_the_job(tmp_path / "pipeline.json", environment={}, folders=[tmp_path])
         job = job.model_copy(update={"options": options})
-        prepare_pipeline(job, tmp_path, {}, executor="ray")
+        prepare_pipeline(job, tmp_path, executor="ray")
         told = Told(act)
         made = create_run(job, tmp_path, (), tmp_path / "runs", executor="ray")
         return work_on_pipeline(made, told), told

@@ -119,7 +119,7 @@ def test_on_another_cluster_what_is_left_is_neither_ended_nor_taken_up(killed, c
     handle = killed("{name: x, command: 'echo; exec sleep 600'}")
     path = wrapped("scontrol", '"$REAL" "$@" | sed "/^ClusterName/s/tarmac/other/"').parent
     run = find_run(str(handle.path))
-    acts = (handle.cancel, lambda: work_on(run, Silent()), lambda: submit_runner(run, []))
+    acts = (handle.cancel, lambda: work_on(run, Silent()), lambda: submit_runner(run))
     for act in acts:
         with pytest.raises(RequestError, match="on the Slurm cluster tarmac, and this is other"):
             act()

@@ -36,7 +36,7 @@ from tarmac.jobs import Silent, create_run, find_run, parse_job, prepare, work_o
 here = Path.cwd()
 if sys.argv[1] == "new":
     job = parse_job((here / "job.yaml").read_text())
-    tasks = prepare(job, here, {}, executor="slurm")
+    tasks = prepare(job, here, executor="slurm")
     run = create_run(job, here, tasks, here / "runs", executor="slurm")
 else:
     run = find_run("latest", here / "runs")
@@ -132,7 +132,7 @@ def test_a_session_that_breaks_off_leaves_what_slurm_has_its_secrets(
         secrets: {{TOKEN: {{env: VAULT}}}}
         """
     )
-    tasks = prepare(job, tmp_path, {}, executor="slurm")
+    tasks = prepare(job, tmp_path, executor="slurm")
     run = create_run(job, tmp_path, tasks, tmp_path / "runs", executor="slurm")
 
     def breaks_off() -> bool:
@@ -176,7 +176,7 @@ def test_slurm_stores_no_secret_and_no_process_shows_one(on_cluster, tmp_path, m
         secrets: {{TOKEN: {{env: VAULT}}}}
         """
     )
-    tasks = prepare(job, tmp_path, {}, executor="slurm")
+    tasks = prepare(job, tmp_path, executor="slurm")
     run = create_run(job, tmp_path, tasks, tmp_path / "runs", executor="slurm")
     assert work_on(run, Silent(), stop=look) == {"succeeded": 1}
     printed = (task_directory(run.path, tasks[0]) / "stdout").read_text()

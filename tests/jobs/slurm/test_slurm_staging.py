@@ -41,7 +41,7 @@ def run(on_cluster, tmp_path, spool):
 
     def go(text: str, **options):
         job = parse_job(textwrap.dedent(text))
-        tasks = prepare(job, tmp_path, {}, executor="slurm")
+        tasks = prepare(job, tmp_path, executor="slurm")
         made = create_run(job, tmp_path, tasks, tmp_path / "runs", executor="slurm")
         reporter = Ends()
         work_on(made, reporter, **options)
@@ -178,4 +178,4 @@ def test_what_the_named_engine_lacks_is_refused_before_anything(on_cluster, tmp_
         " options: {slurm: {containers: apptainer}}}"
     )
     with pytest.raises(RequestError, match="task 'x': container: apptainer does not know ulimits"):
-        prepare(job, tmp_path, {}, executor="slurm")
+        prepare(job, tmp_path, executor="slurm")

@@ -63,7 +63,7 @@ def run(on_cluster, tmp_path, monkeypatch):
 
     def go(text: str):
         job = parse_job(textwrap.dedent(text))
-        tasks = prepare(job, tmp_path, {}, executor="slurm")
+        tasks = prepare(job, tmp_path, executor="slurm")
         reporter = Ends()
         work_on(create_run(job, tmp_path, tasks, tmp_path / "runs", executor="slurm"), reporter)
         return reporter.ends["x"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
@@ -11,7 +12,7 @@ import cloup
 from tarmac.cli.completion import complete_jobs
 from tarmac.cli.dry_run import echo_json, print_plans_of, print_rest
 from tarmac.cli.job_files import read_jobs
-from tarmac.cli.job_options import checked_secrets, job_files, job_options
+from tarmac.cli.job_options import job_files, job_options, run_request
 from tarmac.cli.job_runs import (
     check_result,
     make_runs,
@@ -20,7 +21,7 @@ from tarmac.cli.job_runs import (
     resumed,
     submit_runs,
 )
-from tarmac.cli.job_work import WorkOptions, work
+from tarmac.cli.job_work import Shown, work
 from tarmac.cli.options import (
     Filename,
     examples,
@@ -32,8 +33,6 @@ from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tarmac.settings import RunnerPlace
 
 
 @cloup.command(
@@ -81,18 +80,11 @@ def command(
     resume: str | None,
     follow: bool,
     result: Path | None,
-    jobs: int | None,
-    keep_going: bool,
     settings: Sequence[tuple[str, str]],
-    secrets: Sequence[str],
     given: Path | None,
     algorithms: Path | None,
-    on: str | None,
-    profile: str | None,
-    runner: RunnerPlace | None,
-    fake_gpus: int,
-    output: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run job files, on this machine or a cluster.
 
@@ -108,21 +100,21 @@ def command(
         )
     if not files and resume is None:
         raise RequestError("expected job files, or --resume RUN", hint="tarmac run job.yaml")
-    mapping = checked_secrets(jobs, secrets, fake_gpus, quiet=as_json)
+    request = run_request(options, quiet=as_json)
     if resume is not None:
         given_anew = {
             "--set": "=".join(settings[0]) if settings else None,
             "--input": given,
             "--algorithms": algorithms,
-            "--profile": profile,
+            "--profile": request.profile,
         }
-        runs = [resumed(resume, output, on, given_anew, quiet=as_json)]
+        runs = [resumed(resume, request, given_anew, quiet=as_json)]
         if dry_run:
-            print_rest(runs[0], mapping, fake_gpus, as_json=as_json)
+            print_rest(runs[0], request, as_json=as_json)
             return
-        refuse_rest(runs[0], mapping, fake_gpus)
+        refuse_rest(runs[0], request)
     else:
-        place = chosen(on, profile)
+        place = chosen(request.on, request.profile)
         read = read_jobs(
             files,
             settings,
@@ -133,35 +125,19 @@ def command(
             below=place,
         )
         if dry_run:
-            print_plans_of(
-                read,
-                place.on or "local",
-                mapping,
-                output=output,
-                jobs=jobs,
-                fake_gpus=fake_gpus,
-                as_json=as_json,
-            )
+            print_plans_of(read, place.on or "local", request, as_json=as_json)
             return
         if result is not None:
             check_result(result, [job for reading, _ in read for job in reading.jobs])
-        runs = make_runs(read, mapping, fake_gpus, output, place, on)
-    if runner == "engine":
+        runs = make_runs(read, request, place)
+    if request.runner == "engine":
         refuse_second_runner(runs)
-        submit_runs(runs, jobs, fake_gpus, secrets, runner, keep_going=keep_going, as_json=as_json)
+        submit_runs(runs, request, as_json=as_json)
         return
     if result is not None:
         check_result(result, [run.job for run in runs])
-    options = WorkOptions(
-        mapping=mapping,
-        jobs=jobs,
-        fake_gpus=fake_gpus,
-        keep_going=keep_going,
-        follow=follow,
-        as_json=as_json,
-        result=result,
-    )
-    results = [work(run, options) for run in runs]
+    shown = Shown(follow=follow, as_json=as_json, result=result)
+    results = [work(run, request, shown) for run in runs]
     if as_json:
         echo_json(results)
     ctx.exit(0 if all(result["ok"] for result in results) else 1)
@@ -180,18 +156,11 @@ def command(
 @json_option("Print the runs as JSON, and only that.")
 def submit(
     files: Sequence[Path],
-    jobs: int | None,
-    keep_going: bool,
     settings: Sequence[tuple[str, str]],
-    secrets: Sequence[str],
     given: Path | None,
     algorithms: Path | None,
-    on: str | None,
-    profile: str | None,
-    runner: RunnerPlace | None,
-    fake_gpus: int,
-    output: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run job files in the background.
 
@@ -199,8 +168,8 @@ def submit(
     """
     if not files:
         raise RequestError("expected job files", hint="tarmac submit job.yaml")
-    mapping = checked_secrets(jobs, secrets, fake_gpus, quiet=as_json)
-    place = chosen(on, profile)
+    request = run_request(options, quiet=as_json)
+    place = chosen(request.on, request.profile)
     read = read_jobs(
         files,
         settings,
@@ -210,14 +179,6 @@ def submit(
         given=given,
         below=place,
     )
-    where = runner or place.runner
-    runs = make_runs(read, mapping, fake_gpus, output, place, on, by_job=where != "here")
-    submit_runs(
-        runs,
-        jobs,
-        fake_gpus,
-        secrets,
-        where,
-        keep_going=keep_going,
-        as_json=as_json,
-    )
+    request = dataclasses.replace(request, runner=request.runner or place.runner)
+    runs = make_runs(read, request, place, by_job=request.runner != "here")
+    submit_runs(runs, request, as_json=as_json)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from tarmac.formats import Algorithm
     from tarmac.hkube.hosting import Work
-    from tarmac.jobs import Job, Task
-    from tarmac.jobs import Secret as AnySecret
+    from tarmac.jobs import Job, RunRequest, Task
 
 # The highest priority of HKube's pipelines.
 HIGHEST_PRIORITY = 5
@@ -105,11 +104,10 @@ def wrap(
 def refuse_on(
     algorithms: Mapping[str, Algorithm],
     base: Path,
-    secrets: Mapping[str, AnySecret],
+    request: RunRequest,
     on: str,
     options: Mapping[str, Mapping[str, Any]],
     *,
-    fake_gpus: int = 0,
     by_job: bool = False,
 ) -> None:
     """Refuse algorithms that the cluster can never run, before anything starts.
@@ -117,11 +115,10 @@ def refuse_on(
     Args:
         algorithms: Algorithms that the run will need, by name.
         base: Directory that relative paths in the jobs start from.
-        secrets: Sources of the secrets on this machine, by secret name.
-        on: Name of the executor, one of `tarmac.jobs.executor_names`.
-        options: Executor-specific options, by executor name.
-        fake_gpus: Number of GPUs to pretend on each node. Default 0: use the real ones.
-        by_job: Whether the runner itself will be a job of the cluster.
+        request: What is asked for of the run.
+        on: Where, one of `tarmac.jobs.executor_names`.
+        options: By executor, what only that one understands.
+        by_job: Whether the run's runner is to be a job there.
 
     Raises:
         RequestError: The cluster does not answer, has no node that is large enough, or does not see
@@ -132,7 +129,7 @@ def refuse_on(
         kind.refuse_apart(options.get(on, {}), _RESULTS)
     for algorithm in algorithms.values():
         job = _asked(algorithm, on, options)
-        prepare(job, base, secrets, fake_gpus=fake_gpus, executor=on, by_job=by_job)
+        prepare(job, base, request, executor=on, by_job=by_job)
 
 
 def _asked(algorithm: Algorithm, on: str, options: Mapping[str, Mapping[str, Any]]) -> Job:

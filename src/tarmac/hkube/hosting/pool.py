@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tarmac.formats import Algorithm
     from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
-    from tarmac.jobs import Secret
+    from tarmac.jobs import RunRequest, Secret
 
 # Interval of the checks for GPUs that other programs lease and for deadlocks.
 _DISPATCH_EVERY_S = 0.5
@@ -42,23 +42,21 @@ _FOLDER = "instances"
 def refuse(
     algorithms: Mapping[str, Algorithm],
     base: Path,
-    secrets: Mapping[str, Secret],
-    fake_gpus: int = 0,
+    request: RunRequest,
 ) -> None:
     """Refuse algorithms that this machine can never run, before anything starts.
 
     Args:
         algorithms: Algorithms that the run will need, by name.
         base: Directory that relative paths in the jobs start from.
-        secrets: Sources of the secrets on this machine, by secret name.
-        fake_gpus: Number of GPUs to pretend on this machine. Default 0: use the real ones.
+        request: What is asked for of the run.
 
     Raises:
         RequestError: An algorithm needs more than this machine has, a missing secret, or a
             container engine that does not answer.
     """
     for algorithm in algorithms.values():
-        prepare(algorithm.job, base, secrets, fake_gpus=fake_gpus)
+        prepare(algorithm.job, base, request)
 
 
 class Pool:

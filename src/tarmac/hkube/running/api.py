@@ -10,7 +10,7 @@ from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.formats import read_the_job, with_input
 from tarmac.hkube.running.observer import Silent
 from tarmac.hkube.running.verb import prepare_pipeline, work_on_pipeline
-from tarmac.jobs import Job, create_run, read_secret_mapping
+from tarmac.jobs import Job, RunRequest, create_run, read_secret_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,16 +64,15 @@ def run_pipeline(
         job = _read(Path(job), given, None if algorithms is None else Path(algorithms))
     elif given is not None or algorithms is not None:
         raise RequestError("a job has its input and its algorithms in it", hint="Give its file.")
-    mapping = read_secret_mapping() | dict(secrets or {})
-    prepare_pipeline(job, Path(base), mapping, fake_gpus=fake_gpus)
-    run = create_run(job, Path(base), (), None if output is None else Path(output))
-    end = work_on_pipeline(
-        run,
-        observer or Silent(),
+    request = RunRequest(
+        output=None if output is None else Path(output),
         concurrency=concurrency,
         fake_gpus=fake_gpus,
-        secrets=mapping,
+        secrets=read_secret_mapping() | dict(secrets or {}),
     )
+    prepare_pipeline(job, Path(base), request)
+    run = create_run(job, Path(base), (), request.output)
+    end = work_on_pipeline(run, observer or Silent(), request)
     if end.outcome != "succeeded":
         raise TarmacError(
             f"{job.name}: {end.reason}",

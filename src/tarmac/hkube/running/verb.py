@@ -21,6 +21,7 @@ from tarmac.hkube.running.outcome import PipelineEnd, write_result
 from tarmac.hkube.running.plan import plan_pipeline
 from tarmac.hkube.running.tasks import Tasks
 from tarmac.jobs import (
+    DEFAULT_REQUEST,
     is_asked_to_end,
     note_executor,
     note_outcome,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tarmac.hkube.running.history import History
     from tarmac.hkube.running.observer import Observer
     from tarmac.hkube.running.plan import PipelinePlan
-    from tarmac.jobs import Job, JobRun, Secret, Task
+    from tarmac.jobs import Job, JobRun, RunRequest, Secret, Task
 
 # Interval of the checks for a request to stop or detach.
 _LOOK_EVERY_S = 0.1
@@ -69,9 +70,8 @@ class OpenHost(Protocol):
 def prepare_pipeline(
     job: Job,
     base: Path,
-    secrets: Mapping[str, Secret],
+    request: RunRequest = DEFAULT_REQUEST,
     *,
-    fake_gpus: int = 0,
     executor: str = "local",
     by_job: bool = False,
 ) -> PipelinePlan:
@@ -80,10 +80,9 @@ def prepare_pipeline(
     Args:
         job: Job with ``pipeline`` set and no refusals.
         base: Directory that relative paths in the job start from.
-        secrets: Sources of the secrets on this machine, by secret name.
-        fake_gpus: Number of GPUs to pretend where the tasks run. Default 0: use the real ones.
-        executor: Name of the tasks' executor, one of `tarmac.jobs.executor_names`.
-        by_job: Whether the runner itself will be a job of the cluster.
+        request: What is asked for of its run. Default: nothing.
+        executor: Where its tasks are to run, one of `tarmac.jobs.executor_names`.
+        by_job: Whether the run's runner is to be a job there.
 
     Raises:
         RequestError: The pipeline is invalid or cannot run on the executor, or an algorithm of its
@@ -98,11 +97,9 @@ def prepare_pipeline(
         if node.kind == TUNER:
             require("optuna", f"node {node.node_name}")
     if executor == "local":
-        refuse(plan.needed, base, secrets, fake_gpus)
+        refuse(plan.needed, base, request)
     else:
-        refuse_on(
-            plan.needed, base, secrets, executor, job.options, fake_gpus=fake_gpus, by_job=by_job
-        )
+        refuse_on(plan.needed, base, request, executor, job.options, by_job=by_job)
     return plan
 
 
@@ -129,12 +126,10 @@ def asked_of_cluster(job: Job, base: Path, on: str) -> Sequence[Task]:
 def work_on_pipeline(
     run: JobRun,
     observer: Observer,
+    request: RunRequest = DEFAULT_REQUEST,
     *,
-    concurrency: int | None = None,
-    fake_gpus: int = 0,
     stop: Callable[[], bool] = lambda: False,
     detach: Callable[[], bool] = lambda: False,
-    secrets: Mapping[str, Secret] | None = None,
     open_host: OpenHost | None = None,
 ) -> PipelineEnd:
     """Run the remaining tasks of a job with a pipeline.
@@ -145,16 +140,12 @@ def work_on_pipeline(
     Args:
         run: Run of a job with ``pipeline`` set, with its directory.
         observer: Receives the run's progress as it happens.
-        concurrency: Most instances of algorithms at once. Default: the job's limit, else as many as
-            fit.
-        fake_gpus: Number of GPUs to pretend where the tasks run. Default 0: use the real ones.
-        stop: Function that returns whether to end all tasks and stop. Called some ten times a
-            second.
-        detach: Function that returns whether to leave running tasks to their engine. Called as
-            often; not for tasks on this machine.
-        secrets: Sources of the secrets on this machine, by secret name.
-        open_host: Function that opens the host of algorithms. Default: the host for the run's
-            executor.
+        request: What is asked for of it; its ``concurrency`` counts instances of algorithms.
+            Default: nothing.
+        stop: Whether to end all that runs and stop; asked a few times a second.
+        detach: Whether to leave what is at work to the engine that has it; asked as often, and not
+            where this machine has it.
+        open_host: Opens what runs algorithms; by default what runs them where the run's tasks are.
 
     Raises:
         RequestError: Another process works on the run, another engine still has its tasks, or the
@@ -177,9 +168,9 @@ def work_on_pipeline(
                 plan.algorithms,
                 run.path,
                 base=run.base,
-                concurrency=concurrency or run.job.concurrency,
-                fake_gpus=fake_gpus,
-                secrets=secrets or {},
+                concurrency=request.concurrency or run.job.concurrency,
+                fake_gpus=request.fake_gpus,
+                secrets=request.secrets,
             )
             end = asyncio.run(
                 _work(

@@ -142,7 +142,7 @@ def _left_behind(study: StudyWriter, workers: Workers) -> JobRun | None:
 
 def _make_run(study: StudyWriter, workers: Workers, *, is_secret: bool) -> JobRun:
     job = workers_job(study.path, workers, most_workers_of(study), has_secret_storage=is_secret)
-    tasks = jobs.prepare(job, study.path, {}, executor=workers.on)
+    tasks = jobs.prepare(job, study.path, executor=workers.on)
     return jobs.create_run(job, study.path, tasks, study.path / RUNS, executor=workers.on)
 
 
