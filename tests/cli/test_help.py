@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
 import subprocess
 import sys
@@ -118,6 +120,18 @@ def test_choices_are_what_the_rooms_take():
     assert ("auto", *typing.get_args(ArrayFeed)) == choices.FEEDS
     settled = TRAINING.settled | SEARCH.settled
     assert {*typing.get_args(State)} - {"skipped"} | settled == {*choices.STATUSES}
+
+
+def test_every_field_of_a_run_request_is_an_option_and_an_argument():
+    from tarmac import verbs
+    from tarmac.cli.commands.run import command, submit
+    from tarmac.jobs import RunRequest
+
+    fields = {field.name for field in dataclasses.fields(RunRequest)}
+    for each in (command, submit):
+        assert fields <= {parameter.name for parameter in each.params}
+    # A script sees for itself that its first tasks fail.
+    assert fields - {"keep_going"} <= inspect.signature(verbs.submit).parameters.keys()
 
 
 def test_what_packages_provide_is_a_choice_too(tmp_path):

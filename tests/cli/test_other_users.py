@@ -102,7 +102,8 @@ _FINDS = {
     "testing/selftest.py": "named on the command line",
     "training/session/mistakes.py": "installed ones",
     "training/session/rank.py": "a run that the process which started this one has opened",
-    "training/verb.py": "named by the user, or refused before",
+    "training/session/recorded_workload.py": "named by the user, or refused before",
+    "training/verb.py": "named by the user",
 }
 
 

@@ -44,12 +44,13 @@ from tarmac.training.session.modes import denormals_flushed, threads_within_limi
 from tarmac.training.session.origin import Checkpoint, find_weights
 from tarmac.training.session.patience import Patience
 from tarmac.training.session.record import expectation_of, input_record, options_of
+from tarmac.training.session.recorded_workload import workload_of
 from tarmac.training.session.reporter import Reporter, Silent
 from tarmac.training.session.scoring import plan_to_score, score_test
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.upload import uploaded
 from tarmac.training.shares import order_of
-from tarmac.training.verb import extend, resume, train, workload_of
+from tarmac.training.verb import extend, resume, train
 
 __all__ = [
     "ONE_OF_SEVERAL",

@@ -7,45 +7,38 @@ import dataclasses
 import inspect
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import data, runs
 from tarmac.errors import RequestError, quoted
 from tarmac.files import (
-    is_object,
     read_object,
-    refuse_foreign_python,
     refuse_going_on,
     storage_errors,
     taking_turns,
 )
-from tarmac.training.engine.team import Alone
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options, check_types
-from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
 from tarmac.training.session.checkpoint import check_progress
 from tarmac.training.session.download import fetch_run
-from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed, threads_within_limits
 from tarmac.training.session.origin import check_extension, find_weights
-from tarmac.training.session.rank import train_as_rank
-from tarmac.training.session.record import create_run, find_begun, plan_of, recorded
-from tarmac.training.session.reporter import Reporter, Silent
-from tarmac.training.session.sampling import Sampler, uuids_of
-from tarmac.training.session.stop_request import StopRequest
-from tarmac.training.session.tracking import Tracking
-from tarmac.training.session.upload import RECORD, uploaded
-from tarmac.training.session.workers import WORKER, train_in_workers
+from tarmac.training.session.record import create_run, find_begun, plan_of
+from tarmac.training.session.recorded_workload import absolute_reference, workload_of
+from tarmac.training.session.request import TrainRequest
+from tarmac.training.session.upload import RECORD
+from tarmac.training.session.work import work
+from tarmac.training.session.workers import WORKER
 from tarmac.workloads import Workload, find_workload, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
-    from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.session.epochs import EpochHook
+    from tarmac.training.session.reporter import Reporter
 
 
 @denormals_flushed()
@@ -99,46 +92,31 @@ def train(
             f"workload is a {type(workload).__name__}, expected a name such as 'mnist-mlp', "
             "'path/to/file.py:attribute', or a Workload"
         )
-    request = _options(options)
-    reporter = reporter or Silent()
+    chosen = _options(options)
     reference = workload if isinstance(workload, str) else workload.name
     _refuse_recursion(reference)
-    rendezvous = find_rendezvous(os.environ, os.getppid())
+    request = TrainRequest.of(output, reporter, stop, interrupted)
+    rendezvous, directory, uri = request.rendezvous, request.output, request.uri
+    if chosen.init_from is not None:
+        weights = find_weights(chosen.init_from, directory)
+        chosen = dataclasses.replace(chosen, init_from=str(weights))
 
     def prepare() -> tuple[Workload, Plan]:
         resolved = find_workload(workload) if isinstance(workload, str) else workload
-        where = _absolute(reference)
-        plan = make_plan(
-            resolved, where, request, reporter.downloading, rendezvous=rendezvous, load=load
-        )
+        where, downloading = absolute_reference(reference), request.reporter.downloading
+        plan = make_plan(resolved, where, chosen, downloading, rendezvous=rendezvous, load=load)
         if plan.process_per_device and rendezvous is None and not isinstance(workload, str):
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return resolved, plan
 
-    directory, uri = _directory_and_uri(output)
-    if request.init_from is not None:
-        weights = find_weights(request.init_from, directory)
-        request = dataclasses.replace(request, init_from=str(weights))
-
-    launch = rendezvous.launch if rendezvous is not None else find_launch(os.environ)
-
     def make_run(found: Workload, plan: Plan) -> Run:
+        launch = request.launch
         begun = find_begun(launch, directory) if rendezvous is None else None
         if begun is None and uri is not None and name is not None:
             _refuse_stored(uri, name)
         return begun or create_run(plan, found, reference, directory, launch=launch, name=name)
 
-    return _work(
-        prepare,
-        make_run,
-        rendezvous,
-        output=directory,
-        uri=uri,
-        reporter=reporter,
-        stop=stop,
-        interrupted=interrupted,
-        launch=launch,
-    )
+    return work(request, prepare, make_run)
 
 
 @denormals_flushed()
@@ -175,14 +153,13 @@ def resume(
             devices differs.
         TarmacError: The training failed, or its checkpoint is damaged.
     """
-    reporter = reporter or Silent()
-    rendezvous = find_rendezvous(os.environ, os.getppid())
-    directory, uri = _directory_and_uri(output)
-    if uri is not None:
-        _bring(str(reference), uri, by_ranks=rendezvous is not None)
+    request = TrainRequest.of(output, reporter, stop, interrupted, is_resumed=True)
+    rendezvous = request.rendezvous
+    if request.uri is not None:
+        _bring(str(reference), request.uri, by_ranks=rendezvous is not None)
 
     def find() -> Run:
-        return runs.resolve(str(reference), directory)
+        return runs.resolve(str(reference), request.output)
 
     def prepare() -> tuple[Workload, Plan]:
         run = find()
@@ -198,20 +175,12 @@ def resume(
                 f"run {run.name} is completed, there is nothing to resume",
                 hint=instead_of_resuming(run),
             )
-        plan = plan_of(run, resolved, reporter.downloading, rendezvous, devices=devices)
+        downloading = request.reporter.downloading
+        plan = plan_of(run, resolved, downloading, rendezvous, devices=devices)
         check_progress(run, plan.checkpoint_every)
         return resolved, plan
 
-    return _work(
-        prepare,
-        lambda _found, _plan: find(),
-        rendezvous,
-        output=directory,
-        uri=uri,
-        reporter=reporter,
-        stop=stop,
-        interrupted=interrupted,
-    )
+    return work(request, prepare, lambda _found, _plan: find())
 
 
 @denormals_flushed()
@@ -254,10 +223,8 @@ def extend(
             epochs, or it used another number of devices.
         TarmacError: The training failed, or the checkpoint is damaged.
     """
-    reporter = reporter or Silent()
-    rendezvous = find_rendezvous(os.environ, os.getppid())
-    directory, uri = _directory_and_uri(output)
-    launch = rendezvous.launch if rendezvous is not None else find_launch(os.environ)
+    request = TrainRequest.of(output, reporter, stop, interrupted)
+    rendezvous, directory = request.rendezvous, request.output
 
     def find() -> Run:
         return runs.resolve(str(reference), directory)
@@ -266,78 +233,17 @@ def extend(
         source = find()
         resolved = workload_of(source, workload)
         check_extension(source, epochs)
-        return resolved, plan_of(source, resolved, reporter.downloading, rendezvous, epochs=epochs)
+        downloading = request.reporter.downloading
+        return resolved, plan_of(source, resolved, downloading, rendezvous, epochs=epochs)
 
     def make_run(found: Workload, plan: Plan) -> Run:
+        launch = request.launch
         begun = find_begun(launch, directory) if rendezvous is None else None
         return begun or create_run(
             plan, found, plan.reference, directory, launch=launch, name=name, source=find()
         )
 
-    return _work(
-        prepare,
-        make_run,
-        rendezvous,
-        output=directory,
-        uri=uri,
-        reporter=reporter,
-        stop=stop,
-        interrupted=interrupted,
-        launch=launch,
-    )
-
-
-def _work(
-    prepare: Callable[[], tuple[Workload, Plan]],
-    make_run: Callable[[Workload, Plan], Run],
-    rendezvous: Rendezvous | None,
-    *,
-    output: Path | None,
-    uri: str | None,
-    reporter: Reporter,
-    stop: EpochHook | None,
-    interrupted: Callable[[], bool] | None,
-    launch: str = "",
-) -> Run:
-    """Train into a run's directory, record the result, and upload the run if ``uri`` is set."""
-    if rendezvous is not None:
-        with uploaded(uri) as begin:
-            return train_as_rank(
-                rendezvous,
-                prepare,
-                make_run,
-                output=output,
-                uri=uri,
-                begun=begin,
-                reporter=reporter,
-                stop=stop,
-                interrupted=interrupted,
-            )
-    workload, plan = prepare()
-    if stop is not None and plan.process_per_device:
-        raise RequestError(
-            f"stop cannot be asked: the epochs of {plan.strategy} end in workers, "
-            "which do not have it",
-            hint="Train on one device, by towers, or under torchrun.",
-        )
-    run = make_run(workload, plan)
-    if run.record.status == "completed":
-        return run
-    sampler = Sampler(run, uuids_of(plan.devices), is_on=plan.sampling)
-    tracking = Tracking(reporter, sampler)
-    with (
-        uploaded(uri) as begin,
-        recorded(
-            run, plan, workload, sampler=sampler, tracking=tracking, uri=uri, launch=launch
-        ) as conclude,
-    ):
-        begin(run)
-        if plan.process_per_device:
-            conclude(train_in_workers(plan, run, tracking, sampler, interrupted))
-        else:
-            with StopRequest(interrupted) as stop_request:
-                conclude(train_epochs(plan, run, Alone(), tracking, stop_request, stop=stop))
-    return run
+    return work(request, prepare, make_run)
 
 
 def instead_of_resuming(run: Run) -> str:
@@ -352,13 +258,6 @@ def instead_of_resuming(run: Run) -> str:
         f"{quoted(study)} --trials N\n"
         f"More epochs of the winner: {more} N"
     )
-
-
-def _directory_and_uri(output: str | Path | None) -> tuple[Path | None, str | None]:
-    """Split an output into a directory and an object store's URI; both are None by default."""
-    if output is not None and is_object(str(output)):
-        return None, str(output)
-    return None if output is None else Path(output), None
 
 
 def _bring(reference: str, uri: str, *, by_ranks: bool) -> None:
@@ -382,34 +281,6 @@ def _refuse_stored(uri: str, name: str) -> None:
             hint=f"Go on with it: tarmac train --resume {quoted(name)} --output {quoted(uri)}\n"
             "or take another name.",
         )
-
-
-def workload_of(run: Run, asked: str | Workload | None) -> Workload:
-    """Find a run's workload again, and check it against the requested one.
-
-    Args:
-        run: Run with a record that names the workload.
-        asked: Requested workload; None for the recorded one. Finding a recorded workload may
-            execute a file of the user, but never a file of another user.
-
-    Raises:
-        RequestError: The requested workload differs from the recorded one, does not exist any
-            more, is in another user's file, or is named by another user's run.
-    """
-    recorded_as = str(run.record.configuration["workload"])
-    if isinstance(asked, Workload):
-        workload, names = asked, (asked.name, *_importable(asked))
-    else:
-        if asked is None:
-            line = quoted("tarmac", "train", recorded_as, "--resume", run.path)
-            option = quoted("--workload", recorded_as)
-            again = f"{line}\nFor eval, predict and export: {option}"
-            refuse_foreign_python(recorded_as, run.path / "run.json", again=again)
-        names = (recorded_as if asked is None else _absolute(asked),)
-        workload = find_workload(names[0])
-    if recorded_as not in names:
-        raise RequestError(f"run {run.name} is of {recorded_as}, not of {names[0]}")
-    return workload
 
 
 def _options(asked: Mapping[str, Any]) -> Options:
@@ -445,17 +316,3 @@ def _refuse_recursion(reference: str) -> None:
             f"{reference}: its file calls tarmac.training while a worker imports it",
             hint='Put the call under: if __name__ == "__main__":',
         )
-
-
-def _importable(workload: Workload) -> tuple[str, ...]:
-    """Return the name under which workers can import a workload; empty if there is none."""
-    try:
-        return (reference_of(workload),)
-    except RequestError:
-        return ()
-
-
-def _absolute(reference: str) -> str:
-    """Make the path of a workload's file absolute, as later commands run in other directories."""
-    path, separator, attribute = reference.rpartition(":")
-    return f"{Path(path).resolve()}:{attribute}" if separator else reference

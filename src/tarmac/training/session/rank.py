@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tarmac.training.processes.rendezvous import Rendezvous
     from tarmac.training.processes.store import RankStore
     from tarmac.training.processes.watchdog import OnHang
-    from tarmac.training.session.epochs import EpochHook
+    from tarmac.training.session.request import TrainRequest
     from tarmac.workloads import Workload
 
 # Seconds for which the other ranks wait for the rank that reports a hang.
@@ -80,16 +80,11 @@ def train_as_worker(
 
 
 def train_as_rank(
-    rendezvous: Rendezvous,
+    request: TrainRequest,
     prepare: Callable[[], tuple[Workload, Plan]],
     make_run: Callable[[Workload, Plan], Run],
     *,
-    output: str | Path | None,
-    uri: str | None,
     begun: Callable[[Run], None],
-    reporter: Reporter,
-    stop: EpochHook | None = None,
-    interrupted: Callable[[], bool] | None = None,
 ) -> Run:
     """Train as one of the processes that another launcher has started.
 
@@ -98,20 +93,16 @@ def train_as_rank(
     that they had created.
 
     Args:
-        rendezvous: Rank and world size of this process from its launcher.
-        prepare: Function that finds the workload, before options change it, and makes the plan.
-        make_run: Function that creates the run of a plan, or finds the run to resume.
-        output: Directory in which runs are created; by default `runs.default_output`.
-        uri: URI below which the run's copy goes; see `recorded`.
-        begun: Called with the run, on the first rank.
-        reporter: Receiver of progress reports, on the first rank.
-        stop: Called after each epoch, as by `tarmac.training.train`; may end the training.
-        interrupted: Called after every step; if true, save the state and stop, as for
-            `tarmac.training.train`.
+        request: What is asked for beside the plan, with this process's ``rendezvous``.
+        prepare: Finds the workload, as it is before options change it, and makes the plan.
+        make_run: Makes the run of a plan, or finds the one to resume.
+        begun: Is given the run, on the first rank.
 
     Returns:
         The run, which all processes can read if they share its directory.
     """
+    rendezvous = request.rendezvous
+    assert rendezvous is not None
     store = open_store(rendezvous)
     with contextlib.ExitStack() as joined:
         joined.enter_context(_missing_ranks_as_hung(_report_hang))
@@ -131,7 +122,7 @@ def train_as_rank(
         made = dataclasses.replace(made, precision=precision, reasons=reasons)
         with _on_all_ranks(store):
             goes_on = rendezvous.num_restarts or find_launch(os.environ)
-            run = find_begun(rendezvous.launch, output) if goes_on else None
+            run = find_begun(rendezvous.launch, request.output) if goes_on else None
             run = run or (make_run(workload, made) if team.is_main else None)
         uuids = {uuid for *_, host, uuid in reports if host == here and uuid is not None}
         path, record = team.all_gather((run.path, run.record) if run is not None else None)[0]
@@ -142,7 +133,7 @@ def train_as_rank(
             return run
         is_first_here = team.local_rank == 0
         sampler = Sampler(run, uuids, is_on=made.sampling and is_first_here, rank=team.rank)
-        tracking = Tracking(reporter, sampler)
+        tracking = Tracking(request.reporter, sampler)
         with contextlib.ExitStack() as held:
             with _on_all_ranks(store):
                 conclude = None
@@ -153,7 +144,7 @@ def train_as_rank(
                         workload,
                         sampler=sampler,
                         tracking=tracking,
-                        uri=uri,
+                        uri=request.uri,
                         launch=rendezvous.launch if goes_on else "",
                     )
                     conclude = held.enter_context(work)
@@ -161,11 +152,11 @@ def train_as_rank(
                     begun(run)
             if not team.is_main:
                 held.enter_context(sampler)
-            stop_request = held.enter_context(StopRequest(interrupted))
+            stop_request = held.enter_context(StopRequest(request.interrupted))
             held.enter_context(_one_rank_reports(store))
             heard = tracking if team.is_main else Silent()
             with losses_told(rendezvous.rank):
-                outcome = train_epochs(made, run, team, heard, stop_request, stop=stop)
+                outcome = train_epochs(made, run, team, heard, stop_request, stop=request.stop)
             if conclude is not None:
                 conclude(outcome)
         return Run(path, team.all_gather(run.record)[0])

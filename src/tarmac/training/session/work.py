@@ -1,0 +1,71 @@
+"""Trains into a run's directory, in one process, in workers, or as a launcher's rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tarmac.errors import RequestError
+from tarmac.training.engine.team import Alone
+from tarmac.training.session.epochs import train_epochs
+from tarmac.training.session.rank import train_as_rank
+from tarmac.training.session.record import recorded
+from tarmac.training.session.sampling import Sampler, uuids_of
+from tarmac.training.session.stop_request import StopRequest
+from tarmac.training.session.tracking import Tracking
+from tarmac.training.session.upload import uploaded
+from tarmac.training.session.workers import train_in_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tarmac.runs import Run
+    from tarmac.training.plan import Plan
+    from tarmac.training.session.request import TrainRequest
+    from tarmac.workloads import Workload
+
+
+def work(
+    request: TrainRequest,
+    prepare: Callable[[], tuple[Workload, Plan]],
+    make_run: Callable[[Workload, Plan], Run],
+) -> Run:
+    """Train into a run's directory, record how it ended, and upload it where that is asked.
+
+    Args:
+        request: What is asked for beside the plan.
+        prepare: Finds the workload, as it is before options change it, and makes the plan.
+        make_run: Makes the run of a plan, or finds the one to go on with.
+
+    Raises:
+        RequestError: The request cannot be met; nothing was started.
+        TarmacError: The training failed; what it had done so far is in its run.
+    """
+    if request.rendezvous is not None:
+        with uploaded(request.uri) as begin:
+            return train_as_rank(request, prepare, make_run, begun=begin)
+    workload, plan = prepare()
+    if request.stop is not None and plan.process_per_device:
+        raise RequestError(
+            f"stop cannot be asked: the epochs of {plan.strategy} end in workers, "
+            "which do not have it",
+            hint="Train on one device, by towers, or under torchrun.",
+        )
+    run = make_run(workload, plan)
+    if run.record.status == "completed":
+        return run
+    sampler = Sampler(run, uuids_of(plan.devices), is_on=plan.sampling)
+    tracking = Tracking(request.reporter, sampler)
+    uri, launch = request.uri, request.launch
+    with (
+        uploaded(uri) as begin,
+        recorded(
+            run, plan, workload, sampler=sampler, tracking=tracking, uri=uri, launch=launch
+        ) as conclude,
+    ):
+        begin(run)
+        if plan.process_per_device:
+            conclude(train_in_workers(plan, run, tracking, sampler, request.interrupted))
+        else:
+            with StopRequest(request.interrupted) as stop:
+                conclude(train_epochs(plan, run, Alone(), tracking, stop, stop=request.stop))
+    return run
