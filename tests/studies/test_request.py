@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import typing
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from tarmac.errors import RequestError
 from tarmac.studies.objectives import find_objectives
 from tarmac.studies.opening import check_new, prepare
-from tarmac.studies.request import make_request, read_request, read_space, study_names
+from tarmac.studies.request import (
+    Request,
+    SearchOptions,
+    make_request,
+    read_request,
+    read_space,
+    study_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -205,3 +215,15 @@ def test_a_search_goes_by_one_metric_unless_two_are_named(fields, monitor, objec
 def test_a_study_with_an_unknown_monitor_is_refused():
     with pytest.raises(RequestError, match="unknown metric to monitor 'f1'"):
         check_new("digits-mlp", {"space": {"hidden": [8, 16]}, "monitor": "f1"})
+
+
+def test_editors_and_type_checkers_see_every_field_of_a_search_with_its_type():
+    names = {"Mapping": Mapping, "Sequence": Sequence}
+    offered = typing.get_type_hints(SearchOptions, localns=names)
+    assert offered.keys() == Request.model_fields.keys()
+    # Python has these in more forms than a request keeps.
+    several = {"budget", "space", "datasets", "objective"}
+    kept = typing.get_type_hints(Request)
+    assert {name: offered[name] for name in offered if name not in several} == {
+        name: kept[name] for name in offered if name not in several
+    }

@@ -14,6 +14,7 @@ from torch import nn
 import tarmac
 from tarmac.errors import RequestError
 from tarmac.training import Options, build_model
+from tarmac.training.planning.options import TrainOptions
 from tarmac.workloads import (
     SGD,
     Adadelta,
@@ -182,6 +183,12 @@ def test_help_and_completion_see_every_option_by_its_name():
     parameters = inspect.signature(tarmac.train).parameters
     assert {"epochs", "batch_size", "monitor", "output", "reporter"} <= parameters.keys()
     assert "options" not in parameters
+
+
+def test_editors_and_type_checkers_see_every_option_of_a_training_with_its_type():
+    offered = {name: hint.__forward_arg__ for name, hint in TrainOptions.__annotations__.items()}
+    fields = {field.name: field.type for field in dataclasses.fields(Options)}
+    assert offered == fields | {"device": fields["devices"]}
 
 
 def test_rooms_are_there_without_an_import_of_their_own():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from pydantic import (
     BaseModel,
@@ -36,7 +36,7 @@ from tarmac.studies.notation import ParameterText
 from tarmac.studies.objectives import COSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
@@ -182,6 +182,35 @@ class Request(BaseModel):
             for name in type(self).model_fields
             if name not in CHANGEABLE and getattr(self, name) != getattr(other, name)
         ]
+
+
+class SearchOptions(TypedDict, total=False):
+    """Fields of a `Request` as `tarmac.search` takes them, for editors and type checkers."""
+
+    workload: str
+    method: str
+    generations: int | None
+    population: int
+    retain: float
+    random_select: float
+    mutate: float
+    trials: int | None
+    budget: float | str | None
+    space: Mapping[str, Any]
+    datasets: Mapping[str, Mapping[str, Any]]
+    objective: str | Sequence[str]
+    prune: str
+    confirm: int
+    epochs: int | None
+    monitor: str | None
+    patience: int | None
+    train_size: int | None
+    validation_size: int | None
+    validation_split: Literal["auto", "random", "last", "own"]
+    seed: int
+    devices: str | int
+    workers: int | None
+    storage: str | None
 
 
 def study_names() -> tuple[str, ...]:

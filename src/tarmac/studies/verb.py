@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from tarmac.errors import TarmacError, quoted, reason_of
 from tarmac.machine import find_devices
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarmac.studies.cluster.workers import Workers
+    from tarmac.studies.request import SearchOptions
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
     from tarmac.studies.terms import Leave, Terms
@@ -40,7 +41,7 @@ def search(
     reporter: Reporter | None = None,
     cluster: Workers | None = None,
     log_to: Sequence[str] = (),
-    **fields: Any,
+    **fields: Unpack[SearchOptions],
 ) -> Study:
     """Search for a good network and return the study.
 

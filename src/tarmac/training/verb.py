@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tarmac import data, runs
 from tarmac.errors import RequestError, quoted
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from tarmac.runs import Run
     from tarmac.training.plan import Plan
+    from tarmac.training.planning.options import TrainOptions
     from tarmac.training.session.epochs import EpochHook
     from tarmac.training.session.reporter import Reporter
 
@@ -52,7 +53,7 @@ def train(
     stop: EpochHook | None = None,
     interrupted: Callable[[], bool] | None = None,
     load: data.Loader = data.load,
-    **options: Any,
+    **options: Unpack[TrainOptions],
 ) -> Run:
     """Train a workload and return its run.
 

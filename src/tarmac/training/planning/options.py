@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import numbers
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from tarmac.errors import RequestError
 from tarmac.trackers import check_tracker
@@ -116,7 +116,49 @@ class Options:
     init_partial: bool = False
 
 
-# Names of the options' types in messages.
+class TrainOptions(TypedDict, total=False):
+    """Options of `tarmac.train` by their names, for editors and type checkers.
+
+    All fields of `Options`, and ``device``, which is another word for ``devices``.
+    """
+
+    epochs: int | None
+    steps: int | None
+    batch_size: int | None
+    batch_size_per_device: int | None
+    learning_rate: float | None
+    scale_lr: str
+    train_size: int | None
+    validation_size: int | None
+    validation_split: str
+    validation_seed: int | None
+    monitor: str | None
+    patience: int | None
+    score_test: bool
+    seed: int
+    devices: str | int
+    strategy: str
+    feed: str
+    fused: str
+    accumulate: int
+    sync_batchnorm: bool
+    activation_checkpointing: bool
+    precision: str
+    threads: int | None
+    compile: str
+    deterministic: bool
+    checkpoint_every: int
+    max_restarts: int
+    hang_timeout_s: float
+    sampling: bool
+    log_to: Sequence[str]
+    settings: Mapping[str, Setting]
+    init_from: str | None
+    init_partial: bool
+    device: str | int
+
+
+# What the types of options are called in messages.
 _KINDS: dict[str, tuple[Any, str]] = {
     "int": (numbers.Integral, "a whole number"),
     "float": (numbers.Real, "a number"),
