@@ -13,16 +13,16 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from collections.abc import (
+    Iterator,
+    Mapping,
+)
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.machine import count_ras_errors, find_kfd_nodes, read_sensor, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Sensors of hwmon by their number (https://docs.kernel.org/gpu/amdgpu/thermal.html).
 _SENSORS = {"temp1_input": "edge", "temp2_input": "junction", "temp3_input": "memory"}

@@ -7,9 +7,10 @@ import hashlib
 import importlib.metadata
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import platformdirs
 from pydantic import ValidationError
@@ -23,10 +24,6 @@ from tarmac.checks.verb import check
 from tarmac.distribution import installed_version
 from tarmac.errors import TarmacError
 from tarmac.files import write_text
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
 
 # Variables that may hide or choose GPUs, or their libraries.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -11,10 +11,10 @@ from tarmac.checks.amd import Amd
 from tarmac.checks.engines import Engines
 from tarmac.checks.kernel_reading import KernelLog
 from tarmac.checks.network import Network
-from tarmac.checks.ranked import Ranks  # noqa: TC001 - pydantic reads it
-from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
-from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
-from tarmac.machine import Gpu, NvlinkPair, PciePath  # noqa: TC001 - pydantic reads them
+from tarmac.checks.ranked import Ranks
+from tarmac.checks.soaked import Soak
+from tarmac.checks.under_load import UnderLoad
+from tarmac.machine import Gpu, NvlinkPair, PciePath
 
 
 class _Facts(BaseModel):

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.environments import VenvSpec
 from tarmac.errors import TarmacError, unknown_name
 from tarmac.extensions import points_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROBES = Path(__file__).parent / "probes"
 

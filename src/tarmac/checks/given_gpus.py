@@ -10,16 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tarmac.checks.report.model import Report
+from tarmac.checks.rules.findings import Finding
 from tarmac.checks.verb import check
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.checks.report.model import Report
-    from tarmac.checks.rules.findings import Finding
-    from tarmac.machine import Gpu
+from tarmac.machine import Gpu
 
 # Failures of the PyTorch installed in Tarmac's environment; the job's program has its own PyTorch.
 _OF_INSTALLATIONS = frozenset(

@@ -8,8 +8,8 @@ import platform
 import re
 import resource
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
@@ -29,6 +29,8 @@ from tarmac.checks.kernel_reading import DEFAULT_HOURS, read_kernel_log
 from tarmac.checks.libraries import find_libraries
 from tarmac.checks.network import read_network
 from tarmac.machine import (
+    Gpu,
+    NvlinkPair,
     NvmlProblem,
     count_nvswitches,
     name_cpu,
@@ -37,11 +39,6 @@ from tarmac.machine import (
     read_pcie_path,
 )
 from tarmac.masking import is_secret_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.machine import Gpu, NvlinkPair
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 

@@ -15,13 +15,10 @@ import dataclasses
 import functools
 import re
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 # The address that `read_recovery` returns for a line about all GPUs.
 ALL_GPUS = "all"

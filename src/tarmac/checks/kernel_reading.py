@@ -8,18 +8,13 @@ import os
 import subprocess
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.kernel_log import ALL_GPUS, MARKS, read_event, read_recovery
+from tarmac.checks.kernel_log import ALL_GPUS, MARKS, KernelEvent, read_event, read_recovery
 from tarmac.checks.kernel_time import Clock, read_age
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tarmac.checks.kernel_log import KernelEvent
 
 # Operators check Xids once a shift. An error that has not come back for a day is no reason to
 # refuse work.

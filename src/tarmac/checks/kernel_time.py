@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Seconds that a line may be in the future, as clocks may have been set meanwhile. A larger
 # difference means another boot or another machine.

@@ -11,18 +11,16 @@ import dataclasses
 import os
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tarmac.checks.kernel_log import explain_xid, read_event
+from tarmac.checks.kernel_log import KernelEvent, explain_xid, read_event
 from tarmac.checks.kernel_time import Clock, read_age
 from tarmac.machine import Asker, NoAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.checks.kernel_log import KernelEvent
     from tarmac.machine import XidSeen
 
 # Time within which a line of the log and an event of the driver may be the same error.

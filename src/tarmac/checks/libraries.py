@@ -6,11 +6,8 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _NAMES = ("libcuda", "libcudart", "libcublas", "libcudnn", "libnccl", "libnvidia-ml")
 

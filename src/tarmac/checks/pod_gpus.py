@@ -8,15 +8,12 @@ then says why. Any other exit code means that no GPU was checked.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from tarmac.checks.given_gpus import judge_given
+from tarmac.checks.report.model import Report
 from tarmac.checks.verb import check
 from tarmac.kubernetes import UNFIT
-
-if TYPE_CHECKING:
-    from tarmac.checks.report.model import Report
-    from tarmac.machine import Gpu, MigDevice
+from tarmac.machine import Gpu, MigDevice
 
 
 def main() -> int:

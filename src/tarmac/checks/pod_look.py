@@ -13,15 +13,13 @@ import json
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.checks.given_gpus import judge_given
 from tarmac.checks.pod_gpus import judge_pod
+from tarmac.checks.report.model import Report
 from tarmac.checks.verb import check
 from tarmac.distribution import installed_version
-
-if TYPE_CHECKING:
-    from tarmac.checks.report.model import Report
 
 # Bytes that Kubernetes keeps of a termination log (MaxContainerTerminationMessageLength).
 _BYTES = 4096

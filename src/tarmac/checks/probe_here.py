@@ -11,17 +11,14 @@ import contextlib
 import importlib.util
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
 
 from tarmac.checks.evidence import Probe
 from tarmac.checks.frameworks import PROBES, find_framework
 from tarmac.checks.targets import THIS_PYTHON
 from tarmac.files import scratch_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from types import ModuleType
 
 
 def probe_here(devices: Sequence[str]) -> Probe:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.files import parse_json
 from tarmac.masking import without_known
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from tarmac.checks.evidence import Outcome
 
 # Keys of each entry of ``placements``.

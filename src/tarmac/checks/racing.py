@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
+from tarmac.checks.evidence import Probe
 from tarmac.checks.frameworks import RACE
 from tarmac.checks.run_probe import run_probe
 from tarmac.checks.targets import (
@@ -16,12 +18,6 @@ from tarmac.checks.targets import (
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, TarmacError
 from tarmac.machine import name_cpu
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tarmac.checks.evidence import Probe
 
 # Long enough for clocks to rise, and for the CPU of a small machine to make some steps.
 _SECONDS = 3.0

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from tarmac.machine import find_chip
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.machine import Chip
+from tarmac.machine import Chip, find_chip
 
 # The types of the matrix units for which a healthy chip's share is known.
 _KINDS = ("bf16", "fp16")

@@ -8,24 +8,21 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.evidence import Outcome, Probe
-from tarmac.checks.frameworks import PROBES
+from tarmac.checks.frameworks import PROBES, Framework
 from tarmac.checks.probe_result import judge_result, last_error, read_result
 from tarmac.files import scratch_directory
-from tarmac.processes import OutputTail, kill_tree, spawn
+from tarmac.processes import Child, OutputTail, kill_tree, spawn
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tarmac.checks.frameworks import Framework
     from tarmac.checks.targets import Target
-    from tarmac.processes import Child
 
 # Enough of the printed output to contain an error's text, whatever was printed before it.
 _KEPT_BYTES = 65536

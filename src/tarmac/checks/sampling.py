@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tarmac.checks.under_load import UnderLoad, summarise
 from tarmac.machine import Asker, NoAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from tarmac.machine import LoadReader, LoadSample
 
 _EVERY_S = 0.1

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tarmac.checks.evidence import Probe
 from tarmac.checks.frameworks import SOAK
 from tarmac.checks.run_probe import run_probe
 from tarmac.checks.soaked import Soak, watched_gpus
-from tarmac.machine import Nvml, open_nvml
+from tarmac.machine import Gpu, Nvml, open_nvml
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tarmac.checks.evidence import Probe
     from tarmac.checks.targets import Target
-    from tarmac.machine import Gpu
 
 # Seconds between readings of the driver, as temperatures need seconds to change.
 _ASK_EVERY_S = 2.0

@@ -8,10 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tarmac.checks.frameworks import PROVISIONED
+from tarmac.checks.frameworks import PROVISIONED, Framework
 from tarmac.environments import (
     CondaSpec,
     activated,
@@ -20,11 +20,6 @@ from tarmac.environments import (
     find_engine,
 )
 from tarmac.errors import RequestError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tarmac.checks.frameworks import Framework
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,17 +6,22 @@ import dataclasses
 import importlib.util
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
-from tarmac.checks.evidence import Evidence
+from tarmac.checks.evidence import Evidence, Probe
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_names
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.kernel_reading import DEFAULT_HOURS
 from tarmac.checks.report.gate import read_gate
+from tarmac.checks.report.model import Report
+from tarmac.checks.rules.catalogue import Level
 from tarmac.checks.run_probe import is_measuring, measuring_turns, run_probe
 from tarmac.checks.sampling import sampling
-from tarmac.checks.soak import soak
+from tarmac.checks.soak import SoakProgress, soak
+from tarmac.checks.soaked import Soak
 from tarmac.checks.targets import (
     THIS_PYTHON,
     Target,
@@ -27,18 +32,7 @@ from tarmac.checks.targets import (
     refuse_unknown_devices,
 )
 from tarmac.errors import RequestError
-from tarmac.machine import NvmlProblem, open_nvml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.checks.evidence import Probe
-    from tarmac.checks.report.model import Report
-    from tarmac.checks.rules.catalogue import Level
-    from tarmac.checks.soak import SoakProgress
-    from tarmac.checks.soaked import Soak
-    from tarmac.machine import LoadReader, Nvml
+from tarmac.machine import LoadReader, Nvml, NvmlProblem, open_nvml
 
 Depth = Literal["quick", "normal", "deep"]
 

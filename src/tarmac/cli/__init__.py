@@ -6,10 +6,8 @@ Commands are imported when they are called, so that ``tarmac --help`` loads no f
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 __all__ = ["main"]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from click.shell_completion import CompletionItem
 
 from tarmac.cli.choices import FRAMEWORKS, OBJECTIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import click
-
     Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 # Records that mark a directory as a training, a job's run or a study. Only their names are checked:

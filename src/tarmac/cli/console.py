@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from tarmac.cli.terminal import TerminalStream, harmless
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rich.console import ConsoleOptions, RenderableType
 
 # A file or a pipe has no width of its own, and a table cut to 80 columns loses names.
 _WIDTH_ELSEWHERE = 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,9 +12,6 @@ from tarmac.errors import RequestError
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from tarmac.cli.views.job_plan import Plan
     from tarmac.formats import Reading
     from tarmac.jobs import Job, JobRun, Machine, RunRequest

@@ -7,8 +7,9 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 import click
 import cloup
@@ -33,9 +34,6 @@ from tarmac.errors import (
     without_native_stack,
 )
 from tarmac.wording import in_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Commands by heading, with the module and the name that hold each.
 _SECTIONS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from tarmac.errors import Interrupted, PeerFailed, RequestError, reason_of
 from tarmac.masking import without_known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from tarmac.checks import LogFinding
     from tarmac.runs import Run
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +14,6 @@ from tarmac.errors import RequestError
 from tarmac.wording import in_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from tarmac.documents import Document
     from tarmac.formats import Reading
     from tarmac.jobs import Secret

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from tarmac.errors import RequestError
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tarmac.jobs import RunRequest
 
 job_files = cloup.argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from tarmac.errors import RequestError, quoted
 from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.formats import Reading
     from tarmac.jobs import Job, JobRun, RunRequest, Task
     from tarmac.settings import Settings

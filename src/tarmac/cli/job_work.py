@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +16,6 @@ from tarmac.errors import Interrupted, TarmacError, quoted
 from tarmac.wording import counted, in_lines, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
     from tarmac.jobs import JobRun, OwnRunnerJob, Resources, RunRequest
 
 # For a longer result, only the path of its file is printed.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.files import expanded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def check_nodes(

@@ -7,18 +7,16 @@ for every ``--help``.
 from __future__ import annotations
 
 import functools
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import cloup
 
 from tarmac.cli.choices import CHECKPOINTS, VALIDATION_SPLITS, Choice
 from tarmac.errors import RequestError, unknown_name
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
 
 # For the whole command line: each command inherits its context's settings from the one above.
 SETTINGS = {

@@ -10,14 +10,12 @@ import contextlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
 
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TextIO
-
     from _typeshed import ReadableBuffer
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
 from click.shell_completion import CompletionItem
 
 from tarmac.cli.choices import EXECUTORS, Choice
@@ -11,10 +13,6 @@ from tarmac.cli.options import option
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import click
-
     from tarmac.settings import Settings
 
 

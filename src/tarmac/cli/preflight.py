@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.checks import check_here, quick_check
+from tarmac.checks import Report, check_here, quick_check
 from tarmac.errors import TarmacError
 from tarmac.files import write_text
 from tarmac.machine import NvmlProblem, open_nvml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from tarmac.checks import Report
     from tarmac.runs import Run
     from tarmac.training import Plan, Reporter, Score
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,6 @@ from tarmac.cli.dry_run import print_files
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tarmac.cli.views.job_plan import Plan
     from tarmac.studies import Choices, Numbers, Preview, Workers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +11,6 @@ from tarmac.cli.output import outlives_output
 from tarmac.errors import Interrupted, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.studies import StudyWriter, Workers
 
 

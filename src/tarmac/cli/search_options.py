@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from tarmac.cli.places import place_options
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tarmac.settings import Settings
     from tarmac.studies import Workers
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 # Seconds in which a second Ctrl-C ends the tasks that the first one would leave to the engine.
 _SECOND_WITHIN_S = 5.0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+import click
 
 from tarmac.cli.places import chosen
 from tarmac.cli.training_elsewhere import given_options
 from tarmac.errors import RequestError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import click
-
     from tarmac.settings import Settings
 
 _NODE_OPTIONS = ("nodes", "gpus_per_node", "cpus_per_node")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
 import cloup
@@ -28,9 +28,6 @@ from tarmac.cli.options import (
     validation_split_option,
 )
 from tarmac.cli.places import place_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def train_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -7,6 +7,7 @@ import dataclasses
 import socket
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from tarmac.checks.ranks.lines import Line, listen
 from tarmac.checks.ranks.rounds import pair_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tarmac.checks.ranks.place import Place
 
 # Number of other hosts to compare each host with; a single slow one among them is outvoted.

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tarmac.checks.inventory import read_inventory
 from tarmac.checks.ranked import Rank
 from tarmac.checks.ranks.lines import connect
-from tarmac.checks.ranks.place import host_name
+from tarmac.checks.ranks.place import Place, host_name
 from tarmac.checks.ranks.worker import RankWorker
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.checks.ranks.place import Place
 
 
 def follow(

@@ -6,12 +6,9 @@ import dataclasses
 import hashlib
 import re
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Variables with the rank, the number of ranks, the local rank, and the identity of a launch.
 _LAUNCHERS = (

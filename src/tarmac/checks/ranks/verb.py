@@ -7,26 +7,22 @@ import dataclasses
 import os
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.checks.evidence import Evidence, Probe
 from tarmac.checks.inventory import read_inventory
+from tarmac.checks.ranked import Ranks
 from tarmac.checks.ranks.lead import Lead
 from tarmac.checks.ranks.member import follow
-from tarmac.checks.ranks.place import find_place
+from tarmac.checks.ranks.place import Place, find_place
 from tarmac.checks.report.make import make_report
+from tarmac.checks.report.model import Report
 from tarmac.checks.report.requirements import parse_requirements
 from tarmac.checks.targets import THIS_PYTHON, python_target
 from tarmac.errors import RequestError, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.checks.ranked import Ranks
-    from tarmac.checks.ranks.place import Place
-    from tarmac.checks.report.model import Report
 
 # NCCL takes some seconds to connect two hosts, and a message a fraction of one.
 _ROUND_S = 60.0

@@ -11,14 +11,12 @@ import subprocess
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.checks.frameworks import PROBES
 from tarmac.files import parse_json
 from tarmac.processes import kill_tree, spawn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _PROGRAM = PROBES / "ranks_probe.py"
 _MARK = "TARMAC_RANK"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from pathlib import PurePath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from tarmac.errors import RequestError, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CHUNK_BYTES = 2**20
 

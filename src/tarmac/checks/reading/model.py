@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.rules.catalogue import Level  # noqa: TC001 - pydantic reads it
+from tarmac.checks.rules.catalogue import Level
 
 _SCHEMA_VERSION = 1
 

@@ -7,14 +7,11 @@ of literals. At a hit, the next four bytes must match as well. The case of lette
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from tarmac.checks.rules.literals import SHORTEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _GRAM = SHORTEST
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,8 +18,6 @@ from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue
 from tarmac.errors import RequestError, quoted, short_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tarmac.checks.reading.scan import Scanner, Seen
 
 

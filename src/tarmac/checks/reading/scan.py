@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from tarmac.checks.kernel_log import MARKS, read_event
 from tarmac.checks.reading.lines import bare, unwrapped
 from tarmac.checks.reading.manner import Manner, manner_of
 from tarmac.checks.reading.prefilter import Prefilter
-from tarmac.checks.rules.patterns import all_patterns, without_generic
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Mapping
-
-    from tarmac.checks.rules.patterns import Pattern
+from tarmac.checks.rules.patterns import Pattern, all_patterns, without_generic
 
 # Bytes of a line that are read to each side of a literal: a longer line is a progress bar, or data.
 _REACH_BYTES = 2**14

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, BinaryIO, cast
 
+from tarmac.checks.reading.model import LogFinding
 from tarmac.checks.reading.read import read_log
 from tarmac.files import open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tarmac.checks.reading.model import LogFinding
 
 # Bytes read of each log: enough for the error at its end, without the output of a long run.
 _TAIL_BYTES = 2**18

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import getpass
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.checks.report.model import Report
 from tarmac.masking import is_secret_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 # A shorter value, such as "1", may occur anywhere without being the secret.
 _MIN_SECRET = 6

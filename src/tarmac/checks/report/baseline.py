@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
-from tarmac.checks.report.rates import rates_of
+from tarmac.checks.evidence import Evidence, Inventory
+from tarmac.checks.report.model import Report, Verdict
+from tarmac.checks.report.rates import Rate, rates_of
 from tarmac.checks.report.requirements import Condition
 from tarmac.checks.report.stored import differing_model, hardware_facts, read_report
 from tarmac.checks.report.unseen import is_silent
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.checks.evidence import Evidence, Inventory
-    from tarmac.checks.report.model import Report, Verdict
-    from tarmac.checks.report.rates import Rate
 
 # Loss of rate that Microsoft's superbenchmark counts as a defect:
 # https://github.com/microsoft/superbenchmark.

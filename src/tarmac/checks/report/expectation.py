@@ -16,20 +16,16 @@ Example of such a file::
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tarmac.checks.frameworks import ALL_REDUCE, find_framework, framework_named, framework_names
-from tarmac.checks.report.requirements import env_condition, parse_requirement
+from tarmac.checks.report.requirements import Condition, env_condition, parse_requirement
 from tarmac.documents import problems_of, read_toml, refuse
 from tarmac.errors import RequestError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tarmac.checks.report.requirements import Condition
 
 _COMPARISONS = (">=", "<=", "==", ">", "<")
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tarmac.checks.rates import chip_of, find_matrix_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def device_in_words(device: Mapping[str, Any]) -> str:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tarmac.checks.report.baseline import TOLERANCE
-from tarmac.checks.report.rates import rates_of
+from tarmac.checks.report.model import Report
+from tarmac.checks.report.rates import Rate, rates_of
 from tarmac.checks.report.stored import hardware_facts, odd_ones, software_facts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.checks.report.model import Report
-    from tarmac.checks.report.rates import Rate
 
 # From this number of machines on, their spread shows what is usual. The limit is three times the
 # median absolute deviation; 1.4826 scales that to a normal distribution's standard deviation.

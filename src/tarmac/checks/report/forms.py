@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tarmac.checks.report.brief import render_brief
@@ -12,8 +13,6 @@ from tarmac.checks.report.nagios import nagios_status, render_nagios
 from tarmac.checks.report.prometheus import render_prometheus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tarmac.checks.report.model import Report
 
 

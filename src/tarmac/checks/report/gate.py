@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tarmac.checks.evidence import Evidence, Inventory
 from tarmac.checks.report.baseline import Baseline
 from tarmac.checks.report.expectation import read_expectation
 from tarmac.checks.report.make import make_report
-from tarmac.checks.report.model import SEVERITY
-from tarmac.checks.report.requirements import parse_requirements
-from tarmac.checks.rules.catalogue import find_failure
+from tarmac.checks.report.model import SEVERITY, Report
+from tarmac.checks.report.requirements import Condition, parse_requirements
+from tarmac.checks.rules.catalogue import Level, find_failure
 from tarmac.errors import RequestError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.checks.evidence import Evidence, Inventory
-    from tarmac.checks.report.model import Report
-    from tarmac.checks.report.requirements import Condition
-    from tarmac.checks.rules.catalogue import Level
 
 
 @dataclasses.dataclass(frozen=True)

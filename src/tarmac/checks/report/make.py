@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tarmac.checks.evidence import Evidence
 from tarmac.checks.report.model import Report
 from tarmac.checks.report.unseen import find_unseen
 from tarmac.checks.report.verdicts import judge_devices, judge_framework
+from tarmac.checks.rules.catalogue import Level
 from tarmac.checks.rules.findings import find
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tarmac.checks.evidence import Evidence
     from tarmac.checks.report.requirements import Condition
-    from tarmac.checks.rules.catalogue import Level
 
 
 def make_report(

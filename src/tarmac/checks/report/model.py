@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.checks.evidence import Inventory, Probe  # noqa: TC001 - pydantic reads them
-from tarmac.checks.ranked import Ranks  # noqa: TC001 - pydantic reads it
-from tarmac.checks.rules.catalogue import Level  # noqa: TC001 - pydantic reads it
-from tarmac.checks.rules.findings import Finding  # noqa: TC001 - pydantic reads it
-from tarmac.checks.soaked import Soak  # noqa: TC001 - pydantic reads it
-from tarmac.checks.under_load import UnderLoad  # noqa: TC001 - pydantic reads it
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tarmac.checks.evidence import Inventory, Probe
+from tarmac.checks.ranked import Ranks
+from tarmac.checks.rules.catalogue import Level
+from tarmac.checks.rules.findings import Finding
+from tarmac.checks.soaked import Soak
+from tarmac.checks.under_load import UnderLoad
 
 SCHEMA_VERSION = 3
 

@@ -6,14 +6,13 @@ The format follows the Monitoring Plugins Development Guidelines; Icinga reads i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tarmac.checks.report.brief import say_problems
 from tarmac.checks.report.rates import rates_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tarmac.checks.report.model import Report
 
 _STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")

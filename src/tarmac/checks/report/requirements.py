@@ -9,21 +9,17 @@ from __future__ import annotations
 import dataclasses
 import operator
 import re
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from packaging.version import InvalidVersion, Version
 
+from tarmac.checks.evidence import Evidence
 from tarmac.checks.frameworks import ALL_REDUCE, framework_named, framework_names
-from tarmac.checks.report.model import Requirement
+from tarmac.checks.report.model import Requirement, Verdict
 from tarmac.checks.report.rates import COPIES, PRODUCTS, rates_of
 from tarmac.checks.report.unseen import is_silent
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.checks.evidence import Evidence
-    from tarmac.checks.report.model import Verdict
 
 # Whether the condition holds, None where that is unknown; and the actual value.
 _Answer: TypeAlias = tuple[bool | None, str]

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from pydantic import ValidationError
 
+from tarmac.checks.evidence import Inventory
 from tarmac.checks.report.model import SCHEMA_VERSION, Report
 from tarmac.errors import RequestError
 from tarmac.files import read_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from tarmac.checks.evidence import Inventory
 
 
 def read_report(path: Path) -> Report:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
 
+from tarmac.checks.evidence import Evidence
 from tarmac.checks.report.model import Unseen
 from tarmac.checks.rules import kernel
 from tarmac.checks.rules.findings import find
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from tarmac.checks.evidence import Evidence
 
 # Code of the finding that the kernel's log could not be read.
 _LOG_UNREADABLE = "kernel-log-unreadable"

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tarmac.checks.evidence import Evidence, Inventory, PciCard, Probe
 from tarmac.checks.frameworks import PROVISIONED
 from tarmac.checks.report.figures import device_in_words
-from tarmac.checks.report.model import Verdict
+from tarmac.checks.report.model import Answer, Verdict
 from tarmac.checks.rules.catalogue import read_catalogue
+from tarmac.checks.rules.findings import Finding
+from tarmac.checks.under_load import UnderLoad
 from tarmac.distribution import DISTRIBUTION
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.checks.evidence import Evidence, Inventory, PciCard, Probe
-    from tarmac.checks.report.model import Answer
-    from tarmac.checks.rules.findings import Finding
-    from tarmac.checks.under_load import UnderLoad
-    from tarmac.machine import Gpu
+from tarmac.machine import Gpu
 
 
 def judge_devices(evidence: Evidence, findings: Sequence[Finding]) -> tuple[Verdict, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tarmac.checks.evidence import Evidence, Probe
     from tarmac.checks.rules.rule import Hits, Rule
 

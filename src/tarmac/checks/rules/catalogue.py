@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,9 +18,6 @@ from tarmac.checks.rules.commands import general_commands
 from tarmac.checks.rules.errors import printed_forms
 from tarmac.checks.rules.wording import readable
 from tarmac.errors import unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 Level = Literal["failure", "warning", "note"]
 

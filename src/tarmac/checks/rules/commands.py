@@ -29,18 +29,21 @@ import functools
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.checks.engines import run_with_gpus
-from tarmac.checks.evidence import Evidence, Host, Inventory
-from tarmac.machine import RELEASES, choose_build, is_driver_too_old
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.checks.evidence import Probe, Upkeep
-    from tarmac.machine import BuildChoice, Capability, Gpu, Releases
+from tarmac.checks.evidence import Evidence, Host, Inventory, Probe, Upkeep
+from tarmac.machine import (
+    RELEASES,
+    BuildChoice,
+    Capability,
+    Gpu,
+    Releases,
+    choose_build,
+    is_driver_too_old,
+)
 
 _INDEX = "https://download.pytorch.org/whl"
 

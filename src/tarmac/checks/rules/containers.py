@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.rules.rule import Hits, Rule
 

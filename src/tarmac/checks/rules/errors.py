@@ -15,13 +15,10 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # Stands in a frame for the pattern of the API's function names.
 _CALLS = "<calls>"

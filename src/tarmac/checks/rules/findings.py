@@ -7,21 +7,18 @@ was found.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from tarmac.checks.evidence import Evidence
 from tarmac.checks.rules.catalogue import LEVELS, Failure, Level, read_catalogue, tells_reason
 from tarmac.checks.rules.commands import commands_for
 from tarmac.checks.rules.kernel import lines_without_event
 from tarmac.checks.rules.patterns import find_in
 from tarmac.checks.rules.rule import should_use_gpu
 from tarmac.checks.rules.table import RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from tarmac.checks.evidence import Evidence
 
 # A failure, its place, and the text that shows it.
 _Hit: TypeAlias = tuple[Failure, str, str]

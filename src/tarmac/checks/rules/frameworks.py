@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tarmac.checks.rules.rule import measured_devices, place_of, probes_of, should_use_gpu, value_of
+from tarmac.checks.rules.rule import (
+    Hits,
+    Rule,
+    measured_devices,
+    place_of,
+    probes_of,
+    should_use_gpu,
+    value_of,
+)
 from tarmac.machine import is_driver_too_old, names_nothing, runs_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.checks.evidence import Evidence
-    from tarmac.checks.rules.rule import Hits, Rule
 
 # Names of GPUs in the frameworks: cuda:0, gpu(0), /device:GPU:0, cupy.
 _ON_GPU = re.compile("cuda|gpu|cupy|rocm", re.IGNORECASE)

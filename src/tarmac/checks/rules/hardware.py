@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tarmac.checks.rules.kernel import logged
-from tarmac.checks.rules.rule import for_each_gpu, measured_devices
+from tarmac.checks.rules.rule import Hits, Rule, for_each_gpu, measured_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from tarmac.checks.evidence import Evidence
-    from tarmac.checks.rules.rule import Hits, Rule
     from tarmac.checks.under_load import UnderLoad
     from tarmac.machine import Gpu
 

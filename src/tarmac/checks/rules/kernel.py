@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tarmac.checks.kernel_log import read_event
+from tarmac.checks.kernel_log import KernelEvent, read_event
 from tarmac.checks.kernel_time import age_in_words, read_age
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tarmac.checks.evidence import Evidence, Inventory
-    from tarmac.checks.kernel_log import KernelEvent
     from tarmac.checks.rules.rule import Hits, Rule
 
 # Failures that ask for a reset of the GPU, which ends them.

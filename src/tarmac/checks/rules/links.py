@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tarmac.checks.rates import chip_of
-from tarmac.checks.rules.rule import measured_devices, place_of, probes_of
+from tarmac.checks.rules.rule import Hits, Rule, measured_devices, place_of, probes_of
 from tarmac.machine import find_chip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tarmac.checks.evidence import Evidence, Inventory, Probe
-    from tarmac.checks.rules.rule import Hits, Rule
     from tarmac.machine import Gpu, PciePath
 
 # Fraction of PCIe's bandwidth that copies of pinned memory reach; headers and flow control take the

@@ -13,11 +13,9 @@ Example:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from re import _parser as parser  # type: ignore[attr-defined] # typeshed only has the old name
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any
 
 # Shorter literals occur in nearly every line, and are not searched.
 SHORTEST = 4

@@ -5,16 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from tarmac.checks.rules.catalogue import read_catalogue
-from tarmac.checks.rules.errors import forms_of, read_apis
+from tarmac.checks.rules.errors import ErrorForm, forms_of, read_apis
 from tarmac.checks.rules.literals import required_literals, spans_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.checks.rules.errors import ErrorForm
 
 _T = TypeVar("_T")
 

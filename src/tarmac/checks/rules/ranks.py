@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tarmac.checks.evidence import Evidence
     from tarmac.checks.network import Network
     from tarmac.checks.ranked import Rank, Ranks

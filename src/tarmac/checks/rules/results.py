@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tarmac.checks.rules.rule import measured_devices, place_of
+from tarmac.checks.rules.rule import Hits, Rule, measured_devices, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.checks.evidence import Evidence
-    from tarmac.checks.rules.rule import Hits, Rule
 
 # Frameworks print a screen or two; a flood of output hides the lines that matter.
 _FLOOD_BYTES = 10 * 2**20

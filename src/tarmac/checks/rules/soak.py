@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tarmac.checks.rules.rule import measured_devices, place_of
+from tarmac.checks.rules.rule import Hits, Rule, measured_devices, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.checks.evidence import Evidence
-    from tarmac.checks.rules.rule import Hits, Rule
 
 
 def _soak_mismatch(evidence: Evidence) -> Hits:

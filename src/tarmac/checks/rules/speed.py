@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tarmac.checks.rates import chip_of, find_matrix_rate
-from tarmac.checks.rules.rule import measured_devices, place_of
+from tarmac.checks.rates import MatrixRate, chip_of, find_matrix_rate
+from tarmac.checks.rules.rule import Hits, Rule, measured_devices, place_of
 from tarmac.machine import find_chip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tarmac.checks.evidence import Evidence, Probe
-    from tarmac.checks.rates import MatrixRate
-    from tarmac.checks.rules.rule import Hits, Rule
 
 # Fractions of a healthy chip's rate below which a chip gets a warning or a failure. Shapes, clocks
 # and cooling explain smaller losses.

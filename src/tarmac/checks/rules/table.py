@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tarmac.checks.rules import (
     amd,
@@ -18,11 +18,7 @@ from tarmac.checks.rules import (
     soak,
     speed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.checks.rules.rule import Rule
+from tarmac.checks.rules.rule import Rule
 
 RULES: Mapping[str, Rule] = {
     **driver.RULES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,6 @@ from tarmac.cli.views.race import print_race
 from tarmac.errors import Interrupted, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.checks import Level
 
 

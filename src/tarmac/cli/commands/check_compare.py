@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import cloup
 
 from tarmac.cli.options import Filename, examples, json_option
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @cloup.command(

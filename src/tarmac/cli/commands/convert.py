@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from tarmac.errors import RequestError, quoted
 from tarmac.wording import in_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.formats import Reading
 
 

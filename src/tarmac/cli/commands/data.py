@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import cloup
@@ -13,9 +13,6 @@ from tarmac.cli.completion import complete_datasets
 from tarmac.cli.options import Filename, Group, examples, json_option, option
 from tarmac.errors import RequestError, TarmacError
 from tarmac.wording import counted, in_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @click.group(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +22,6 @@ from tarmac.cli.options import (
 from tarmac.wording import in_one_line, number_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tarmac.inference import Evaluation
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,9 +19,6 @@ from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from tarmac.jobs import Handle, RunStatus, TaskStatus
 
 _COLOURS = {"running": "cyan", "succeeded": "green", "failed": "red"}

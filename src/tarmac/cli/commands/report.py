@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from tarmac.cli.options import Filename, examples, option, output_option
 from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.runs import FoundRun
 
 _STANDARD_OUTPUT = Path("-")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import cloup
@@ -30,9 +31,6 @@ from tarmac.cli.options import (
 )
 from tarmac.cli.places import chosen
 from tarmac.errors import RequestError, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @cloup.command(

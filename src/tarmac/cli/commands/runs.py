@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import click
 import cloup
@@ -16,10 +17,6 @@ from tarmac.cli.options import Group, count_option, examples, json_option, optio
 from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
 from tarmac.wording import counted, in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 _RUN = 'Its directory, its name, the beginning of its name or id, or "latest".'
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,9 +37,6 @@ from tarmac.cli.search_options import search_options, space_of, workers_of
 from tarmac.errors import Interrupted, RequestError, TarmacError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from tarmac.studies import Study
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,10 @@ from tarmac.cli.choices import Choice
 from tarmac.cli.completion import complete_studies
 from tarmac.cli.options import Filename, examples, json_option, option, output_option
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.runs import name_words
+from tarmac.runs import JudgedBy, name_words
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.runs import JudgedBy
     from tarmac.studies import Winner
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import cloup
@@ -13,9 +14,6 @@ from tarmac.cli.imports import uncollected_imports
 from tarmac.cli.options import count_option, examples, option, output_option
 from tarmac.cli.output import outlives_output
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @cloup.command(
