@@ -15,13 +15,10 @@ import dataclasses
 import errno
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DISTRIBUTION = "tarmac-gpu"
 # Names of the command line's program: pyproject.toml's scripts, and `python -m tarmac`. The second

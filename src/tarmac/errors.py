@@ -11,13 +11,10 @@ import difflib
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from tarmac.wording import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # A byte of a path that is not UTF-8, as Python decodes it.
 _BYTE = re.compile("[\udc80-\udcff]")

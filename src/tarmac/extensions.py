@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import TypeVar
 
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from importlib.metadata import EntryPoint, EntryPoints
 
 _Value = TypeVar("_Value")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from tarmac.cli.job_work import Shown, work
 from tarmac.errors import RequestError, TarmacError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tarmac.runs import Run
     from tarmac.settings import Settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +17,6 @@ from tarmac.runs import name_words
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.runs import Run, RunRecord
 
 

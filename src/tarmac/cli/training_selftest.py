@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +13,6 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.testing.selftest import Finding
 
 _WORDS = {True: ("held", "green"), False: ("FAILED", "red"), None: ("not tried", "yellow")}

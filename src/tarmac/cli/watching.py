@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -17,8 +18,6 @@ from tarmac.errors import Interrupted, RequestError
 from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tarmac.cli.watch_request import Watching
     from tarmac.monitor import Feed, Snapshot
 

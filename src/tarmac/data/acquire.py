@@ -8,10 +8,12 @@ import os
 import shutil
 import tarfile
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tarmac.data.base import Progress
 from tarmac.data.files import find
+from tarmac.data.sources import DataFile, Source
 from tarmac.data.store import parse, parse_file, place, whole_layout
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
@@ -24,12 +26,6 @@ from tarmac.files import (
     temporary_directory,
     temporary_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.data.base import Progress
-    from tarmac.data.sources import DataFile, Source
 
 
 def fetch(name: str, root: Path | None = None, *, progress: Progress | None = None) -> Path:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    import hashlib
-
-    from numpy.typing import NDArray
 
 _NUM_BLOCKS = 256
 _BLOCK_BYTES = 2**20

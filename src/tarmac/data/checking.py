@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data.blocks import check_finite
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 # Signed and unsigned integers, floats, bools; PyTorch has no wider types.
 _KINDS = "iufb"

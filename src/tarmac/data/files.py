@@ -5,15 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
+from tarmac.data.sources import DataFile, Source
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tarmac.data.sources import DataFile, Source
 
 
 class DamagedFileError(TarmacError):

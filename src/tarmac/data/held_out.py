@@ -10,18 +10,14 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tarmac.data.base import Loaded, Split
+from tarmac.data.base import Column, Dataset, Loaded, Split
 from tarmac.errors import RequestError
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tarmac.data.base import Column, Dataset
 
 VALIDATION_SPLITS = ("auto", "random", "last", "own")
 ValidationSplit = Literal["random", "last", "own"]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _UNSIGNED_BYTE = 0x08
 

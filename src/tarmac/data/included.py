@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from tarmac.data.base import Dataset
 from tarmac.data.diabetes import load_diabetes
 from tarmac.data.digits import load_digits
 from tarmac.data.noise import load_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tarmac.data.base import Dataset
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,19 +10,15 @@ import dataclasses
 import itertools
 import operator
 import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tarmac.data.naming import Naming
 from tarmac.errors import RequestError, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from tarmac.data.naming import Naming
 
 # Options of the user's DataLoader that Tarmac's own loader keeps.
 _OPTIONS = ("prefetch_factor", "timeout", "multiprocessing_context", "worker_init_fn")

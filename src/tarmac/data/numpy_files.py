@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import tokenize
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.errors import TarmacError, short_reason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 @contextlib.contextmanager

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
 
 from tarmac.data.acquire import fetch
+from tarmac.data.base import Dataset, Progress
 from tarmac.data.files import find
 from tarmac.data.included import INCLUDED
 from tarmac.data.own import load_own, own_names, own_record
 from tarmac.data.sources import SOURCES
 from tarmac.data.store import data_root, parse, parse_file, place, read_text, whole_layout
+from tarmac.data.text import Text
 from tarmac.errors import RequestError, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.data.base import Dataset, Progress
-    from tarmac.data.text import Text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import platformdirs
@@ -18,9 +18,6 @@ from tarmac.data.own import own_names
 from tarmac.data.sources import SOURCES, DataFile, Source
 from tarmac.data.text import Text, cut_text, parse_text
 from tarmac.errors import RequestError, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def data_root() -> Path:

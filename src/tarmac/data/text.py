@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data.base import Dataset
 from tarmac.data.token_windows import windows
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Share of the characters to train on, from the beginning, as in nanoGPT. The rest is for the test.
 _TRAIN_SHARE = 0.9

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data.base import Dataset
 from tarmac.data.store import data_root
 from tarmac.data.token_windows import windows
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 # nanoGPT, data/openwebtext/prepare.py: ids below 2**16, one after another.
 _TYPE = np.dtype("<u2")

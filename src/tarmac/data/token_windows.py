@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from tarmac.data.base import Split
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def windows(tokens: NDArray[Any], length: int, *, stride: int | None = None) -> Split:

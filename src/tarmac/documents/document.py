@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple
 
 # JSON Schema for keys that hold only anchors, as in files of Compose and OpenAPI.
 EXTENSIONS: Final[dict[str, Any]] = {"patternProperties": {"^x-": True}}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import yaml
 from ruamel.yaml import YAML
@@ -17,9 +18,6 @@ from ruamel.yaml.reader import ReaderError
 
 from tarmac.documents.document import Place
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # An alias may expand to a large part of a document, and an alias of aliases to more than memory
 # holds. Real job files have thousands of values.

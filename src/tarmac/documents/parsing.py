@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from ruamel.yaml import YAML
 from ruamel.yaml.nodes import ScalarNode
 
 from tarmac.documents.document import Document, Path, Place
-from tarmac.documents.nodes import MAX_VALUES, TAG, List, Mapping, Scalar, compose
+from tarmac.documents.nodes import MAX_VALUES, TAG, List, Mapping, Node, Scalar, compose
 from tarmac.errors import RequestError, quoted
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterable, Sequence
-
-    from ruamel.yaml import YAML
-
-    from tarmac.documents.nodes import Node
 
 _MAX_BYTES = 16 * 2**20
 # Python refuses numbers of more than 4,300 digits, and no setting has this many.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tarmac.documents.parsing import parse_document, read_text
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Sequence
 
 # A quoted text, or an unquoted key and the character after its colon.
 _TEXT_OR_KEY = re.compile(

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args, get_origin
 
-from pydantic import RootModel
+from pydantic import BaseModel, RootModel, ValidationError
 
 from tarmac.documents.document import Document, Path, Place, show_path
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pydantic import BaseModel, ValidationError
 
 # More problems of the same file would help nobody.
 _MAX_SHOWN = 20

@@ -6,17 +6,15 @@ place is in the first line after which the value exists.
 
 from __future__ import annotations
 
+import pathlib
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from tarmac.documents.document import Document, Path, Place
 from tarmac.documents.parsing import read_text
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 # Each line needs a parse of all lines before it.
 _MAX_LINES = 2000

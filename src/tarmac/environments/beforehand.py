@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.distribution import require
 from tarmac.environments.conda import CondaSpec, existing_prefix
@@ -11,9 +11,6 @@ from tarmac.environments.projects import ProjectSpec, read_pyproject, read_scrip
 from tarmac.environments.requirements import read_requirements
 from tarmac.environments.venvs import VenvSpec, pixi_spec
 from tarmac.files import placed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def refuse_unreadable(

@@ -9,19 +9,16 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import platformdirs
 
+from tarmac.environments.engines import ClusterEngine
 from tarmac.environments.once import made_once
 from tarmac.errors import TarmacError
 from tarmac.files import scratch_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.environments.engines import ClusterEngine
 
 _ANSWER_S = 60
 

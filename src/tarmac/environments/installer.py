@@ -9,18 +9,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
+from tarmac.environments.requirements import Requirements
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import scratch_directory, without_password
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.environments.requirements import Requirements
 
 _BUILD_S = 3600
 _ANSWER_S = 60

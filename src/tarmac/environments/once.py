@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from tarmac.errors import TarmacError
 from tarmac.files import Lease, refuse_foreign_build, storage_errors, write_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _LOOK_EVERY_S = 2.0
 

@@ -6,8 +6,9 @@ import dataclasses
 import hashlib
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -20,9 +21,6 @@ from tarmac.environments.installer import (
 )
 from tarmac.errors import RequestError
 from tarmac.files import write_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The regular expression of https://packaging.python.org/en/latest/specifications/inline-script-metadata/
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")

@@ -10,13 +10,10 @@ import dataclasses
 import hashlib
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # See https://pip.pypa.io/en/stable/reference/requirements-file-format/
 _NESTED = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(.+)")

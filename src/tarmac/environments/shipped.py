@@ -13,8 +13,8 @@ import shutil
 import sysconfig
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.environments.once import made_once
 from tarmac.environments.projects import ProjectSpec
@@ -22,9 +22,6 @@ from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.environments.venvs import VenvSpec, build_venv, is_whole, pixi_spec, read_recipe
 from tarmac.errors import TarmacError
 from tarmac.files import make_private, storage_errors, taking_turns, tarfile, temporary_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Linux refuses longer shebangs, and those with a space (fs/binfmt_script.c, BINPRM_BUF_SIZE).
 _LONGEST_SHEBANG = 127

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 
 from tarmac.files import parse_json, write_json
 from tarmac.processes import ProcessIdentity, identify
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def note_user(path: Path) -> None:

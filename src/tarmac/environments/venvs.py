@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,16 @@ from tarmac.environments.installer import (
     python_version,
     requirement_files,
 )
-from tarmac.environments.projects import ProjectSpec, read_project, read_script, script_recipe
-from tarmac.environments.requirements import read_requirements
+from tarmac.environments.projects import (
+    ProjectRecipe,
+    ProjectSpec,
+    ScriptNeeds,
+    ScriptRecipe,
+    read_project,
+    read_script,
+    script_recipe,
+)
+from tarmac.environments.requirements import Requirements, read_requirements
 from tarmac.environments.users import forget_users, living_users, note_user
 from tarmac.errors import RequestError
 from tarmac.files import (
@@ -38,12 +47,8 @@ from tarmac.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tarmac.environments.conda.recipe import CondaRecipe
     from tarmac.environments.conda.tools import ToolRecipe
-    from tarmac.environments.projects import ProjectRecipe, ScriptNeeds, ScriptRecipe
-    from tarmac.environments.requirements import Requirements
 
 # Names of environments, and of rattler's temporary package directories. Other names in the
 # directory are locks and users' records.

@@ -9,14 +9,12 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files.leftovers import sweep_once, temporary_directory, temporary_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Time within which a pipe's reader must open it.
 _READER_TIMEOUT_S = 60.0

@@ -11,14 +11,12 @@ import reprlib
 import secrets
 import socket
 import time
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from tarmac.files.atomic import open_regular
 from tarmac.files.leftovers import kernel_name, start_ticks
 from tarmac.files.parsing import Shape, parse_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Interval between two heartbeats of a holder, in seconds.
 BEAT_S = 10.0

@@ -11,17 +11,15 @@ import contextlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
 
 from tarmac.files.atomic import StorageError, storage_errors
 from tarmac.files.holders import BEAT_S, Holder, LeaseWatch, Sign, read_lease
 from tarmac.files.lease import LOOK_INTERVAL_S, Lease
 from tarmac.files.locks import OwnerLock, is_owned
 from tarmac.files.mounts import is_network
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Lock(Protocol):

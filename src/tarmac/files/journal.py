@@ -20,14 +20,12 @@ import json
 import os
 import re
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 from tarmac.files.atomic import read_errors, read_regular, storage_errors, sync_directory
 from tarmac.files.parsing import parse_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 _CHUNK_BYTES = 2**16
 

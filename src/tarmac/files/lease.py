@@ -26,7 +26,8 @@ import os
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tarmac.files.atomic import storage_errors
 from tarmac.files.holders import (
@@ -40,10 +41,6 @@ from tarmac.files.holders import (
     successor,
 )
 from tarmac.files.leftovers import temporary_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOOK_INTERVAL_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1

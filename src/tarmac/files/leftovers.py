@@ -26,11 +26,8 @@ import socket
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Time without writes after which a file of an unknown process counts as abandoned.
 _ABANDONED_AFTER_S = 86_400.0

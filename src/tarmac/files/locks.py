@@ -25,14 +25,11 @@ import os
 import stat
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import quoted
 from tarmac.files.atomic import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Pause between two tries, while other processes check the lock.
 _PAUSE_S = 0.001

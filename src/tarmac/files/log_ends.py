@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from tarmac.files.atomic import open_regular
 from tarmac.masking import longest_known, masked_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # Length of the text read before the end, beyond the longest known secret: for tokens and URLs with
 # a recognised form.

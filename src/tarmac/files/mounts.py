@@ -8,14 +8,11 @@ Example:
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import io
 
 # Names in /proc/self/mountinfo. A FUSE file system is named `fuse.NAME`, or `fuse` alone; most are
 # remote.

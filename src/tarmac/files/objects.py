@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tarmac.distribution import require
 from tarmac.errors import TarmacError
 from tarmac.files.locations import Location
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 # Texts in S3's errors. A user without the right to list also gets the second for a missing object.
 # The third is the address where a machine of Amazon's is asked for keys, if no variable has them.

@@ -12,14 +12,11 @@ import os
 import pwd
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, quoted
 from tarmac.wording import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TRUSTED_USERS = "TARMAC_TRUSTED_USERS"
 

@@ -13,10 +13,8 @@ import dataclasses
 import json
 import os
 import reprlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 # Upper limit of seconds: about 3,000 years, which `datetime` still supports.
 _MAX_SPAN_S = 1e11

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.errors import quoted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def job_name(text: str) -> str:

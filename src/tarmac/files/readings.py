@@ -11,7 +11,10 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from tarmac.files.atomic import open_record, read_regular
 from tarmac.files.fields import Fields
@@ -20,11 +23,6 @@ from tarmac.files.hosts_locks import is_held
 from tarmac.files.journal import parse_line
 from tarmac.files.mounts import is_network, mounts_seen
 from tarmac.files.parsing import parse_json
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-    from pathlib import Path
 
 _T = TypeVar("_T")
 

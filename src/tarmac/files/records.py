@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import reprlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 
@@ -15,9 +16,6 @@ from tarmac.distribution import upgrade_hint
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files.atomic import StorageError, read_errors, read_regular
 from tarmac.files.parsing import parse_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tarmac.errors import TarmacError
@@ -11,12 +13,8 @@ from tarmac.files.atomic import replace_file, storage_errors
 from tarmac.files.locations import without_password
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     import httpx
 
-    # Called with the bytes received, the total where known, and the file's name.
     Progress: TypeAlias = Callable[[int, int | None, str], object]
 
 # Timeouts in seconds for each part of an answer, and for a connection.

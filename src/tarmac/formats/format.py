@@ -16,16 +16,13 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from tarmac.documents import Document
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.documents import Document
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 
 class Unwritable(RequestError):  # noqa: N818 - named like the errors in `tarmac.errors`

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,8 +14,6 @@ from tarmac.cli.views.ranks import print_ranks
 from tarmac.cli.views.soak import print_soak
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.checks import Failure, Finding, Fleet, Report, Verdict
 
 _COLOURS = {

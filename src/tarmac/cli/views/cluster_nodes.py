@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,6 @@ from tarmac.cli.views.nodes import print_alike, print_rows
 from tarmac.machine import survey_exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.kubernetes import ClusterFindings
 
 _GIB = 2**30

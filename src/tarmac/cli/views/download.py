@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -10,8 +11,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from tarmac.cli.console import make_console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tarmac.data import Progress as Report
 
 

@@ -6,9 +6,10 @@ import contextlib
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -21,10 +22,6 @@ from tarmac.jobs import Began, Queued, Requeued, Waiting, task_directory
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import Console, RenderableType
-
     from tarmac.jobs import Ended, Grant, JobRun, Task
 
 _COLOURS = {"succeeded": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}

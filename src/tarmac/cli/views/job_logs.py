@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tarmac.files import masked_end, open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 # A progress bar may write for hours without ending a line.
 _LONGEST_LINE_BYTES = 2**20

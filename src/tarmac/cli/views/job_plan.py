@@ -6,22 +6,31 @@ import contextlib
 import dataclasses
 import itertools
 import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tarmac.documents import Document
 from tarmac.errors import RequestError
-from tarmac.jobs import plan_tasks, problems_beforehand, tasks_left, thread_variables
+from tarmac.jobs import (
+    Environment,
+    JobRun,
+    Machine,
+    Secret,
+    Task,
+    Venv,
+    plan_tasks,
+    problems_beforehand,
+    tasks_left,
+    thread_variables,
+)
 from tarmac.machine import newest_cuda
 from tarmac.wording import counted, in_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.documents import Document
     from tarmac.formats import Reading
-    from tarmac.jobs import Environment, JobRun, Machine, Secret, Task, Venv
 
 # Most tasks of one sweep to show: more would push the tasks that differ off the screen.
 _MAX_ALIKE = 100

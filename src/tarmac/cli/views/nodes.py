@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tarmac.machine import survey_exit_code
+from tarmac.machine import NodeFindings, survey_exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.machine import NodeFindings
     from tarmac.slurm import SlurmFindings
 
 _GIB = 2**30

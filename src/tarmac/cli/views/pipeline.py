@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -18,11 +20,6 @@ from tarmac.cli.views.job_logs import Tail, last_lines
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from rich.console import Console, RenderableType
-
     from tarmac.hkube import Ending, Work
 
 _COLOURS = {"succeeded": "green", "failed": "red", "interrupted": "yellow"}

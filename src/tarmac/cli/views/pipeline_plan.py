@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
 from tarmac.cli.views.job_plan import task_lines, task_row
-from tarmac.hkube import forecast, plan_pipeline, to_json
-from tarmac.jobs import plan_tasks, read_machine
+from tarmac.hkube import PipelinePlan, forecast, plan_pipeline, to_json
+from tarmac.jobs import Job, Machine, plan_tasks, read_machine
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.hkube import PipelinePlan
-    from tarmac.jobs import Job, Machine
 
 # Most tasks of one node to show: more tasks add no information.
 _MAX_TASKS = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,8 +10,6 @@ import click
 from tarmac.checks import describe_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.checks import Report
 
 _DEVICES = ("device", "name", "compute capability", "memory")

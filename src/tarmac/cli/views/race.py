@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,6 @@ import click
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tarmac.checks import Race
 
 

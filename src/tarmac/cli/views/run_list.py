@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from tarmac.errors import RequestError, unknown_name
 from tarmac.wording import in_one_line, number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.runs import RunSummary
 
 # Columns to drop first on a narrow terminal: the name says the kind.

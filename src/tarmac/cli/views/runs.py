@@ -6,6 +6,8 @@ import contextlib
 import json
 import math
 import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,9 +20,6 @@ from tarmac.runs import name_words
 from tarmac.wording import counted, in_one_line, number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from tarmac.jobs import RunStatus
     from tarmac.runs import Comparison, JudgedBy, RunRecord
 

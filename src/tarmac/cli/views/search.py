@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from optuna.trial import FrozenTrial
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -17,11 +19,6 @@ from tarmac.studies import Silent, by_generation, summarize
 from tarmac.wording import counted, in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from optuna.trial import FrozenTrial
-    from rich.console import Console
-
     from tarmac.studies import Progress, Reporter, Study
 
 _MAX_RUNNING_SHOWN = 12

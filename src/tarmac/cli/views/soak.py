@@ -6,13 +6,12 @@ import contextlib
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tarmac.checks import Report, Soak, SoakProgress
 
 # Without a terminal, a line in this interval shows that the soak runs.

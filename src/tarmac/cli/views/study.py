@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,6 @@ from tarmac.runs import name_words
 from tarmac.studies import by_generation, summarize, train_caution, train_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.studies import Study, Winner
 
 

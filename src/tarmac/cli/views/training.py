@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,16 +23,9 @@ from tarmac.cli.console import make_console
 from tarmac.cli.views.layers import layer_lines
 from tarmac.cli.views.scores import scores_text
 from tarmac.machine import UNUSABLE, name_devices
-from tarmac.training import ONE_OF_SEVERAL, Silent
+from tarmac.runs import Run
+from tarmac.training import ONE_OF_SEVERAL, Plan, Reporter, Score, Silent
 from tarmac.wording import counted, in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from rich.console import Console
-
-    from tarmac.runs import Run
-    from tarmac.training import Plan, Reporter, Score
 
 # Reading the running score waits for the device, so it is read only a few times a second.
 _LOOK_EVERY_S = 0.25

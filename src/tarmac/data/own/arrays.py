@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data.numpy_files import numpy_errors, read_member
 from tarmac.data.own.parts import (
@@ -19,12 +22,6 @@ from tarmac.data.own.parts import (
 )
 from tarmac.errors import TarmacError
 from tarmac.files import read_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 # The names in the datasets of Keras, and Tarmac's own names.
 _PUBLISHED = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data.own.parts import Part, Parts, cut_off_test
 from tarmac.data.own.store import column_path, write_column
@@ -17,9 +19,6 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.files import read_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from numpy.typing import NDArray
     from PIL import Image
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Each class takes an entry in a list of names and an output of the model.
 _MAX_CLASSES = 1_000_000

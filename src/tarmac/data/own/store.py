@@ -11,14 +11,18 @@ import math
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from tarmac.data.base import Dataset, Split
 from tarmac.data.included import INCLUDED
 from tarmac.data.numpy_files import numpy_errors
+from tarmac.data.own.parts import Part, Parts
 from tarmac.data.sources import SOURCES
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import (
@@ -35,14 +39,6 @@ from tarmac.files import (
     write_json,
 )
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from tarmac.data.own.parts import Part, Parts
 
 _VERSION = 1
 _RECORD = "dataset.json"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data.own.parts import (
     Part,
@@ -18,11 +21,7 @@ from tarmac.data.own.parts import (
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 _FILLS: Mapping[str, Callable[[NDArray[np.float64]], Any]] = {"median": np.median, "mean": np.mean}
 # Categories of a column: more distinct values identify rows rather than categories.

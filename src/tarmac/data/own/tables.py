@@ -6,6 +6,8 @@ import codecs
 import gzip
 import itertools
 import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tarmac.data.own.parts import Parts, cut_off_test
@@ -23,9 +25,6 @@ from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import read_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
 
 _TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")

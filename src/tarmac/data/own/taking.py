@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from tarmac.data.own.arrays import read_arrays
 from tarmac.data.own.images import read_folder
+from tarmac.data.own.parts import Part
 from tarmac.data.own.store import OwnRecord, check_free, staging, write_own
 from tarmac.data.own.table_values import TableColumns
 from tarmac.data.own.tables import is_table, read_tables
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.data.own.parts import Part
 
 # Number of samples to compare at a time.
 _BLOCK = 1024

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _LIMIT_S = 60
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from tarmac.errors import TarmacError
 from tarmac.files import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, without_password
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 async def refuse_silent(urls: Iterable[str], where: str) -> None:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from tarmac.distribution import require
-from tarmac.environments.conda.files import read_conda_file
+from tarmac.environments.conda.files import CondaFile, read_conda_file
 from tarmac.environments.conda.records import listed, locked, match_spec
 from tarmac.errors import RequestError, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from tarmac.environments.conda.files import CondaFile
 
 # Commands that update an environment to its file, by the file's form.
 _UPDATES = {

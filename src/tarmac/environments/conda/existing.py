@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.files import placed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Usual root directories of conda, mamba and micromamba; ~/.conda lists further environments.
 _ROOTS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda", "conda")

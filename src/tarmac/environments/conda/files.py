@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,16 +18,17 @@ from pydantic import (
     ValidationError,
 )
 
-from tarmac.documents import Problem, parse_document, problems_of, read_text, refuse
-from tarmac.environments.requirements import read_requirements
+from tarmac.documents import (
+    Document,
+    Place,
+    Problem,
+    parse_document,
+    problems_of,
+    read_text,
+    refuse,
+)
+from tarmac.environments.requirements import Requirements, read_requirements
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tarmac.documents import Document, Place
-    from tarmac.environments.requirements import Requirements
 
 _EXPLICIT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
 # Keys in the locks of conda-lock, pixi and rattler; see

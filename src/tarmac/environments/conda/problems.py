@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 _SOLVER = "Cannot solve the request because of:"
 _MISSING = re.compile(r"No candidates were found for (\S+) (.+)\.")

@@ -9,23 +9,19 @@ import difflib
 import hashlib
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.distribution import require
 from tarmac.environments.conda.answers import refuse_silent
-from tarmac.environments.conda.files import read_conda_file
+from tarmac.environments.conda.files import CondaFile, read_conda_file
 from tarmac.environments.conda.problems import problem_of
 from tarmac.environments.conda.records import channels_of, listed, locked, match_spec
 from tarmac.environments.installer import install_into, requirement_files
+from tarmac.environments.requirements import Requirements
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import parse_json, without_password, write_json, write_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.environments.conda.files import CondaFile
-    from tarmac.environments.requirements import Requirements
 
 # A URL or channel with a login or a token in rattler's package records.
 _LOGIN = re.compile(r'"(?:url|channel)":\s*"\w+://(?:[^"/]*@|[^"/]+/t/)')

@@ -6,17 +6,13 @@ import dataclasses
 import hashlib
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from tarmac.environments.conda.files import read_conda_file
+from tarmac.environments.conda.files import CondaFile, read_conda_file
 from tarmac.environments.installer import run_installer
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import parse_json, write_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.environments.conda.files import CondaFile
 
 _ANSWER_S = 60
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from tarmac.documents import Document
 from tarmac.errors import RequestError
 from tarmac.formats.format import Format, Reading, Written
 from tarmac.formats.hkube.algorithm import Algorithm, Protocol, read_algorithm
@@ -40,13 +42,7 @@ from tarmac.formats.hkube.writing import (
     write_pipeline,
 )
 from tarmac.formats.original import original_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.documents import Document
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 __all__ = [
     "DATA_SOURCE",

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
-from tarmac.documents import Document, refuse
+from tarmac.documents import Document, Problem, refuse
 from tarmac.formats.hkube.coercion import text_of_scalar
 from tarmac.formats.hkube.reading import read_definition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.documents import Problem
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 Protocol = Literal["hkube", "plain"]
 

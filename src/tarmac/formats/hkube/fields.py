@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tarmac.documents import show_path
+from tarmac.documents import Document, show_path
 from tarmac.formats.hkube.definition import Definition
 from tarmac.jobs import Job, as_written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.documents import Document
 
 Path = tuple[str | int, ...]
 

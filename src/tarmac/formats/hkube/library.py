@@ -5,17 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.documents import Document, read_document
 from tarmac.errors import RequestError
-from tarmac.formats.hkube.fields import definition_as_written, is_definition, is_pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.formats.hkube.fields import Path
+from tarmac.formats.hkube.fields import Path, definition_as_written, is_definition, is_pipeline
 
 _SUFFIXES = (".json", ".yaml", ".yml")
 # Definitions are small. Other files beside a pipeline may be data.

@@ -7,21 +7,17 @@ lib/service/{pipeline-creator,hyperparams-tuner}.js.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from tarmac.formats.hkube.coercion import number, text_of_scalar
-from tarmac.formats.hkube.fields import message
+from tarmac.formats.hkube.fields import Path, message
+from tarmac.formats.hkube.pipeline import Node, Pipeline
 from tarmac.formats.hkube.rules import algorithm_name, own_memory, pipeline_name
 from tarmac.formats.hkube.tuner_spec import TunerSpec, draw_faults, schema_faults
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tarmac.formats.hkube.fields import Path
-    from tarmac.formats.hkube.pipeline import Node, Pipeline
 
 
 class _Part(BaseModel):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tarmac.documents import Document, Problem, refuse, show_path
 from tarmac.formats.format import Reading
-from tarmac.formats.hkube.fields import NAME, is_algorithm_run, is_definition, is_pipeline
-from tarmac.formats.hkube.library import library_of
+from tarmac.formats.hkube.fields import NAME, Path, is_algorithm_run, is_definition, is_pipeline
+from tarmac.formats.hkube.library import Library, Stored, library_of
 from tarmac.formats.hkube.node_specs import tuning_faults
+from tarmac.formats.hkube.pipeline import Pipeline
 from tarmac.formats.hkube.pipeline_notes import pipeline_notes
 from tarmac.formats.hkube.pipeline_reading import check_pipeline
 from tarmac.formats.hkube.pipeline_rules import cluster_faults, flow_input_faults
@@ -19,13 +21,6 @@ from tarmac.formats.hkube.requests import merged_over, run_of_algorithm, task_id
 from tarmac.formats.hkube.stream_flows import stream_faults
 from tarmac.formats.original import with_original
 from tarmac.jobs import Job
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.formats.hkube.fields import Path
-    from tarmac.formats.hkube.library import Library, Stored
-    from tarmac.formats.hkube.pipeline import Pipeline
 
 _WHERE = "no file here defines it; --algorithms DIR names a folder of definitions"
 
