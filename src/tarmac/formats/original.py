@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 _DIGEST = "digest"
 # Fields that do not change what a job does. A pipeline's algorithms are looked up again.

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from tarmac.documents import dump_document
+from tarmac.documents import Document, dump_document
 from tarmac.formats.format import Format, Reading, Written
 from tarmac.formats.hkube import complete_job, definitions_beside
-from tarmac.jobs import job_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.documents import Document
-    from tarmac.jobs import Job
+from tarmac.jobs import Job, job_of
 
 
 def _looks_like(value: Any) -> bool:

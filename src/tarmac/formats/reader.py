@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from tarmac.documents import parse_document, read_text
+from tarmac.documents import Document, parse_document, read_text
 from tarmac.errors import RequestError, quoted
 from tarmac.files import job_lines
+from tarmac.formats.format import Format, Reading
 from tarmac.formats.registry import all_formats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.documents import Document
-    from tarmac.formats.format import Format, Reading
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 
 def is_own(document: Document) -> bool:

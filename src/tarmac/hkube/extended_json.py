@@ -9,12 +9,10 @@ import base64
 import io
 import json
 import math
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 from tarmac.files import atomic_writer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from tarmac.documents import show_path
+from pydantic import BaseModel
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic import BaseModel
-
-    from tarmac.documents import Document
-    from tarmac.formats.hkube.fields import Path
-    from tarmac.formats.hkube.pipeline import Pipeline
+from tarmac.documents import Document, show_path
+from tarmac.formats.hkube.fields import Path
+from tarmac.formats.hkube.pipeline import Pipeline
 
 _MAX_NOTES = 20
 # Keys without effect here, of a pipeline, its options and its nodes.

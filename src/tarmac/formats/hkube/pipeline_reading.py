@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
 from tarmac.documents import Document, Problem, problems_of, refuse, show_path
+from tarmac.formats.hkube.fields import Path
 from tarmac.formats.hkube.pipeline import Pipeline
 from tarmac.formats.hkube.pipeline_rules import pipeline_faults
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.formats.hkube.fields import Path
 
 
 def read_pipeline(body: Mapping[str, Any]) -> Pipeline:

@@ -7,10 +7,12 @@ lib/service/pipeline-creator.js; kube-HPC/DAG.hkube 2.1.25, lib/dag/dag.js.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tarmac.errors import RequestError
 from tarmac.formats.hkube.node_specs import spec_faults
+from tarmac.formats.hkube.pipeline import Node, Pipeline
 from tarmac.formats.hkube.references import (
     DATA_SOURCE,
     FLOW_INPUT,
@@ -21,11 +23,6 @@ from tarmac.formats.hkube.references import (
     value_at,
 )
 from tarmac.jobs import circle_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.formats.hkube.pipeline import Node, Pipeline
 
 Path = tuple[str | int, ...]
 

@@ -7,11 +7,12 @@ of hkubectl's form: kube-HPC/hkubectl at 34c2c9a, commands/store/algorithms/appl
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
-from tarmac.documents import Problem, refuse, show_path
+from tarmac.documents import Document, Problem, refuse, show_path
 from tarmac.formats.hkube.coercion import text_of_scalar
 from tarmac.formats.hkube.definition import Definition
 from tarmac.formats.hkube.fields import (
@@ -27,11 +28,6 @@ from tarmac.formats.hkube.fields import (
 )
 from tarmac.formats.original import with_original
 from tarmac.jobs import Job, Secret, escape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.documents import Document
 
 # HKube's defaults, from api-server and task-executor.
 _DEFAULT_CPU, _DEFAULT_MEMORY = 0.1, 256 * 2**20

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 FLOW_INPUT = "flowInput"
 DATA_SOURCE = "dataSource"

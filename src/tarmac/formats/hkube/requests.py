@@ -8,17 +8,12 @@ core/api-server/lib/service/execution.js.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from tarmac.documents import Document
+from tarmac.documents import Document, Place
 from tarmac.errors import RequestError, unknown_name
-from tarmac.formats.hkube.fields import is_algorithm_run, is_definition, is_pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.documents import Place
-    from tarmac.formats.hkube.fields import Path
+from tarmac.formats.hkube.fields import Path, is_algorithm_run, is_definition, is_pipeline
 
 # Keeps the names of files beside the task's directory short enough for file systems.
 MAX_TASK_ID_BYTES = 200

@@ -7,13 +7,10 @@ buildStreamingFlow.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Set
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
-
-    from tarmac.formats.hkube.fields import Path
-    from tarmac.formats.hkube.pipeline import Pipeline
+from tarmac.formats.hkube.fields import Path
+from tarmac.formats.hkube.pipeline import Pipeline
 
 
 def stream_faults(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

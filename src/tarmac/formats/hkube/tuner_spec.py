@@ -10,20 +10,16 @@ each ``PartialFixed`` (no sampler for the rest). Tarmac supports all three.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tarmac.documents import show_path
 from tarmac.errors import RequestError
 from tarmac.formats.hkube.coercion import mapping, number, sequence, text_of_scalar
-from tarmac.formats.hkube.fields import message
+from tarmac.formats.hkube.fields import Path, message
 from tarmac.formats.hkube.rules import one_of, pipeline_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.formats.hkube.fields import Path
 
 Suggest = Literal["uniform", "loguniform", "int", "discrete_uniform", "categorical"]
 SamplerName = Literal["Grid", "PartialFixed", "Random", "TPE", "CmaEs"]

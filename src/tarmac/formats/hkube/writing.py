@@ -6,7 +6,8 @@ import copy
 import itertools
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,12 +18,7 @@ from tarmac.formats.hkube.fields import LEAST_MEMORY_MI, MEANT, NAME, Path, flat
 from tarmac.formats.hkube.pipeline_reading import read_pipeline
 from tarmac.formats.hkube.reading import read_hkube
 from tarmac.formats.original import formats_of, is_changed, original_of
-from tarmac.jobs import plan_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.jobs import Job, Task
+from tarmac.jobs import Job, Task, plan_tasks
 
 # Keys of options.tarmac that are a job's keys too.
 _OWN = ("command", "environment", "inputs")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from tarmac.documents import Document
 from tarmac.files import list_objects
 from tarmac.formats.format import Format, Reading
 from tarmac.formats.shipyard.reader import ShipyardReading, read_shipyard
@@ -15,11 +16,6 @@ from tarmac.formats.shipyard.reading.files import (
     looks_like_shipyard,
     read_siblings,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.documents import Document
 
 __all__ = ["SHIPYARD", "ShipyardReading", "read_shipyard"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.documents import Place, show_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SECTIONS = ("job_specifications", "pool_specification", "batch_shipyard", "global_resources")
 

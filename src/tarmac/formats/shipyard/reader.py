@@ -8,20 +8,18 @@ from recipes/Chainer-GPU at 3329150.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tarmac.documents import Document
 from tarmac.formats.shipyard.mapping.jobs import JobMaker
 from tarmac.formats.shipyard.reading.merge import merge
 from tarmac.formats.shipyard.reading.properties import check, without_secrets
-from tarmac.formats.shipyard.report import Report
+from tarmac.formats.shipyard.report import Path, Report
+from tarmac.jobs import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.documents import Document
     from tarmac.formats.shipyard.mapping.expand import Lister
-    from tarmac.formats.shipyard.report import Path
-    from tarmac.jobs import Job
 
 
 @dataclasses.dataclass(frozen=True)

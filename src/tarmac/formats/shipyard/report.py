@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.formats.shipyard.configuration import Configuration
+from tarmac.formats.shipyard.configuration import Configuration
 
 Path = tuple[str | int, ...]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from tarmac.documents import Document
 from tarmac.errors import RequestError
 from tarmac.formats.format import Format, Reading, Written
 from tarmac.formats.skypilot.writing import write_skypilot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.documents import Document
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 __all__ = ["SKYPILOT", "write_skypilot"]
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from tarmac.jobs import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tarmac.jobs import Job
+from tarmac.jobs import Job, Secret
 
 # Fields of a converted job on its source and on other systems' refusals.
 _APART = {"original", "refusals"}

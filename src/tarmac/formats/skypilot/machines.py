@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.formats.format import Unwritable
 from tarmac.formats.original import original_of
 from tarmac.formats.skypilot.azure_sizes import find_size, spelled, successor_of
+from tarmac.jobs import Job, Task
 from tarmac.machine import is_of_type
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs import Job, Task
 
 # GPUs that SkyPilot may choose from if a job has no GPU type, by SkyPilot's names, with the memory
 # in 10^9 bytes from the maker's datasheet.

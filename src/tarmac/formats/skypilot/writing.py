@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from tarmac.distribution import DISTRIBUTION, installed_version
@@ -14,16 +16,9 @@ from tarmac.errors import RequestError
 from tarmac.files import Location
 from tarmac.formats.format import Unwritable
 from tarmac.formats.original import original_of
-from tarmac.formats.skypilot.embedded import embed
+from tarmac.formats.skypilot.embedded import Embedded, embed
 from tarmac.formats.skypilot.machines import place_in_job, resources_of
-from tarmac.jobs import Conda, Container, Project, Venv, plan_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from tarmac.formats.skypilot.embedded import Embedded
-    from tarmac.jobs import Job, Task
+from tarmac.jobs import Conda, Container, Job, Project, Task, Venv, plan_tasks
 
 # Characters to replace, so that a name is valid for a task and a cluster: `_VALID_NAME_REGEX` in
 # SkyPilot's task.py, and `CLUSTER_NAME_VALID_REGEX` in skylet/constants.py (0.14.1).

@@ -11,14 +11,10 @@ import dataclasses
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from tarmac.jobs import Busy, Finished
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.jobs import Attempt, Event, Executor
+from tarmac.jobs import Attempt, Busy, Event, Executor, Finished
 
 # How the executor is released: its attempts are ended, or left to its engine.
 Leaving = Literal["stop", "detach"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,9 +16,6 @@ from tarmac.hkube.hosting import Ending, Work
 from tarmac.hkube.values import pack, unpack
 from tarmac.jobs import Job
 from tarmac.masking import without_known_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Fields of an algorithm that its host needs besides the job.
 _OF_ALGORITHMS = ("name", "protocol", "env", "options", "worker_env", "definition")

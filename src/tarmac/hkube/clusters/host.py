@@ -5,41 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 from tarmac.files import storage_errors
+from tarmac.formats import Algorithm
 from tarmac.hkube.clusters.driver import Driver
 from tarmac.hkube.clusters.errands import Errand, ending_file, errand_file, read_ending
+from tarmac.hkube.clusters.interface import EngineWatcher
 from tarmac.hkube.clusters.judging import ending_without_word, is_disturbed
 from tarmac.hkube.clusters.past import Past
-from tarmac.hkube.clusters.wrapping import wrap
-from tarmac.hkube.hosting import Ending, first_of, is_tried_again
+from tarmac.hkube.clusters.wrapping import Wrapped, wrap
+from tarmac.hkube.hosting import Calls, Ending, Work, first_of, is_tried_again
 from tarmac.hkube.values import digest_of
 from tarmac.jobs import (
     MAX_DISTURBANCES,
     SHARED,
     Attempt,
     Began,
+    Event,
+    Executor,
     Finished,
     Queued,
     Requeued,
+    Secret,
     Site,
+    Task,
     Waiting,
     directory_name,
     disturbed_pause_s,
     find_executor,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from types import TracebackType
-
-    from tarmac.formats import Algorithm
-    from tarmac.hkube.clusters.interface import EngineWatcher
-    from tarmac.hkube.clusters.wrapping import Wrapped
-    from tarmac.hkube.hosting import Calls, Work
-    from tarmac.jobs import Event, Executor, Secret, Task
 
 # On a network file system, the ending file may appear after the attempt's success.
 _LOOK_AGAIN_S = 0.5

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
 
-from tarmac.hkube.hosting import Watcher
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tarmac.hkube.hosting import Work
-    from tarmac.jobs import Cause
+from tarmac.hkube.hosting import Watcher, Work
+from tarmac.jobs import Cause
 
 
 class EngineWatcher(Watcher, Protocol):

@@ -6,16 +6,10 @@ does. Without it, something disturbed the node, and the engine's report gives th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tarmac.hkube.hosting import Ending, last_line
-from tarmac.jobs import DISTURBANCES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.hkube.hosting import Why, Work
-    from tarmac.jobs import Cause, Finished
+from tarmac.hkube.hosting import Ending, Why, Work, last_line
+from tarmac.jobs import DISTURBANCES, Cause, Finished
 
 # The meaning of the host's end for its task. As for jobs, there is no retry if the host cannot
 # start or if a user cancelled it in the engine.

@@ -7,18 +7,14 @@ import contextlib
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from tarmac.errors import TarmacError
 from tarmac.hkube.clusters.errands import Errand, ending_file, read_ending, write_ending
-from tarmac.hkube.hosting import Ending, Pool, Timers, first_of
+from tarmac.hkube.hosting import Ending, Pool, Timers, Work, first_of
 from tarmac.wording import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.hkube.hosting import Work
 
 # The engine leaves ten seconds from SIGTERM to SIGKILL, and writing the ending needs time too.
 _TIMERS = Timers(stop_s=5.0, exit_s=1.0, kill_s=2.0)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tarmac.jobs import directory_name, read_journal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclasses.dataclass(slots=True)

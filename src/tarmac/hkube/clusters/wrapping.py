@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError
+from tarmac.formats import Algorithm
 from tarmac.hkube.clusters.errands import errand_file
+from tarmac.hkube.hosting import Work
 from tarmac.jobs import (
     Container,
+    Job,
     Retries,
+    RunRequest,
     Secret,
     SystemEnvironment,
+    Task,
     escape,
     find_executor,
     plan_tasks,
     prepare,
 )
 from tarmac.processes import python_command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.formats import Algorithm
-    from tarmac.hkube.hosting import Work
-    from tarmac.jobs import Job, RunRequest, Task
 
 # The highest priority of HKube's pipelines.
 HIGHEST_PRIORITY = 5

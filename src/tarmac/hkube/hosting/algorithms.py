@@ -8,14 +8,13 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from tarmac.hkube.hosting.instances import Instance, Place
+from tarmac.hkube.hosting.interface import Why
 from tarmac.hkube.hosting.waiting import Waiting
-from tarmac.jobs import Container
+from tarmac.jobs import Container, Task
 
 if TYPE_CHECKING:
     from tarmac.formats import Algorithm
-    from tarmac.hkube.hosting.instances import Instance, Place
-    from tarmac.hkube.hosting.interface import Why
-    from tarmac.jobs import Task
 
 # Settings of the worker that a definition may set in `workerEnv`.
 _START = "ALGORITHM_DISCONNECTED_TIMEOUT_MS"

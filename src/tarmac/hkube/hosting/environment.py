@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.documents import parse_bytes
-from tarmac.jobs import Container, Mount
+from tarmac.jobs import Container, Mount, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from tarmac.formats import Algorithm
-    from tarmac.jobs import Task
 
 _MI = 2**20
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import enum
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from tarmac.hkube.hosting.executions import COMMANDS, Executions
-from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Why, Work
 from tarmac.hkube.hosting.server import Gone
-from tarmac.hkube.protocol import Message, ProtocolError, read_stored
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
-
-    from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
-    from tarmac.hkube.protocol import Storage
+from tarmac.hkube.protocol import Message, ProtocolError, Storage, read_stored
 
 # Least interval of progress reports; in between, only the latest value is kept.
 _PROGRESS_EVERY_S = 0.1

@@ -6,16 +6,13 @@ Source: kube-HPC/hkube at 261d3d06, core/worker/lib/code-api.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import TarmacError
+from tarmac.hkube.hosting.interface import Calls, Work
 from tarmac.hkube.protocol import Message, ProtocolError, read_stored
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
-    from pathlib import Path
-
-    from tarmac.hkube.hosting.interface import Calls, Work
 
 COMMANDS = frozenset(
     {

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tarmac.environments import engine_program, is_podman
 from tarmac.errors import TarmacError
-from tarmac.jobs import Container, Resources, SystemEnvironment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tarmac.jobs import Task
+from tarmac.jobs import Container, Resources, SystemEnvironment, Task
 
 _LOOPBACK = "127.0.0.1"
 _UNLESS_THERE = '"$0" image inspect "$1" >/dev/null 2>&1 || exec "$0" pull "$1"'

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import shutil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from tarmac.jobs import Container
-
-if TYPE_CHECKING:
-    from tarmac.hkube.hosting.environment import Folders
-    from tarmac.hkube.hosting.interface import Why
-    from tarmac.hkube.hosting.session import Session
-    from tarmac.hkube.hosting.waiting import Entry
-    from tarmac.jobs import Attempt, Finished, Grant
+from tarmac.hkube.hosting.environment import Folders
+from tarmac.hkube.hosting.interface import Why
+from tarmac.hkube.hosting.session import Session
+from tarmac.hkube.hosting.waiting import Entry
+from tarmac.jobs import Attempt, Container, Finished, Grant
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 from tarmac.errors import TarmacError
 from tarmac.files import StorageError
+from tarmac.hkube.hosting.algorithms import Hosted
 from tarmac.hkube.hosting.environment import Folders, hosted_task, plain_task
 from tarmac.hkube.hosting.images import fetching_task, listening_host, ready_to_start
 from tarmac.hkube.hosting.instances import Instance, Place, first_of
-from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Why
 from tarmac.hkube.hosting.logs import last_line
+from tarmac.hkube.hosting.processes import Processes
 from tarmac.hkube.hosting.retries import is_tried_again
+from tarmac.hkube.hosting.roster import Roster
 from tarmac.hkube.hosting.session import open_session
 from tarmac.hkube.hosting.tasks import (
     connect,
@@ -22,18 +26,9 @@ from tarmac.hkube.hosting.tasks import (
     end_instance,
     write_input,
 )
+from tarmac.hkube.hosting.timers import Timers
+from tarmac.hkube.hosting.waiting import Entry
 from tarmac.jobs import Attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
-
-    from tarmac.hkube.hosting.algorithms import Hosted
-    from tarmac.hkube.hosting.interface import Calls, Watcher, Why
-    from tarmac.hkube.hosting.processes import Processes
-    from tarmac.hkube.hosting.roster import Roster
-    from tarmac.hkube.hosting.timers import Timers
-    from tarmac.hkube.hosting.waiting import Entry
 
 _LOOK_EVERY_S = 0.5
 _THE_END = "the run has ended"

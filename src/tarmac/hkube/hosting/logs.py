@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.files import masked_end
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Bytes at the end of a log that are searched for its last line.
 _LAST_BYTES = 2**16

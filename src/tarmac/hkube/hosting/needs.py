@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.hkube.hosting.interface import Work
-    from tarmac.jobs import Task
+from tarmac.hkube.hosting.interface import Work
+from tarmac.jobs import Task
 
 
 def callers_of(work: Work) -> Iterator[Work]:

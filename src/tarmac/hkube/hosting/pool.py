@@ -11,27 +11,24 @@ import asyncio
 import contextlib
 import itertools
 import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from tarmac.errors import RequestError
 from tarmac.hkube.hosting.algorithms import Hosted
-from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Why, Work
 from tarmac.hkube.hosting.lives import Lives
 from tarmac.hkube.hosting.needs import beside_callers
 from tarmac.hkube.hosting.processes import Processes
 from tarmac.hkube.hosting.roster import Roster
 from tarmac.hkube.hosting.timers import Timers
 from tarmac.hkube.hosting.waiting import Entry
-from tarmac.jobs import missing_secrets, plan_tasks, prepare, read_machine
+from tarmac.jobs import RunRequest, Secret, missing_secrets, plan_tasks, prepare, read_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import TracebackType
-
     from tarmac.formats import Algorithm
-    from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
-    from tarmac.jobs import RunRequest, Secret
 
 # Interval of the checks for GPUs that other programs lease and for deadlocks.
 _DISPATCH_EVERY_S = 0.5

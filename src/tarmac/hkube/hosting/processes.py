@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tarmac.environments import engine_program
 from tarmac.errors import RequestError
-from tarmac.jobs import SHARED, Busy, Container, LocalExecutor, secret_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    from tarmac.jobs import Attempt, Finished, Grant, Machine, Secret, Task
+from tarmac.jobs import (
+    SHARED,
+    Attempt,
+    Busy,
+    Container,
+    Finished,
+    Grant,
+    LocalExecutor,
+    Machine,
+    Secret,
+    Task,
+    secret_variables,
+)
 
 _LOOK_EVERY_S = 0.05
 

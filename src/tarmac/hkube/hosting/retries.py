@@ -6,12 +6,9 @@ a crash is the end of its container or its socket. A task out of time is not ret
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.hkube.hosting.interface import Ending, RetryPolicy, Why
+from tarmac.hkube.hosting.interface import Ending, RetryPolicy, Why
 
 _CRASHES: frozenset[Why] = frozenset(("crash", "memory"))
 _ERRORS: frozenset[Why] = frozenset(("error",))

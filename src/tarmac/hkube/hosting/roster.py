@@ -5,15 +5,12 @@ This module only chooses: it starts, ends and reports nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.hkube.hosting.algorithms import Hosted
-    from tarmac.hkube.hosting.instances import Instance
-    from tarmac.hkube.hosting.waiting import Entry, Order
-    from tarmac.jobs import Machine
+from tarmac.hkube.hosting.algorithms import Hosted
+from tarmac.hkube.hosting.instances import Instance
+from tarmac.hkube.hosting.waiting import Entry, Order
+from tarmac.jobs import Machine
 
 # The order of an algorithm without waiting tasks: after all algorithms with waiting tasks.
 _LAST = (0, True, 2**62)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import http
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -17,8 +18,6 @@ from tarmac.hkube.protocol import Link, Message, ProtocolError, decode, encode, 
 from tarmac.machine import lists_peers, owner_of_peer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from websockets.http11 import Request, Response
 
 # Silent, because the session reports connection errors in its own words.

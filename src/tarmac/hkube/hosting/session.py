@@ -16,19 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import TarmacError
 from tarmac.hkube.hosting.exchange import Exchange, Stage
-from tarmac.hkube.hosting.server import Gone, open_listener
+from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Work
+from tarmac.hkube.hosting.server import Gone, Listener, open_listener
 from tarmac.hkube.protocol import Link, Message, ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Work
-    from tarmac.hkube.hosting.server import Listener
 
 # WORKER_SOCKET_MAX_PAYLOAD_BYTES of HKube's chart v2.0.20.
 MAX_PAYLOAD_BYTES = 1_000_000_000

@@ -6,23 +6,18 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import TarmacError
 from tarmac.files import storage_errors
-from tarmac.hkube.hosting.instances import explain_end, first_of
-from tarmac.hkube.hosting.interface import Ending
+from tarmac.hkube.hosting.instances import Instance, explain_end, first_of
+from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Why, Work
+from tarmac.hkube.hosting.processes import Processes
 from tarmac.hkube.hosting.session import MAX_PAYLOAD_BYTES, Disconnected
+from tarmac.hkube.hosting.timers import Timers
+from tarmac.hkube.hosting.waiting import Entry
 from tarmac.hkube.protocol import ProtocolError, load_value, read_made
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.hkube.hosting.instances import Instance
-    from tarmac.hkube.hosting.interface import Calls, Watcher, Why, Work
-    from tarmac.hkube.hosting.processes import Processes
-    from tarmac.hkube.hosting.timers import Timers
-    from tarmac.hkube.hosting.waiting import Entry
 
 # Time to read the messages that a process sent before it ended.
 _DRAIN_S = 0.5

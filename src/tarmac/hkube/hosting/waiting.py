@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import dataclasses
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from tarmac.hkube.hosting.interface import Ending, Work
 from tarmac.hkube.hosting.needs import callers_of
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterator
-
-    from tarmac.hkube.hosting.interface import Ending, Work
 
 # A sort key; the smaller key goes first.
 Order = tuple[int, bool, int]

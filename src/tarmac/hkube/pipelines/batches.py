@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from tarmac.hkube.pipelines.templates import ABSENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.hkube.pipelines.templates import Template
+from tarmac.hkube.pipelines.templates import ABSENT, Template
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tarmac.hkube.pipelines.batches import count_tasks
+from tarmac.hkube.pipelines.graph import Graph, GraphNode
+from tarmac.hkube.pipelines.supply import Supply
 from tarmac.hkube.pipelines.templates import RawBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.hkube.pipelines.graph import Graph, GraphNode
-    from tarmac.hkube.pipelines.supply import Supply
 
 
 def count_all_tasks(graph: Graph, supply: Supply) -> Mapping[str, int | None]:

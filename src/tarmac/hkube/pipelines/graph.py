@@ -6,15 +6,11 @@ Source: kube-HPC/DAG.hkube 2.2.2, lib/dag/dag.js.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tarmac.errors import RequestError
+from tarmac.formats import Pipeline
 from tarmac.hkube.pipelines.templates import RawBatch, Template, read_template
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from tarmac.formats import Pipeline
 
 _OUTPUT = "output"
 _CARTESIAN = "cartesian"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.hkube.pipelines.batches import Inputs
+from tarmac.hkube.pipelines.batches import Inputs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

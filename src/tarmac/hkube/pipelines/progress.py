@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import decimal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from tarmac.hkube.pipelines.interface import NodeFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Progress:

@@ -17,21 +17,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tarmac.errors import RequestError
-from tarmac.formats import MAX_ELEMENTS
+from tarmac.formats import MAX_ELEMENTS, Pipeline
 from tarmac.hkube.pipelines.forecast import count_all_tasks
-from tarmac.hkube.pipelines.graph import read_graph
+from tarmac.hkube.pipelines.graph import GraphNode, read_graph
 from tarmac.hkube.pipelines.interface import NodeFailure, NodeForecast, NodeTask, NodeTasks
 from tarmac.hkube.pipelines.progress import Progress, excess_of_failures
 from tarmac.hkube.pipelines.supply import PipelineStopped, Supply, check_flow_input
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.formats import Pipeline
-    from tarmac.hkube.pipelines.graph import GraphNode
 
 
 class PipelineState:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.formats import Reference, value_at
 from tarmac.hkube.pipelines.batches import Inputs, count_tasks
+from tarmac.hkube.pipelines.graph import Graph, GraphNode
 from tarmac.hkube.pipelines.interface import NodeFailure
+from tarmac.hkube.pipelines.progress import Progress
 from tarmac.hkube.pipelines.templates import RawBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.hkube.pipelines.graph import Graph, GraphNode
-    from tarmac.hkube.pipelines.progress import Progress
 
 
 class PipelineStopped(Exception):  # noqa: N818 - the state catches it, and keeps its reason

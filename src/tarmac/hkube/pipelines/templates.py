@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.formats import Reference, read_raw_batch, read_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Marks a missing value: its key is left out of an object, and a list gets None.
 ABSENT = object()

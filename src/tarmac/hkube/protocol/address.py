@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import urllib.parse
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from tarmac.hkube.protocol.messages import ProtocolError
 from tarmac.hkube.protocol.values import ENCODINGS, Encoding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Storage = Literal["v1", "v2", "v3"]
 _STORAGES: tuple[Storage, ...] = ("v1", "v2", "v3")

@@ -6,12 +6,10 @@ Source: kube-HPC/hkube at 261d3d06, core/worker/lib/algorithm-communication/cons
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.errors import TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class ProtocolError(TarmacError):

@@ -9,14 +9,12 @@ Source: hkube_python_wrapper 2.4.2, util/encoding.py, storage/fs_adapter.py, tas
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tarmac.hkube.protocol.files import read_made
 from tarmac.hkube.protocol.messages import ProtocolError
 from tarmac.hkube.protocol.values import Encoding, dump_value, load_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _HEADER_BYTES = 8
 _MAGIC = b"HK"

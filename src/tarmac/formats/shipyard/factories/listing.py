@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.jobs import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def files_of(

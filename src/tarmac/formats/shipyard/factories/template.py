@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 # Long enough for any number format. A width of nine digits would fill the memory.
 _FORMAT = re.compile(r"[^{}]{0,12}")

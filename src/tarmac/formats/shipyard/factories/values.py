@@ -9,12 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from tarmac.formats.shipyard.report import Path, Report
+from tarmac.formats.shipyard.report import Path, Report
 
 # More tasks than any pool ran. A mistake in a range can make more tasks than memory holds.
 MAX_TASKS = 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
@@ -11,19 +12,14 @@ from tarmac.formats.shipyard.factories.template import Template as Format
 from tarmac.formats.shipyard.factories.values import MAX_TASKS, kind_of, values_of
 from tarmac.formats.shipyard.mapping.command import as_command, with_entrypoint
 from tarmac.formats.shipyard.mapping.files import read_resource_files, split_remote
+from tarmac.formats.shipyard.mapping.ids import Names
 from tarmac.formats.shipyard.mapping.multi_instance import command_of
+from tarmac.formats.shipyard.mapping.tasks import Reader, Template
+from tarmac.formats.shipyard.report import Path
 from tarmac.jobs import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tarmac.formats.shipyard.mapping.ids import Names
-    from tarmac.formats.shipyard.mapping.tasks import Reader, Template
-    from tarmac.formats.shipyard.report import Path
-
     Lister = Callable[[str], Sequence[str]]
-
-    # The numbered and named values of a factory's task, and its input.
     Row = tuple[Sequence[Any], Mapping[str, Any], dict[str, str] | None]
 
 

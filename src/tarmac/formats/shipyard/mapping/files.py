@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 import glob
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from tarmac.formats.shipyard.mapping.patterns import after
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.jobs import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.formats.shipyard.report import Path, Report
 
 # Replacement of the Azure Batch directory that a node's tasks share, below a task's directory.
 NODE_SHARED = "node-shared"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.formats.shipyard.report import Path, Report
+from tarmac.formats.shipyard.report import Path, Report
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREFIX, _WIDTH = "task-", 5

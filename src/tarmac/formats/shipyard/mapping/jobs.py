@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -14,13 +15,11 @@ from tarmac.formats.shipyard.mapping.pool import Pool
 from tarmac.formats.shipyard.mapping.registries import Registries
 from tarmac.formats.shipyard.mapping.tasks import Reader
 from tarmac.formats.shipyard.mapping.volumes import Volumes
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.jobs import Job, circle_of, escape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.formats.shipyard.mapping.expand import Lister, Made
-    from tarmac.formats.shipyard.report import Path, Report
 
 # Keys by which a task may need other tasks.
 _NEEDS = ("depends_on", "depends_on_range", "input_data")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.formats.shipyard.mapping.pool import Pool
-    from tarmac.formats.shipyard.report import Path, Report
+from tarmac.formats.shipyard.mapping.pool import Pool
+from tarmac.formats.shipyard.report import Path, Report
 
 
 def command_of(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tarmac.formats.shipyard.mapping.expand import Made
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.jobs import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.formats.shipyard.mapping.expand import Made
-    from tarmac.formats.shipyard.report import Path, Report
 
 
 class Needs:

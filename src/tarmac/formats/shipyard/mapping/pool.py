@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.formats.shipyard.report import Path, Report
 
 # Source: _VM_GPU_COUNT in convoy/settings.py (3.9.1).
 _NUMBERED = re.compile(r"standard_n[cdv](6|12|24)[a-z]*(_v\d+)?(_promo)?")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.errors import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.formats.shipyard.report import Report
+from tarmac.formats.shipyard.report import Report
 
 _HUB = "hub"
 

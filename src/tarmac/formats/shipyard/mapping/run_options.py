@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.formats.shipyard.mapping.files import inside
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.jobs import WORK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tarmac.formats.shipyard.report import Path, Report
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([bkmgtBKMGT])?[iI]?[bB]?")
 _UNITS = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

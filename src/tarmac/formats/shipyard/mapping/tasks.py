@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.errors import quoted
 from tarmac.formats.shipyard.mapping.files import (
@@ -14,16 +15,12 @@ from tarmac.formats.shipyard.mapping.files import (
     read_outputs,
     read_resource_files,
 )
+from tarmac.formats.shipyard.mapping.pool import Pool
+from tarmac.formats.shipyard.mapping.registries import Registries
 from tarmac.formats.shipyard.mapping.run_options import RunOptions, parse_size, read_options
+from tarmac.formats.shipyard.mapping.volumes import Volumes
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.jobs import WORK, escape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.formats.shipyard.mapping.pool import Pool
-    from tarmac.formats.shipyard.mapping.registries import Registries
-    from tarmac.formats.shipyard.mapping.volumes import Volumes
-    from tarmac.formats.shipyard.report import Path, Report
 
 _CLOCK = re.compile(r"(?:(\d{1,5})\.)?(\d{1,6}):(\d{1,6}):(\d{1,6})")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tarmac.formats.shipyard.mapping.files import inside
+from tarmac.formats.shipyard.report import Path, Report
 from tarmac.jobs import WORK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.formats.shipyard.report import Path, Report
 
 
 class Volumes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tarmac.documents import Document, Path
+from tarmac.documents import Document, Path
 
 
 class Date(str):

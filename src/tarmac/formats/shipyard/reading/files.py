@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-from tarmac.documents import parse_document, read_text
+from tarmac.documents import Document, parse_document, read_text
 from tarmac.errors import RequestError, quoted
 from tarmac.formats.shipyard.configuration import CREDENTIALS, SECTIONS
 from tarmac.formats.shipyard.reading.properties import secret_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tarmac.documents import Document
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 # Names of the files beside a jobs file, with the top-level key of each.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tarmac.documents import Document, Place
 from tarmac.formats.shipyard.configuration import CREDENTIALS, Configuration
 from tarmac.formats.shipyard.reading.dates import mark_dates
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.documents import Document, Place
 
 
 def merge(documents: Sequence[Document]) -> Configuration:

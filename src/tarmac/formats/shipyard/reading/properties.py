@@ -8,16 +8,13 @@ import functools
 import importlib.resources
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import yaml
 
 from tarmac.formats.shipyard.reading.dates import Date
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.formats.shipyard.report import Path, Report
+from tarmac.formats.shipyard.report import Path, Report
 
 _KINDS = ("str", "text", "int", "float", "bool", "any", "secret")
 _LEAF = re.compile(
