@@ -8,30 +8,24 @@ import io
 import logging
 import os
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tarmac import data
-from tarmac.data import columns_of, slice_columns
+from tarmac.data import Dataset, columns_of, slice_columns
 from tarmac.distribution import require
 from tarmac.errors import RequestError, TarmacError, unknown_name
 from tarmac.files import replace_file, storage_errors, temporary_directory
 from tarmac.inference.graph import graph_file
-from tarmac.inference.trained import named_outputs, open_trained
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from tarmac.data import Dataset
-    from tarmac.inference.trained import Trained
-    from tarmac.runs import Run
-    from tarmac.training import Checkpoint
-    from tarmac.workloads import Workload
+from tarmac.inference.trained import Trained, named_outputs, open_trained
+from tarmac.runs import Run
+from tarmac.training import Checkpoint
+from tarmac.workloads import Workload
 
 Format = Literal["onnx", "torch", "tensorboard"]
 # Default file names. An open TensorBoard keeps reading the last file by name: that of the scalars.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,8 +10,6 @@ import torch
 from tarmac.runs import graph_events
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch.fx import Node
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tarmac.data import Columns
 from tarmac.errors import RequestError
+from tarmac.inference.parts import Samples
 from tarmac.inference.reading import cut_samples, read_samples
 from tarmac.inference.tokens import tokens_checked
-from tarmac.inference.trained import open_trained
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from tarmac.data import Columns
-    from tarmac.inference.parts import Samples
-    from tarmac.inference.trained import Trained
-    from tarmac.runs import Run
-    from tarmac.training import Checkpoint
-    from tarmac.workloads import Workload
+from tarmac.inference.trained import Trained, open_trained
+from tarmac.runs import Run
+from tarmac.training import Checkpoint
+from tarmac.workloads import Workload
 
 _BATCH = 256
 

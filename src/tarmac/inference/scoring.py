@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tarmac import data, runs
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.inference.parts import misfit
 from tarmac.inference.trained import read_weights_of
-from tarmac.training import expectation_of, find_weights, plan_to_score, score_test, workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from tarmac.data import Dataset
-    from tarmac.runs import Run
-    from tarmac.training import Checkpoint
-    from tarmac.workloads import Workload
+from tarmac.runs import Run
+from tarmac.training import (
+    Checkpoint,
+    expectation_of,
+    find_weights,
+    plan_to_score,
+    score_test,
+    workload_of,
+)
+from tarmac.workloads import Workload
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

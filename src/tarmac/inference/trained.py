@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from tarmac import data, runs
-from tarmac.data import Dataset, Split, Subset
+from tarmac.data import Columns, Dataset, Split, Subset
 from tarmac.errors import RequestError
 from tarmac.inference.parts import Part, parts_of
 from tarmac.machine import find_devices
+from tarmac.runs import Run
 from tarmac.training import (
+    Checkpoint,
     apply_settings,
     bind_dataset,
     build_model,
@@ -26,19 +32,7 @@ from tarmac.training import (
     threads_within_limits,
     workload_of,
 )
-from tarmac.workloads import Classification
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-    from torch import nn
-
-    from tarmac.data import Columns
-    from tarmac.runs import Run
-    from tarmac.training import Checkpoint
-    from tarmac.workloads import Workload
+from tarmac.workloads import Classification, Workload
 
 
 class Asked(torch.nn.Module):

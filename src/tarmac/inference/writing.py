@@ -6,20 +6,16 @@ import csv
 import io
 import json
 import math
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.errors import RequestError
 from tarmac.files import atomic_writer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from tarmac.inference.predicting import Predictions
+from tarmac.inference.predicting import Predictions
 
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".npy", ".npz")
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.files import expanded
-from tarmac.jobs.containers import WORK, mount_line
+from tarmac.jobs.containers import WORK, ContainerRun, mount_line
 
 if TYPE_CHECKING:
-    from tarmac.jobs.containers import ContainerRun
     from tarmac.jobs.model import Container
 
 # Pyxis runs a container in a job step that has the container's name.

@@ -7,15 +7,14 @@ import dataclasses
 import io
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.environments import is_podman
 from tarmac.files import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from tarmac.jobs.machine import Grant
     from tarmac.jobs.model import Container, Resources
 

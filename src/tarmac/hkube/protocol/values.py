@@ -15,15 +15,13 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import bson
 import msgpack
 
 from tarmac.hkube.protocol.messages import ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Encoding = Literal["json", "msgpack", "bson"]
 ENCODINGS: tuple[Encoding, ...] = ("json", "msgpack", "bson")

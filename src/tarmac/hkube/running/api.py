@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tarmac.documents import Document
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.formats import read_the_job, with_input
-from tarmac.hkube.running.observer import Silent
+from tarmac.hkube.running.observer import Observer, Silent
+from tarmac.hkube.running.outcome import PipelineEnd
 from tarmac.hkube.running.verb import prepare_pipeline, work_on_pipeline
-from tarmac.jobs import Job, RunRequest, create_run, read_secret_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.documents import Document
-    from tarmac.hkube.running.observer import Observer
-    from tarmac.hkube.running.outcome import PipelineEnd
-    from tarmac.jobs import Secret
+from tarmac.jobs import Job, RunRequest, Secret, create_run, read_secret_mapping
 
 
 def run_pipeline(

@@ -6,21 +6,17 @@ core/api-server/lib/service/internal.js.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.errors import unknown_name
 from tarmac.formats import merged, read_pipeline
 from tarmac.hkube.hosting import Ending, Work
 from tarmac.hkube.running.expansion import expand
 from tarmac.hkube.running.flow import Flow
-from tarmac.hkube.running.plan import refuse_unknown
+from tarmac.hkube.running.plan import PipelinePlan, refuse_unknown
+from tarmac.hkube.running.tasks import Tasks
 from tarmac.hkube.values import digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.hkube.running.plan import PipelinePlan
-    from tarmac.hkube.running.tasks import Tasks
 
 
 class PipelineCalls:

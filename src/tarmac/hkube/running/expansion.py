@@ -8,16 +8,12 @@ Source: kube-HPC/hkube at 261d3d06, core/api-server/lib/service/pipeline-creator
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.documents import show_path
 from tarmac.errors import RequestError, unknown_name
-from tarmac.formats import Edge, cluster_faults, merged, read_reference, references
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.formats import Node, Pipeline
+from tarmac.formats import Edge, Node, Pipeline, cluster_faults, merged, read_reference, references
 
 _PIPELINE = "pipeline"
 

@@ -7,26 +7,19 @@ import functools
 import heapq
 import itertools
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from tarmac.errors import TarmacError
-from tarmac.formats import merged, read_tuner_spec
-from tarmac.hkube.hosting import Ending, Work
-from tarmac.hkube.pipelines import NodeFailure, PipelineState
+from tarmac.formats import Node, Pipeline, merged, read_tuner_spec
+from tarmac.hkube.hosting import Ending, RetryPolicy, Why, Work
+from tarmac.hkube.pipelines import NodeFailure, NodeTask, NodeTasks, PipelineState
 from tarmac.hkube.running.expansion import TUNER, expand
-from tarmac.hkube.tuning import tune
+from tarmac.hkube.running.history import Earlier
+from tarmac.hkube.running.tasks import Tasks
+from tarmac.hkube.tuning import TrialEnd, tune
 from tarmac.hkube.values import digest_of
 from tarmac.jobs import directory_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tarmac.formats import Node, Pipeline
-    from tarmac.hkube.hosting import RetryPolicy, Why
-    from tarmac.hkube.pipelines import NodeTask, NodeTasks
-    from tarmac.hkube.running.history import Earlier
-    from tarmac.hkube.running.tasks import Tasks
-    from tarmac.hkube.tuning import TrialEnd
 
 # Bound on tasks of a node at the host: more are not faster, and each keeps its input in memory.
 _MAX_AT_ONCE = 256

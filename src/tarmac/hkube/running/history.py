@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import TarmacError
 from tarmac.files import StorageError
-from tarmac.hkube.running.results import Results
-from tarmac.jobs import Journal, read_journal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.hkube.hosting import Ending, Work
-    from tarmac.hkube.running.results import Place
-    from tarmac.jobs import Cause
+from tarmac.hkube.hosting import Ending, Work
+from tarmac.hkube.running.results import Place, Results
+from tarmac.jobs import Cause, Journal, read_journal
 
 _JOURNAL = "journal.jsonl"
 _RESULTS = "results.msgpack"

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.errors import RequestError, unknown_name
-from tarmac.formats import read_algorithm, read_pipeline, read_tuner_spec
-from tarmac.hkube.pipelines import PipelineState
+from tarmac.formats import Algorithm, Pipeline, read_algorithm, read_pipeline, read_tuner_spec
+from tarmac.hkube.pipelines import NodeForecast, PipelineState
 from tarmac.hkube.running.expansion import MAX_DEPTH, TUNER, expand
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.formats import Algorithm, Pipeline
-    from tarmac.hkube.pipelines import NodeForecast
-    from tarmac.jobs import Job
+from tarmac.jobs import Job
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import TarmacError
 from tarmac.files import read_errors, storage_errors
 from tarmac.hkube.values import pack, unpack
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Offset and size in bytes.
 Place = tuple[int, int]

@@ -6,20 +6,15 @@ import asyncio
 import functools
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from tarmac.hkube.hosting import Ending
+from tarmac.hkube.hosting import Ending, Host, Work
+from tarmac.hkube.running.history import History
+from tarmac.hkube.running.observer import Observer
+from tarmac.jobs import Cause
 from tarmac.masking import without_known, without_known_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from tarmac.hkube.hosting import Host, Work
-    from tarmac.hkube.running.history import History
-    from tarmac.hkube.running.observer import Observer
-    from tarmac.jobs import Cause
 
 
 class Tasks:

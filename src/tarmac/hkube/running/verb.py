@@ -7,21 +7,31 @@ import dataclasses
 import functools
 import os
 import time
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from tarmac.distribution import require
 from tarmac.errors import RequestError
-from tarmac.hkube.clusters import ClusterHost, refuse_on, wrap
-from tarmac.hkube.hosting import Pool, refuse
+from tarmac.formats import Algorithm
+from tarmac.hkube.clusters import ClusterHost, EngineWatcher, refuse_on, wrap
+from tarmac.hkube.hosting import Calls, Host, Pool, refuse
 from tarmac.hkube.running.calls import PipelineCalls
 from tarmac.hkube.running.expansion import TUNER
 from tarmac.hkube.running.flow import Flow, PipelineFailed
-from tarmac.hkube.running.history import open_history
+from tarmac.hkube.running.history import History, open_history
+from tarmac.hkube.running.observer import Observer
 from tarmac.hkube.running.outcome import PipelineEnd, write_result
-from tarmac.hkube.running.plan import plan_pipeline
+from tarmac.hkube.running.plan import PipelinePlan, plan_pipeline
 from tarmac.hkube.running.tasks import Tasks
 from tarmac.jobs import (
     DEFAULT_REQUEST,
+    Job,
+    JobRun,
+    RunRequest,
+    Secret,
+    Task,
     is_asked_to_end,
     note_executor,
     note_outcome,
@@ -30,19 +40,6 @@ from tarmac.jobs import (
     working_on,
 )
 from tarmac.processes import identify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from tarmac.formats import Algorithm
-    from tarmac.hkube.clusters import EngineWatcher
-    from tarmac.hkube.hosting import Calls, Host
-    from tarmac.hkube.running.history import History
-    from tarmac.hkube.running.observer import Observer
-    from tarmac.hkube.running.plan import PipelinePlan
-    from tarmac.jobs import Job, JobRun, RunRequest, Secret, Task
 
 # Interval of the checks for a request to stop or detach.
 _LOOK_EVERY_S = 0.1

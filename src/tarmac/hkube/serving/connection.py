@@ -5,22 +5,15 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 from websockets.uri import parse_uri
 
 from tarmac.errors import RequestError
 from tarmac.files import without_password
-from tarmac.hkube.protocol import Link, Message, ProtocolError, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from websockets.sync.client import ClientConnection
-
-    from tarmac.hkube.protocol import Encoding
+from tarmac.hkube.protocol import Encoding, Link, Message, ProtocolError, decode, encode
 
 # The limit of HKube's worker (WORKER_SOCKET_MAX_PAYLOAD_BYTES, chart 2.0.20).
 _MAX_BYTES = 10**9

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tarmac.errors import RequestError
-from tarmac.machine import find_devices, name_left_out, why_on_cpu
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.machine import Device
+from tarmac.machine import Device, find_devices, name_left_out, why_on_cpu
 
 # Values that name no GPU. CUDA's own images set `all`, whatever the definition asks for (NVIDIA
 # Container Toolkit, "Environment variables"; CUDA C++ programming guide).

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from tarmac.errors import TarmacError
 from tarmac.files import without_password
 from tarmac.hkube.serving.request import OPTIONS
 from tarmac.masking import remember_environment, without_known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # The code that HKube's own wrappers send.
 _CODE = "Failed"

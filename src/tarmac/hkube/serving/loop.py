@@ -12,19 +12,15 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tarmac.errors import Interrupted, RequestError, TarmacError
 from tarmac.files import without_password
-from tarmac.hkube.protocol import Message
+from tarmac.hkube.protocol import Encoding, Message
 from tarmac.hkube.serving.connection import Connection, GivenUp, Opened, PassedOver
 from tarmac.hkube.serving.failures import describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tarmac.hkube.protocol import Encoding
 
 _R = TypeVar("_R")
 

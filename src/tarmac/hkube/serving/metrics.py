@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from tarmac.files import StorageError
-from tarmac.runs import EventWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from tarmac.runs import Run
+from tarmac.runs import EventWriter, Run
 
 
 class TaskEvents:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac import data, runs
 from tarmac.errors import Interrupted, RequestError
 from tarmac.hkube.serving.devices import refuse_fewer_gpus
 from tarmac.hkube.serving.metrics import TaskEvents
-from tarmac.hkube.serving.request import OPTIONS, read_request
+from tarmac.hkube.serving.request import OPTIONS, Defaults, Request, read_request
 from tarmac.runs import Run, name_words
 from tarmac.training import (
     Options,
+    Plan,
+    Reporter,
+    Score,
     apply_settings,
     fetch_run,
     make_plan,
@@ -22,14 +27,7 @@ from tarmac.training import (
     train,
     uploaded,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from tarmac.hkube.serving.request import Defaults, Request
-    from tarmac.training import Plan, Reporter, Score
-    from tarmac.workloads import Workload
+from tarmac.workloads import Workload
 
 # Options that must be equal to resume a training. Other options depend on the machine.
 _SAME = (

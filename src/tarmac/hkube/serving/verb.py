@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from tarmac import runs
 from tarmac.errors import RequestError, unknown_name
 from tarmac.files import without_password
-from tarmac.hkube.protocol import ENCODINGS, worker_url
+from tarmac.hkube.protocol import ENCODINGS, Encoding, worker_url
 from tarmac.hkube.serving import gpu_example
 from tarmac.hkube.serving.devices import read_asked
 from tarmac.hkube.serving.loop import Loop
 from tarmac.hkube.serving.request import Defaults, read_settings
 from tarmac.hkube.serving.training import ServedWorkload
-from tarmac.training import StopRequest
+from tarmac.training import Reporter, StopRequest
 from tarmac.workloads import find_workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from tarmac.hkube.protocol import Encoding
-    from tarmac.training import Reporter
 
 
 def serve(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -13,8 +14,6 @@ from tarmac.distribution import require
 from tarmac.studies import SeededSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial, TrialState
 

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from optuna.trial import Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from tarmac.errors import TarmacError
 from tarmac.hkube.tuning.samplers import make_sampler, suggest, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from optuna.trial import FrozenTrial
-
     from tarmac.formats import TunerSpec
 
 _STUDY = "tuning"

@@ -7,16 +7,15 @@ import dataclasses
 import functools
 import math
 import reprlib
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.distribution import explained_imports
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
-
     from tarmac.formats import TunerSpec
     from tarmac.hkube.tuning.store import Trials
 

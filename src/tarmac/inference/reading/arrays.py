@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarmac.data import numpy_errors
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
-from tarmac.inference.parts import Samples, as_part
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from tarmac.inference.parts import Part
+from tarmac.inference.parts import Part, Samples, as_part
 
 
 def read_npy(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:

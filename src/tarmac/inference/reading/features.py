@@ -7,13 +7,10 @@ and ``street=Low``. A sample may have the column or the features.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from tarmac.errors import RequestError
 from tarmac.inference.parts import misfit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 _MAX_NAMED = 8
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tarmac.errors import RequestError
+from tarmac.inference.parts import Part, Samples
 from tarmac.inference.reading.arrays import read_npy, read_npz
 from tarmac.inference.reading.images import IMAGES, read_images
 from tarmac.inference.reading.json_files import read_json, read_json_lines
 from tarmac.inference.reading.tables import read_csv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.inference.parts import Part, Samples
 
 _READERS = {
     ".csv": read_csv,

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from tarmac.documents import parse_document
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
-from tarmac.inference.parts import Samples, as_part, join_parts, misfit
+from tarmac.inference.parts import Part, Samples, as_part, join_parts, misfit
 from tarmac.inference.reading.features import features_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from tarmac.inference.parts import Part
 
 
 def read_json(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import csv
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from tarmac.errors import RequestError
 from tarmac.files import read_errors
-from tarmac.inference.parts import Samples, as_part, join_parts
+from tarmac.inference.parts import Part, Samples, as_part, join_parts
 from tarmac.inference.reading.features import Feature, features_in
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from tarmac.inference.parts import Part
 
 
 def read_csv(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.plan import Task
 
 Outcome = Literal["succeeded", "failed", "skipped", "interrupted"]
 

@@ -7,7 +7,9 @@ import json
 import math
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -15,23 +17,16 @@ from tarmac.environments import node_directory, shipped_venv
 from tarmac.errors import RequestError
 from tarmac.files import Location, expanded
 from tarmac.jobs.cluster_containers import refuse_unknown_settings
-from tarmac.jobs.executors.interface import is_retried
+from tarmac.jobs.executors.interface import Attempt, Site, is_retried
 from tarmac.jobs.executors.launching import attempt_variables
 from tarmac.jobs.executors.node_staging import NodeRequest
+from tarmac.jobs.executors.spool import Spool
 from tarmac.jobs.executors.staging import venv_spec
-from tarmac.jobs.model import BuiltEnvironment, Conda, Container, Project, Secret, Venv
+from tarmac.jobs.model import BuiltEnvironment, Conda, Container, Environment, Project, Secret, Venv
+from tarmac.jobs.plan import Task
+from tarmac.jobs.receipts import Receipt
 from tarmac.jobs.secrets import place_of_secret, resolve_secrets
 from tarmac.node import Element
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.interface import Attempt, Site
-    from tarmac.jobs.executors.spool import Spool
-    from tarmac.jobs.model import Environment
-    from tarmac.jobs.plan import Task
-    from tarmac.jobs.receipts import Receipt
 
 # Prefixes of the variables that clients of stores and web servers read, then those of installers.
 _OF_CLIENTS = (

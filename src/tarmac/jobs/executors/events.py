@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.jobs.executors.attempt import Attempt, Outcome
-    from tarmac.jobs.machine import Grant
+from tarmac.jobs.executors.attempt import Attempt, Outcome
+from tarmac.jobs.machine import Grant
 
 # Why an attempt did not succeed. `exit`, `signal`, `timeout`, `memory` and `start` (the program
 # never started) are its own failures; `cancelled` was requested by a person; `stop` by Tarmac.

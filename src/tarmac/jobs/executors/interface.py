@@ -15,22 +15,18 @@ them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel
 
 from tarmac.jobs.executors.attempt import Attempt, Outcome
-from tarmac.jobs.executors.events import DISTURBANCES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from pydantic import BaseModel
-
-    from tarmac.jobs.executors.events import Began, Cause, Event, Queued
-    from tarmac.jobs.executors.runners import RunnerEngine
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.executors.events import DISTURBANCES, Began, Cause, Event, Queued
+from tarmac.jobs.executors.runners import RunnerEngine
+from tarmac.jobs.model import Secret
+from tarmac.jobs.plan import Task
 
 __all__ = [
     "Attempt",

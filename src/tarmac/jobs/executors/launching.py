@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from tarmac.jobs.containers import ContainerRun, container_command, was_out_of_memory
+from tarmac.jobs.executors.interface import Attempt
 from tarmac.jobs.leases import TaskLeases
-from tarmac.jobs.model import Container
-from tarmac.jobs.plan import LAUNCH, thread_variables
+from tarmac.jobs.machine import Grant
+from tarmac.jobs.model import Container, Secret
+from tarmac.jobs.plan import LAUNCH, Task, thread_variables
 from tarmac.jobs.secrets import resolve_secrets, secret_variables
-from tarmac.processes import MARK, make_memory_group, start
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.interface import Attempt
-    from tarmac.jobs.machine import Grant
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
-    from tarmac.processes import Process
+from tarmac.processes import MARK, Process, make_memory_group, start
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,31 +13,22 @@ import secrets
 import selectors
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from tarmac.environments import engine_program
 from tarmac.errors import TarmacError, short_reason
-from tarmac.jobs.executors.events import Began, Finished
-from tarmac.jobs.executors.interface import Busy, is_retried
+from tarmac.jobs.executors.events import Began, Finished, Queued
+from tarmac.jobs.executors.interface import Attempt, Busy, is_retried
 from tarmac.jobs.executors.launching import Launcher, program_of
 from tarmac.jobs.executors.outcome import Verdict, judge
 from tarmac.jobs.executors.stagers import Stagers
-from tarmac.jobs.executors.staging import StageIn, StageOut
-from tarmac.jobs.machine import Grant
-from tarmac.jobs.model import BuiltEnvironment, Container, Venv
+from tarmac.jobs.executors.staging import Answer, StageIn, StageOut
+from tarmac.jobs.machine import Grant, Machine
+from tarmac.jobs.model import BuiltEnvironment, Container, Secret, Venv
+from tarmac.jobs.plan import Task
 from tarmac.node import GpuWatch
 from tarmac.processes import Process, guarded, parent_of_groups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.events import Queued
-    from tarmac.jobs.executors.interface import Attempt
-    from tarmac.jobs.executors.staging import Answer
-    from tarmac.jobs.machine import Machine
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
 
 # Interval of memory checks while a task has a memory limit.
 _LOOK_EVERY_S = 0.5

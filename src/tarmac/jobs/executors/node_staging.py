@@ -9,12 +9,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from pathlib import Path  # noqa: TC003 - pydantic reads it
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from tarmac.environments import find_cluster_engine, image_file, node_directory, pull_once
+from tarmac.environments import (
+    ClusterEngine,
+    find_cluster_engine,
+    image_file,
+    node_directory,
+    pull_once,
+)
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
 from tarmac.jobs.cluster_containers import (
@@ -35,14 +42,9 @@ from tarmac.jobs.model import (
     Resources,
 )
 from tarmac.jobs.outputs import refuse_unknown_stores
-from tarmac.jobs.receipts import Receipt  # noqa: TC001 - pydantic reads it
+from tarmac.jobs.receipts import Receipt
 from tarmac.jobs.secrets import resolve_secrets
 from tarmac.processes import MARK
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.environments import ClusterEngine
 
 Phase = Literal["in", "environment", "out"]
 

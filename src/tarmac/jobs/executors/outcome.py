@@ -5,19 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.files import masked_end
+from tarmac.jobs.executors.events import Cause
+from tarmac.jobs.executors.interface import Attempt, Outcome
 from tarmac.jobs.executors.launching import program_of
 from tarmac.jobs.model import Container
-from tarmac.processes import last_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.jobs.executors.events import Cause
-    from tarmac.jobs.executors.interface import Attempt, Outcome
-    from tarmac.processes import Process
+from tarmac.processes import Process, last_line
 
 # A program cannot write its final output to a disk with less free space than this.
 _FULL_BYTES = 2**16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
@@ -11,8 +12,6 @@ from tarmac.kubernetes import Refused, Silence, explain_workload, job_of_workloa
 from tarmac.masking import without_known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tarmac.kubernetes import Cluster
 
 # Kueue has mostly seen a Job before the first query. One query covers all Jobs; pauses double.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
+from tarmac.jobs.executors.kubernetes.pods import SeenJob
 from tarmac.kubernetes import Refused, Silence, explain_creation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.jobs.executors.kubernetes.pods import SeenJob
     from tarmac.kubernetes import Cluster, Object
 
 # A Job normally has its pods before the first query. Later pauses double up to the longest.

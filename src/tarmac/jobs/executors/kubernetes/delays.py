@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.kubernetes.pods import SeenPod
+from tarmac.jobs.executors.kubernetes.pods import SeenPod
 
 
 class Delays:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tarmac.errors import RequestError
-from tarmac.jobs.executors.kubernetes.options import options_of
+from tarmac.jobs.executors.kubernetes.options import KubernetesOptions, options_of
 from tarmac.jobs.executors.kubernetes.stores import refuse_unreachable_files, store_keys
-from tarmac.jobs.model import BuiltEnvironment, Container
-from tarmac.jobs.plan import LAUNCH
+from tarmac.jobs.model import BuiltEnvironment, Container, Secret
+from tarmac.jobs.plan import LAUNCH, Task
 from tarmac.kubernetes import default_user
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs.executors.kubernetes.options import KubernetesOptions
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.kubernetes.making import demand_in
-from tarmac.jobs.executors.queueing import Ending
-
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod
-    from tarmac.jobs.executors.queueing import ChunkRecord, UnitName
+from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod
+from tarmac.jobs.executors.queueing import ChunkRecord, Ending, UnitName
 
 
 class Disruptions:

@@ -7,8 +7,11 @@ import dataclasses
 import shlex
 import threading
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tarmac.jobs.executors.events import Cause
 from tarmac.jobs.executors.kubernetes.admission import Admission
 from tarmac.jobs.executors.kubernetes.creation import Creation
 from tarmac.jobs.executors.kubernetes.delays import Delays
@@ -24,6 +27,7 @@ from tarmac.jobs.executors.kubernetes.pods import SeenJob, SeenPod, keep_job, ke
 from tarmac.jobs.executors.kubernetes.task_pods import OF_JOB
 from tarmac.jobs.executors.queueing import (
     Accepted,
+    ChunkFiles,
     ChunkRecord,
     ClusterId,
     Ending,
@@ -36,17 +40,12 @@ from tarmac.jobs.executors.queueing import (
     UnitName,
     run_code,
 )
+from tarmac.jobs.model import Secret
+from tarmac.jobs.plan import Task
 from tarmac.kubernetes import Refused as Denied
 from tarmac.kubernetes import Silence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.events import Cause
-    from tarmac.jobs.executors.queueing import ChunkFiles
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
     from tarmac.kubernetes import Cluster
 
 MAX_UNITS = 1000

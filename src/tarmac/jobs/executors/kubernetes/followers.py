@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.errors import TarmacError
@@ -12,9 +14,6 @@ from tarmac.jobs.executors.kubernetes.mirror import Heard, mirror_log
 from tarmac.kubernetes import Refused, Silence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tarmac.kubernetes import Cluster
 
 # Most logs at once, as each is a connection to the API server. Others are read after their end.

@@ -8,14 +8,11 @@ precedence over the record.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from tarmac.jobs.executors.kubernetes.pods import SeenPod
 from tarmac.jobs.executors.queueing import Ending
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs.executors.kubernetes.pods import SeenPod
 
 
 @dataclasses.dataclass

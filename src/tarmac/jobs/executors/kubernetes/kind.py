@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,9 @@ import yaml
 
 from tarmac.errors import RequestError
 from tarmac.files import storage_errors
+from tarmac.jobs.executors.attempt import Attempt
 from tarmac.jobs.executors.elements import prepare_element
-from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.interface import Executor, ExecutorKind, Site
 from tarmac.jobs.executors.kubernetes.demand import demand_of, program_of
 from tarmac.jobs.executors.kubernetes.engine import MAX_UNITS, KubernetesEngine
 from tarmac.jobs.executors.kubernetes.making import ChunkManifests
@@ -37,6 +39,7 @@ from tarmac.jobs.executors.kubernetes.stores import apart_of, refuse_apart
 from tarmac.jobs.executors.queueing import ChunkFiles, Patience, QueueingExecutor, run_code
 from tarmac.jobs.executors.spool import Spool, sweep_spools
 from tarmac.jobs.model import SystemEnvironment
+from tarmac.jobs.plan import Task
 from tarmac.jobs.secrets import place_of_secret
 from tarmac.kubernetes import (
     JOBSET_RIGHTS,
@@ -49,16 +52,10 @@ from tarmac.kubernetes import (
     role_for,
     why_out_of_bounds,
 )
-from tarmac.node import agent_file, place_agent
+from tarmac.node import Element, agent_file, place_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.executors.interface import Executor, Site
-    from tarmac.jobs.plan import Task
     from tarmac.kubernetes import Cluster, Object
-    from tarmac.node import Element
 
 _READS_SECRETS = Right("get", "secrets")
 _MAKES_SERVICES = Right("create", "services")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import TarmacError
@@ -18,6 +20,7 @@ from tarmac.jobs.executors.kubernetes.manifests import (
 from tarmac.jobs.executors.kubernetes.pods import keep_job
 from tarmac.jobs.executors.queueing import (
     Accepted,
+    ChunkFiles,
     ChunkRecord,
     Full,
     Refused,
@@ -29,10 +32,6 @@ from tarmac.kubernetes import Silence, explain_refusal
 from tarmac.node import Chunk, packed_elements, plain_units, small_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from pathlib import Path
-
-    from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
 # Most bytes of all files of a ConfigMap (the API's MaxSecretSize, which holds for both).

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tarmac.jobs.executors.kubernetes.demand import Demand
 from tarmac.jobs.executors.kubernetes.overlay import (
     CHECK,
     CONTAINER,
@@ -22,11 +24,6 @@ from tarmac.jobs.executors.kubernetes.task_pods import (
     Unit,
     pod_spec,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs.executors.kubernetes.demand import Demand
 
 __all__ = [
     "BEGUN_AGAIN",

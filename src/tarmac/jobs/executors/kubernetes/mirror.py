@@ -6,7 +6,9 @@ A run's directory then has the same files, whether its nodes see the directory o
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.files import parse_json, storage_errors, write_bytes
 from tarmac.node import (
@@ -18,10 +20,6 @@ from tarmac.node import (
     parse_attempt,
     read_attempt,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 _STREAM_OF = {mark: name for name, mark in STREAMS.items()}
 

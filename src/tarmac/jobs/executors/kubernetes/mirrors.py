@@ -6,20 +6,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.jobs.executors.kubernetes.followers import Followed, Followers
+from tarmac.jobs.executors.kubernetes.groups import Group
 from tarmac.jobs.executors.kubernetes.mirror import write_began, write_ended
-from tarmac.jobs.executors.queueing import ChunkRecord, UnitName
+from tarmac.jobs.executors.kubernetes.pods import SeenPod
+from tarmac.jobs.executors.queueing import ChunkFiles, ChunkRecord, UnitName
 from tarmac.node import AttemptRecord, Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.jobs.executors.kubernetes.groups import Group
-    from tarmac.jobs.executors.kubernetes.pods import SeenPod
-    from tarmac.jobs.executors.queueing import ChunkFiles
     from tarmac.kubernetes import Cluster
 
 # Wait for the last log lines of pods that are gone.

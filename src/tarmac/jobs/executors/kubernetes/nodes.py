@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.errors import RequestError
+from tarmac.jobs.executors.kubernetes.demand import Demand
 from tarmac.kubernetes import Refused, Silence, in_form, is_gpu, quantity
 from tarmac.machine import fitting_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs.executors.kubernetes.demand import Demand
     from tarmac.kubernetes import Cluster, Object
 
 # Used where neither the options nor the nodes name the GPU resource.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from tarmac.documents import Bytes, Seconds  # noqa: TC001 - pydantic reads them
+from tarmac.documents import Bytes, Seconds
 from tarmac.errors import RequestError
 from tarmac.jobs.executors.kubernetes.overlay import check_overlay
-
-if TYPE_CHECKING:
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.plan import Task
 
 
 def _switch(value: Any) -> Any:

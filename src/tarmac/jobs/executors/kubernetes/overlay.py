@@ -5,15 +5,13 @@ Tarmac refuses fields that it sets itself, and names the key of the job file to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tarmac.kubernetes import Fault, faults_of, is_gpu, merged
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 CONTAINER = "task"
 CHECK = "check"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.jobs.executors.kubernetes.manifests import CHECK, CONTAINER, OF_JOBSET
 from tarmac.jobs.executors.queueing import Ending
-from tarmac.kubernetes import DISRUPTIONS, explain_pod, in_form
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.kubernetes import PodState
+from tarmac.kubernetes import DISRUPTIONS, PodState, explain_pod, in_form
 
 _LONGEST_WORDS = 300
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
@@ -36,7 +39,7 @@ from tarmac.jobs.executors.queueing import (
     run_code,
     runner_elsewhere,
 )
-from tarmac.jobs.executors.runners import RunnerState, runner_memory
+from tarmac.jobs.executors.runners import RunnerJob, RunnerState, runner_memory
 from tarmac.kubernetes import (
     Refused,
     Silence,
@@ -50,11 +53,6 @@ from tarmac.kubernetes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from tarmac.jobs.executors.runners import RunnerJob
     from tarmac.kubernetes import Cluster, Object
 
 # Timeout of status queries, so that a list of runs stays fast.

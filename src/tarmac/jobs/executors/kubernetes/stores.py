@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from tarmac.errors import RequestError
 from tarmac.files import Location, without_password
+from tarmac.jobs.executors.attempt import Attempt
 from tarmac.jobs.executors.elements import Apart, store_settings
 from tarmac.jobs.executors.kubernetes.options import options_of
+from tarmac.jobs.plan import Task
 from tarmac.jobs.receipts import receipt_of
 from tarmac.jobs.unfit import UnfitFileError
 from tarmac.masking import is_secret_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.plan import Task
 
 # Names of the S3 keys, both as clients' variables and in the Secret.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from tarmac.jobs.executors.kubernetes.demand import Demand
 from tarmac.jobs.executors.kubernetes.overlay import CHECK, CHUNK, CONTAINER, RUN_DIRECTORY
 from tarmac.kubernetes import container_context, home_variables, pod_context
 from tarmac.processes import python_command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.jobs.executors.kubernetes.demand import Demand
 
 Manifest = dict[str, Any]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tarmac.jobs.executors.queueing.held import Flight
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.executors.queueing.held import Flight
+from tarmac.jobs.plan import Task
 
 
 class Backlog:

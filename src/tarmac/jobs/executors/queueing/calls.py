@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 _Answer = TypeVar("_Answer")
 
