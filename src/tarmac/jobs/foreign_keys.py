@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from tarmac.documents import Problem
 from tarmac.jobs.model import Job, TaskSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tarmac.documents import Problem
 
 # Equivalents for jobs and tasks; each is a valid part of a job file.
 _OWN_KEYS = {

@@ -8,15 +8,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from tarmac.files import Fields, Readings
 from tarmac.jobs.run_files import directory_name
 from tarmac.runs import Glance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Last events of an attempt that waits in an engine's queue.
 _WAITS = ("queued", "waiting", "requeued")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -12,8 +13,6 @@ from pydantic import BaseModel
 from tarmac.jobs.placeholders import escape, placeholders_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tarmac.jobs.model import Job, TaskSpec
     from tarmac.jobs.sweep import Sweep
 

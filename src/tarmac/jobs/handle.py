@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
 from tarmac.files import (
@@ -20,26 +20,18 @@ from tarmac.files import (
     read_errors,
 )
 from tarmac.jobs.executors import find_executor
-from tarmac.jobs.job_run import find_run, work_on
+from tarmac.jobs.job_run import JobRun, find_run, work_on
 from tarmac.jobs.model import Job
-from tarmac.jobs.plan import plan_tasks
+from tarmac.jobs.plan import Task, plan_tasks
 from tarmac.jobs.progress import Silent
 from tarmac.jobs.record import RECORD, read_record
-from tarmac.jobs.request import DEFAULT_REQUEST
+from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
 from tarmac.jobs.runner_jobs import end_runner_jobs
 from tarmac.jobs.runner_notes import last_runner
 from tarmac.jobs.runner_watch import RunnerWatch
-from tarmac.jobs.status import ask_to_end, note_runner, read_status
+from tarmac.jobs.status import RunStatus, TaskStatus, ask_to_end, note_runner, read_status
 from tarmac.processes import python_command
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.jobs.job_run import JobRun
-    from tarmac.jobs.plan import Task
-    from tarmac.jobs.request import RunRequest
-    from tarmac.jobs.status import RunStatus, TaskStatus
 
 # Poll interval for the runner of another process; an own runner is waited for.
 _LOOK_EVERY_S = 0.1

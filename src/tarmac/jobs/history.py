@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tarmac.jobs.executors import DISTURBANCES
 from tarmac.jobs.journal import read_journal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclasses.dataclass(slots=True)

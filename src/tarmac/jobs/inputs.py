@@ -9,6 +9,8 @@ import os
 import shutil
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,9 +33,6 @@ from tarmac.jobs.receipts import RECEIPTS
 from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
     from tarmac.jobs.model import Input
 
 # Above any archive of a task's inputs, and below a few bytes that expand to fill a disk.

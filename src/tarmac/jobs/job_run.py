@@ -6,29 +6,33 @@ import contextlib
 import dataclasses
 import os
 import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from tarmac.environments import engine_program, refuse_unreadable
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.files import new_directory, storage_errors, validated
-from tarmac.jobs.executors import Site, find_executor
+from tarmac.files import Lock, new_directory, storage_errors, validated
+from tarmac.jobs.executors import Outcome, Site, find_executor
 from tarmac.jobs.executors.staging import environment_spec
 from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
-from tarmac.jobs.model import Conda, Container, Job, Project, Venv
+from tarmac.jobs.model import Conda, Container, Job, Project, Secret, Venv
 from tarmac.jobs.outputs import refuse_unknown_stores
-from tarmac.jobs.plan import plan_tasks
+from tarmac.jobs.plan import Task, plan_tasks
+from tarmac.jobs.progress import Reporter
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
-from tarmac.jobs.request import DEFAULT_REQUEST
+from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
 from tarmac.jobs.run_files import SHARED
 from tarmac.jobs.runner_notes import mark_runner, own_number
 from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.jobs.secrets import missing_secrets
 from tarmac.jobs.status import (
+    RunStatus,
     forget_runner,
     is_asked_to_end,
     note_runner,
@@ -38,22 +42,8 @@ from tarmac.jobs.status import (
 from tarmac.jobs.workload_files import refuse_missing_workload
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
-from tarmac.runs import Catalogue, default_output
+from tarmac.runs import BrokenRun, Catalogue, default_output
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Literal
-
-    from tarmac.files import Lock
-    from tarmac.jobs.executors import Outcome
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.plan import Task
-    from tarmac.jobs.progress import Reporter
-    from tarmac.jobs.request import RunRequest
-    from tarmac.jobs.status import RunStatus
-    from tarmac.runs import BrokenRun
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 from tarmac.errors import TarmacError, quoted
-from tarmac.files import Shape, append_lines, drop_torn_line, read_lines
+from tarmac.files import JournalLines, Shape, append_lines, drop_torn_line, read_lines
 from tarmac.jobs.secret_marks import leave_marks
 from tarmac.masking import hide_urls, without_known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    from tarmac.files import JournalLines
 
 _OUTCOMES = ("succeeded", "failed", "skipped", "interrupted")
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tarmac.errors import RequestError, quoted
-from tarmac.files import open_lock
+from tarmac.files import Lock, open_lock
 from tarmac.jobs.glance import glance_job
 from tarmac.jobs.record import RECORD, read_record
-from tarmac.jobs.status import LOCK, read_runner, read_status, tasks_left_with_engine
+from tarmac.jobs.status import LOCK, RunStatus, read_runner, read_status, tasks_left_with_engine
 from tarmac.runs import RunFacts, RunKind, RunSummary
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.files import Lock
-    from tarmac.jobs.status import RunStatus
 
 
 @contextlib.contextmanager

@@ -13,16 +13,13 @@ import os
 import secrets
 import stat
 import weakref
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from tarmac.errors import RequestError, quoted
 from tarmac.files import lock_descriptor, unlock_descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _VARIABLE = "TARMAC_LEASES"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,6 +15,7 @@ from tarmac.errors import RequestError
 from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
 from tarmac.machine import (
     GpuInfo,
+    Obstacle,
     fitting_names,
     list_gpus,
     read_gpus_in_time,
@@ -22,12 +25,8 @@ from tarmac.machine import (
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from tarmac.jobs.model import Resources
     from tarmac.jobs.plan import Task
-    from tarmac.machine import Obstacle
 
 # Rounding errors: ten tenths of a GPU may miss the whole.
 _SLACK = 1e-9

@@ -42,7 +42,7 @@ from tarmac.jobs.surroundings import (
     SystemEnvironment,
     Venv,
 )
-from tarmac.jobs.sweep import Sweep  # noqa: TC001 - pydantic reads it
+from tarmac.jobs.sweep import Sweep
 
 __all__ = [
     "BuiltEnvironment",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from tarmac.jobs.plan import Task
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from tarmac.files import SCHEMES, Location, atomic_writer, put_object
 from tarmac.jobs.run_files import is_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from tarmac.jobs.model import Output
 
 

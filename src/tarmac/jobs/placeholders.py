@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # A name, possibly dotted: ``{{ lr }}``, ``{{ task.name }}``. Shells, JSON, Helm and Jinja use
 # double braces for other things. As in Helm and Jinja, {{ '{{' }} stands for the braces themselves.

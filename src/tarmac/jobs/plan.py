@@ -6,24 +6,31 @@ import dataclasses
 import glob
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from tarmac.documents import show_path
 from tarmac.errors import RequestError
 from tarmac.jobs.graph import MAX_TASKS, graph_faults, too_many
-from tarmac.jobs.model import Container, Job, TaskSpec, Venv
+from tarmac.jobs.model import (
+    Container,
+    Environment,
+    Input,
+    Job,
+    Output,
+    Resources,
+    Retries,
+    Secret,
+    TaskSpec,
+    Venv,
+)
 from tarmac.jobs.placeholders import fill, fill_all, show
 from tarmac.jobs.script_needs import script_environment, script_of
 from tarmac.jobs.workload_files import workload_in_task, workload_inputs
 from tarmac.processes import python_command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.model import Environment, Input, Output, Resources, Retries, Secret
 
 # Variable by which a later attempt finds the run of an earlier attempt.
 LAUNCH = "TARMAC_LAUNCH"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.jobs.executors import Began, Cause, Outcome, Queued, Requeued, Waiting
     from tarmac.jobs.machine import Grant
     from tarmac.jobs.plan import Task

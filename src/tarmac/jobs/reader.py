@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import difflib
+import pathlib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from pydantic import ValidationError
 
 from tarmac.documents import (
+    Document,
+    Path,
     Problem,
     parse_document,
     problems_of,
@@ -21,12 +25,6 @@ from tarmac.jobs.executors import executor_names, find_executor
 from tarmac.jobs.foreign_keys import with_own_keys
 from tarmac.jobs.graph import faults_of
 from tarmac.jobs.model import Job
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
-
-    from tarmac.documents import Document, Path
 
 # Values that a program receives. They keep the file's text where YAML reads a number: version 1.10
 # is not 1.1, and permissions 0755 are not 755.

@@ -10,14 +10,13 @@ import contextlib
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.files import Location, parse_json, read_object, write_object
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.jobs.model import Output
 
 # Directory of receipts below an output's destination; inputs leave it out.

@@ -7,17 +7,14 @@ A new option is a field here and its use, an option of `tarmac.cli.job_options`,
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
 
 from tarmac.errors import RequestError
 from tarmac.files import expanded
+from tarmac.jobs.model import Secret
 from tarmac.jobs.secrets import read_secret_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tarmac.jobs.model import Secret
 
 # Where the process runs that hands out a submitted job's tasks: on this machine, or as a job of the
 # same engine as its tasks.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ from tarmac.errors import RequestError
 from tarmac.files import trust_in_this_user
 from tarmac.jobs.executors import RunnerJob, find_executor
 from tarmac.jobs.executors.elements import staging_variables
-from tarmac.jobs.request import DEFAULT_REQUEST
+from tarmac.jobs.model import Secret
+from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
 from tarmac.jobs.runner_notes import (
     RUNNER_JOB,
     is_marked,
@@ -32,11 +34,7 @@ from tarmac.jobs.secrets import secret_variables
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tarmac.jobs.job_run import JobRun
-    from tarmac.jobs.model import Secret
-    from tarmac.jobs.request import RunRequest
 
 # Variables of the submitting user that a runner reads: paths, none of them secret.
 _PASSED_ON = (

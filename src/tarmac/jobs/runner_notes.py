@@ -8,14 +8,12 @@ its time is nearly over, and ``N.over`` when it must not begin any more.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json, read_errors, read_regular, storage_errors, write_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _DIRECTORY = "runners"
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.files import moment_after
 from tarmac.jobs.executors import RunnerState, find_executor
 from tarmac.jobs.runner_notes import is_marked, last_runner, runner_noted_at, runner_place
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # More frequent polls would load the engine.
 _ASKED_EVERY_S = 15.0

@@ -5,35 +5,31 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.jobs.executors import (
     DISTURBANCES,
     Attempt,
     Began,
     Busy,
+    Executor,
     Finished,
+    Outcome,
     Queued,
     Requeued,
     Waiting,
     is_retried,
 )
-from tarmac.jobs.history import read_history
+from tarmac.jobs.history import History, read_history
 from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
 from tarmac.jobs.pauses import MAX_DISTURBANCES, disturbed_pause_s, pause_s
-from tarmac.jobs.progress import Ended
+from tarmac.jobs.plan import Task
+from tarmac.jobs.progress import Ended, Reporter
 from tarmac.jobs.run_files import directory_name
 from tarmac.masking import without_known_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors import Executor, Outcome
-    from tarmac.jobs.history import History
-    from tarmac.jobs.plan import Task
-    from tarmac.jobs.progress import Reporter
 
 # Interval between calls of `stop`, and between offers to an executor without room.
 _PATIENCE_S = 0.5

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from tarmac.environments import read_script
+from tarmac.jobs.model import Input
 from tarmac.jobs.surroundings import Project
 from tarmac.jobs.workload_files import local_source
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.jobs.model import Input
 
 _PYTHON = re.compile(r"python3?")
 # Characters with a meaning for a shell.

@@ -10,16 +10,13 @@ import contextlib
 import json
 import os
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import platformdirs
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json, read_regular, write_text
 from tarmac.masking import fingerprints, learn, num_remembered
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FILE = "secret-marks.json"
 _SCHEMA_VERSION = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from tarmac.jobs.model import Container, Secret
 from tarmac.masking import remember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from tarmac.jobs.plan import Task
 
 # Kubernetes has the same limit for its secrets.

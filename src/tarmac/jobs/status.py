@@ -6,10 +6,14 @@ import contextlib
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
 
 from tarmac.errors import TarmacError
 from tarmac.files import (
+    LeaseWatch,
     Shape,
     is_held,
     lease_file,
@@ -21,19 +25,11 @@ from tarmac.files import (
 )
 from tarmac.jobs.executors import outlives_runner
 from tarmac.jobs.journal import read_events
-from tarmac.jobs.record import read_record
+from tarmac.jobs.record import JobRecord, read_record
 from tarmac.jobs.run_files import directory_name
 from tarmac.jobs.runner_watch import RunnerWatch, is_to_begin
 from tarmac.node import read_attempt
 from tarmac.processes import ProcessIdentity, identify
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from tarmac.files import LeaseWatch
-    from tarmac.jobs.record import JobRecord
 
 State = Literal["queued", "running", "detached", "succeeded", "failed", "skipped", "interrupted"]
 

@@ -6,15 +6,13 @@ import itertools
 import math
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from tarmac.documents import Count, Whole  # noqa: TC001 - pydantic reads it
+from tarmac.documents import Count, Whole
 from tarmac.jobs.parts import Part
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Range(Part):

@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
 
 from tarmac.jobs.executors import DISTURBANCES
 from tarmac.jobs.journal import read_events
-from tarmac.jobs.status import read_status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tarmac.jobs.status import RunStatus, TaskStatus
+from tarmac.jobs.status import RunStatus, TaskStatus, read_status
 
 # ``disturbed`` used no retry; after ``turn over`` the task continues at once.
 Ending = Literal[

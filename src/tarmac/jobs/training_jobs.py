@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.files import job_name, trust_in_this_user
 from tarmac.jobs.model import Job, Resources, Retries
 from tarmac.jobs.placeholders import escape
 from tarmac.jobs.plan import LAUNCH
 from tarmac.processes import python_command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Exit codes of a training on several nodes after the loss of a worker. 69 and 75 (sysexits.h): a
 # worker found another one hung, or missed others. 128 + SIGABRT, SIGBUS, SIGKILL, SIGSEGV: the lost

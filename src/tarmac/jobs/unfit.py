@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from tarmac.documents import Problem, refuse, show_path
+from tarmac.documents import Document, Path, Problem, refuse, show_path
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.documents import Document, Path
 
 
 class UnfitFileError(RequestError):

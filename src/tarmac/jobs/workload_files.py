@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.files import Location, passes_over
 from tarmac.jobs.model import Input
 from tarmac.jobs.run_files import is_shared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def workload_in_task(reference: str) -> str:

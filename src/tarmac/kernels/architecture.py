@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+import torch
 from torch import nn
 
 from tarmac.kernels.network import UnfitNetworkError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import torch
 
 _ACTIVATIONS = {nn.ReLU: "relu", nn.ELU: "elu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid"}
 

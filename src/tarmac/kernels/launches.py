@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import torch
 
-from tarmac.kernels.network import ACTIVATIONS
+from tarmac.kernels.network import ACTIVATIONS, FusedNetwork
 from tarmac.kernels.parsing import parsing_in_threads
 from tarmac.kernels.rules import rule_of
-from tarmac.kernels.storage import rounded_up, slots_of
+from tarmac.kernels.storage import Batches, Layer, rounded_up, slots_of
 from tarmac.kernels.tiles import (
     HEAD_ROWS,
     head_columns,
@@ -22,13 +24,6 @@ from tarmac.kernels.tiles import (
     row_block,
     update_tile,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import ModuleType
-
-    from tarmac.kernels.network import FusedNetwork
-    from tarmac.kernels.storage import Batches, Layer
 
 # Dropout compares 16 bits of a random number with a threshold.
 _LEVELS = 1 << 16

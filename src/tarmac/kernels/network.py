@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tarmac.workloads import Optimizer
+from tarmac.workloads import Optimizer
 
 # The index of an activation is its code in the kernels.
 ACTIVATIONS = ("relu", "elu", "tanh", "sigmoid")

@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 # From Python 3.12 on, garbage is collected only between instructions.
 _SAFE = (3, 12)

@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tarmac.kernels.network import UnfitNetworkError
-from tarmac.workloads import SGD, Adadelta, Adagrad, Adam, Adamax, Nadam, RMSprop
+from tarmac.workloads import SGD, Adadelta, Adagrad, Adam, Adamax, Nadam, Optimizer, RMSprop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from tarmac.workloads import Optimizer
 
 # The kernels' codes of the forms.
 _PLAIN, _ROOT, _MAXIMUM, _RATIO = range(4)

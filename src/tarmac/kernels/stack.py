@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +15,10 @@ from tarmac.kernels.network import MAX_CLASSES, FusedNetwork, UnfitNetworkError
 from tarmac.kernels.rules import rule_of, step_factors
 from tarmac.kernels.storage import Batches, Layer, Linear, rounded_up, slots_of
 from tarmac.kernels.tiles import HEAD_ROWS
+from tarmac.workloads import Optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
-
-    from tarmac.workloads import Optimizer
 
 # Steps in each CUDA graph. More would save little: the host submits a graph in some 10 us.
 _RECORDED_STEPS = (16, 1)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 
+from tarmac.kernels.network import FusedNetwork
 from tarmac.kernels.rules import rule_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.kernels.network import FusedNetwork
 
 # Rows of weights begin at multiples of this many elements, so that loads are aligned.
 _ALIGNMENT = 16

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tarmac.kubernetes.quantities import quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from tarmac.kubernetes.answers import Object
 
 _SIDES = ("requests", "limits")

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, overload
 
 from tarmac.errors import TarmacError
-from tarmac.kubernetes.answers import Listed, Refused, Silence, Version, in_form, name_of
+from tarmac.kubernetes.answers import (
+    Listed,
+    Object,
+    Refused,
+    Right,
+    Silence,
+    Version,
+    in_form,
+    name_of,
+)
 from tarmac.kubernetes.connection import PATIENCE_S, Connection
 from tarmac.kubernetes.kinds import kind_of
 from tarmac.kubernetes.kubeconfig import find_place
 from tarmac.kubernetes.watch import SILENCE_S, Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.kubernetes.answers import Object, Right
 
 T = TypeVar("T")
 

@@ -17,24 +17,19 @@ import re
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import httpx
 
 from tarmac.errors import RequestError
 from tarmac.files import parse_json
 from tarmac.kubernetes.answers import Refused, Silence
-from tarmac.kubernetes.credentials import read_credentials, tls_of
-from tarmac.kubernetes.kubeconfig import read_login
+from tarmac.kubernetes.credentials import Credentials, read_credentials, tls_of
+from tarmac.kubernetes.kubeconfig import Place, read_login
 from tarmac.kubernetes.trouble import explain_trouble, login_words
 from tarmac.masking import without_known
 from tarmac.wording import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.kubernetes.credentials import Credentials
-    from tarmac.kubernetes.kubeconfig import Place
 
 # Bound on one request including all retries.
 PATIENCE_S = 55.0

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tarmac.environments import find_engine
 from tarmac.errors import TarmacError, unknown_name
 from tarmac.extensions import load_provided, names_with_provided
-from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.interface import Executor, ExecutorKind, Site
 from tarmac.jobs.executors.kubernetes import KUBERNETES
 from tarmac.jobs.executors.local import LocalExecutor
 from tarmac.jobs.executors.ray import RAY
 from tarmac.jobs.executors.slurm import SLURM
 from tarmac.jobs.machine import read_machine
 from tarmac.jobs.model import Container
+from tarmac.jobs.plan import Task
 from tarmac.jobs.secrets import secret_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.jobs.executors.interface import Executor, Site
-    from tarmac.jobs.plan import Task
 
 _GROUP = "tarmac.executors"
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-    from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 # At least twice the measured memory: 54 MiB with 100 tasks, 80 with 10,000 and 195 with 100,000;
 # planning a million tasks took 1,335.

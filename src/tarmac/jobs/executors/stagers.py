@@ -10,17 +10,15 @@ import pickle
 import selectors
 import subprocess
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tarmac.jobs.executors.staging import Answer
+from tarmac.jobs.executors.staging import Answer, StageIn, StageOut
 from tarmac.masking import without_known
 from tarmac.processes import MARK, OutputTail, Process, last_line, python_command, spawn, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from multiprocessing.connection import Connection
-
-    from tarmac.jobs.executors.staging import StageIn, StageOut
 
 # Bytes kept of a process's standard error; its last line says why the process ended.
 _KEPT_BYTES = 4096

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.environments import (
     CondaSpec,
@@ -23,18 +23,12 @@ from tarmac.environments import (
     shipped_venv,
 )
 from tarmac.jobs.inputs import fetch_inputs
-from tarmac.jobs.model import Conda, Container, Project, Venv
+from tarmac.jobs.model import Conda, Container, Environment, Input, Output, Project, Secret, Venv
 from tarmac.jobs.outputs import keep_outputs
-from tarmac.jobs.receipts import FileKept
+from tarmac.jobs.receipts import FileKept, Receipt
 from tarmac.jobs.run_files import within_run
 from tarmac.jobs.secrets import resolve_secrets
 from tarmac.masking import remember_environment, without_known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs.model import Environment, Input, Output, Secret
-    from tarmac.jobs.receipts import Receipt
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.jobs.executors.queueing.calls import Call
+from tarmac.jobs.executors.queueing.engine import Engine, Silent
 from tarmac.jobs.executors.queueing.fences import fence_at_work, fence_unbegun
-
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.queueing.engine import Engine, Silent
-    from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
-    from tarmac.jobs.executors.queueing.ledger import Ledger
+from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+from tarmac.jobs.executors.queueing.ledger import Ledger
 
 _AGAIN_S = 5.0
 

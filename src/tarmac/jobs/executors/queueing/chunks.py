@@ -9,20 +9,16 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path  # noqa: TC003 - Pydantic reads it
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned, storage_errors, write_text
-from tarmac.jobs.executors.queueing.clusters import ClusterId  # noqa: TC001 - Pydantic reads it
-from tarmac.node import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.node import Element
+from tarmac.jobs.executors.queueing.clusters import ClusterId
+from tarmac.node import Chunk, Element
 
 _SCHEMA_VERSION = 2
 

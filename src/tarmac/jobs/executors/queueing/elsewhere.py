@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from tarmac.errors import RequestError, quoted
 from tarmac.files import Fields, parse_json, read_regular, write_json
+from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 from tarmac.jobs.executors.queueing.clusters import ClusterId
 from tarmac.jobs.executors.runners import RunnerState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 
 # In the run's directory: identity of the cluster of the last runner.
 _RUNNER_CLUSTER = "runners/where.json"

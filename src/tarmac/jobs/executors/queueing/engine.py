@@ -7,15 +7,13 @@ one name. Each unit runs one attempt, or several one after another.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from tarmac.jobs.executors.events import Cause
-    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
-    from tarmac.jobs.executors.queueing.clusters import ClusterId
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.executors.events import Cause
+from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+from tarmac.jobs.executors.queueing.clusters import ClusterId
+from tarmac.jobs.plan import Task
 
 
 class UnitName(NamedTuple):

@@ -8,32 +8,24 @@ loop meanwhile reads the records that agents write.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from tarmac.jobs.executors.events import Began, Queued
-from tarmac.jobs.executors.interface import Busy
-from tarmac.jobs.executors.queueing.calls import Calls
+from tarmac.jobs.executors.attempt import Attempt
+from tarmac.jobs.executors.events import Began, Event, Queued
+from tarmac.jobs.executors.interface import Busy, Site
+from tarmac.jobs.executors.queueing.calls import Call, Calls
 from tarmac.jobs.executors.queueing.cancellations import Cancellations
-from tarmac.jobs.executors.queueing.chunks import ChunkFiles
+from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
+from tarmac.jobs.executors.queueing.clusters import ClusterId
 from tarmac.jobs.executors.queueing.elsewhere import refuse_other_cluster
-from tarmac.jobs.executors.queueing.engine import Accepted
+from tarmac.jobs.executors.queueing.engine import Accepted, Engine
 from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
 from tarmac.jobs.executors.queueing.submissions import GATHER_S, MAX_HELD, Submissions
 from tarmac.jobs.executors.queueing.verdict import Judge, Patience
 from tarmac.jobs.executors.queueing.watch import Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.executors.events import Event
-    from tarmac.jobs.executors.interface import Site
-    from tarmac.jobs.executors.queueing.calls import Call
-    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
-    from tarmac.jobs.executors.queueing.clusters import ClusterId
-    from tarmac.jobs.executors.queueing.engine import Engine
-    from tarmac.node import Element
+from tarmac.node import Element
 
 _STOPPED = "the run was stopped"
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from tarmac.jobs.executors.events import DISTURBANCES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.jobs.executors.events import Cause, Finished
+from tarmac.jobs.executors.events import DISTURBANCES, Cause, Finished
 
 # One or two failures may be chance.
 _MAX_ON_A_HOST = 3

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from tarmac.files import storage_errors
+from tarmac.jobs.executors.attempt import Attempt
 from tarmac.node import AttemptRecord, attempt_file, fence_file
-
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.attempt import Attempt
 
 
 def fence_unbegun(attempt: Attempt, nonce: str) -> bool:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from tarmac.jobs.executors.interface import Attempt
+from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 from tarmac.jobs.executors.queueing.engine import UnitName
 from tarmac.jobs.executors.queueing.verdict import Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tarmac.jobs.executors.interface import Attempt
-    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 
 # Only this many waiting units of a chunk have their records read, the first ones. Engines start
 # units mostly in order, and looking for a missing file costs a network file system as much as

@@ -5,29 +5,25 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from tarmac.jobs.executors.attempt import Attempt
 from tarmac.jobs.executors.events import (
     DISTURBANCES,
     Began,
+    Cause,
+    Event,
     Finished,
     Queued,
     Requeued,
     Waiting,
 )
+from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
+from tarmac.jobs.executors.queueing.engine import Ending, Silent
 from tarmac.jobs.executors.queueing.failures import FirstFailures, Hosts
-from tarmac.jobs.executors.queueing.held import MAX_TOLD
+from tarmac.jobs.executors.queueing.held import MAX_TOLD, Flight, HeldChunk
 from tarmac.jobs.machine import Grant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.executors.events import Cause, Event
-    from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
-    from tarmac.jobs.executors.queueing.engine import Ending, Silent
-    from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
-    from tarmac.node import AttemptRecord
+from tarmac.node import AttemptRecord
 
 # With fewer attempts left, stopping early saves nothing.
 _MANY = 100

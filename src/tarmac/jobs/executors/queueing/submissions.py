@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.events import Finished
+from tarmac.jobs.executors.attempt import Attempt
+from tarmac.jobs.executors.events import Cause, Finished
 from tarmac.jobs.executors.queueing.backlog import Backlog
 from tarmac.jobs.executors.queueing.calls import Call
-from tarmac.jobs.executors.queueing.engine import Accepted, Full, Refused, Silent, TooLarge
+from tarmac.jobs.executors.queueing.cancellations import Cancellations
+from tarmac.jobs.executors.queueing.chunks import ChunkRecord
+from tarmac.jobs.executors.queueing.engine import Accepted, Engine, Full, Refused, Silent, TooLarge
 from tarmac.jobs.executors.queueing.fences import fence_unbegun
 from tarmac.jobs.executors.queueing.held import MAX_TOLD, Flight, HeldChunk, evidence_of
+from tarmac.jobs.executors.queueing.ledger import Ledger
 from tarmac.jobs.executors.queueing.window import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.executors.events import Cause
-    from tarmac.jobs.executors.queueing.cancellations import Cancellations
-    from tarmac.jobs.executors.queueing.chunks import ChunkRecord
-    from tarmac.jobs.executors.queueing.engine import Engine
-    from tarmac.jobs.executors.queueing.ledger import Ledger
-    from tarmac.node import Element
+from tarmac.node import Element
 
 # Most attempts in hand, queued and in submission: the default limit on the jobs of all users of a
 # site together (slurm.conf(5), MaxJobCount).

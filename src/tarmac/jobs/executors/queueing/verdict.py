@@ -9,13 +9,11 @@ from __future__ import annotations
 import dataclasses
 import signal
 from enum import Enum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.events import Cause
-    from tarmac.jobs.executors.interface import Outcome
-    from tarmac.jobs.executors.queueing.engine import Ending, Shown
-    from tarmac.node import AttemptRecord
+from tarmac.jobs.executors.events import Cause
+from tarmac.jobs.executors.interface import Outcome
+from tarmac.jobs.executors.queueing.engine import Ending, Shown
+from tarmac.node import AttemptRecord
 
 # Causes for which an engine may end a unit before its later attempts have begun.
 _ENDED_EARLY: frozenset[Cause] = frozenset({"timeout", "memory", "signal", "exit", "start"})

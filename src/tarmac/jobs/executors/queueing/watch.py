@@ -6,27 +6,21 @@ import dataclasses
 import itertools
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.jobs.executors.events import DISTURBANCES, Finished
 from tarmac.jobs.executors.queueing.calls import Call
-from tarmac.jobs.executors.queueing.engine import Silent
+from tarmac.jobs.executors.queueing.cancellations import Cancellations
+from tarmac.jobs.executors.queueing.engine import Ending, Engine, Shown, Silent, UnitName
+from tarmac.jobs.executors.queueing.failures import Blame
 from tarmac.jobs.executors.queueing.fences import fence_at_work, fence_unbegun
-from tarmac.jobs.executors.queueing.verdict import Next, Over
-from tarmac.node import read_attempt
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.jobs.executors.queueing.cancellations import Cancellations
-    from tarmac.jobs.executors.queueing.engine import Ending, Engine, Shown, UnitName
-    from tarmac.jobs.executors.queueing.failures import Blame
-    from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
-    from tarmac.jobs.executors.queueing.ledger import Ledger
-    from tarmac.jobs.executors.queueing.submissions import Submissions
-    from tarmac.jobs.executors.queueing.verdict import Judge
-    from tarmac.node import AttemptRecord
+from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+from tarmac.jobs.executors.queueing.ledger import Ledger
+from tarmac.jobs.executors.queueing.submissions import Submissions
+from tarmac.jobs.executors.queueing.verdict import Judge, Next, Over
+from tarmac.node import AttemptRecord, read_attempt
 
 # Between two polls of the engine's queue: short after a change, longer without any.
 _LOOK_SOON_S, _LOOK_SELDOM_S = 5.0, 60.0

@@ -14,15 +14,13 @@ import signal
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError, short_reason
 from tarmac.jobs.executors.ray.demand import RayNode
 from tarmac.ray import read_token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _ANSWERS_WITHIN_S = 5.0
 

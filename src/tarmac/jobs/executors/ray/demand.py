@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.jobs.executors.ray.options import options_of
+from tarmac.jobs.plan import Task
 from tarmac.machine import fitting_names
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tarmac.jobs.plan import Task
 
 # Ray counts resources in ten-thousandths (ray: src/ray/common/scheduling/fixed_point.h).
 _GRAIN = 1e-4

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.queueing import Accepted, ClusterId, Shown, Terms, UnitName
+from tarmac.jobs.executors.queueing import (
+    Accepted,
+    ChunkFiles,
+    ChunkRecord,
+    ClusterId,
+    Ending,
+    Shown,
+    Silent,
+    Terms,
+    UnitName,
+)
+from tarmac.jobs.executors.ray.connection import Connection
 from tarmac.jobs.executors.ray.demand import Demand, demand_of, why_waiting, with_ray_type
 from tarmac.jobs.executors.ray.options import options_of
 from tarmac.jobs.executors.ray.says import RUNNER_GONE
-from tarmac.jobs.executors.ray.units import Unit
-from tarmac.node import Chunk, attempt_file
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from tarmac.jobs.executors.queueing import ChunkFiles, ChunkRecord, Ending, Silent
-    from tarmac.jobs.executors.ray.connection import Connection
-    from tarmac.jobs.executors.ray.units import Units
-    from tarmac.jobs.executors.spool import Spool
-    from tarmac.jobs.plan import Task
-    from tarmac.node import Element
+from tarmac.jobs.executors.ray.units import Unit, Units
+from tarmac.jobs.executors.spool import Spool
+from tarmac.jobs.plan import Task
+from tarmac.node import Chunk, Element, attempt_file
 
 _MAX_UNITS = 1000
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.ray.demand import Demand
+from tarmac.jobs.executors.ray.demand import Demand
 
 # A group's resources are free within moments, except those of a lost node.
 _REMOVED_WITHIN_S = 30.0

@@ -5,36 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.files import storage_errors, write_text
+from tarmac.jobs.executors.attempt import Attempt
 from tarmac.jobs.executors.elements import (
     build_environments,
     prepare_element,
     refuse_unknown_containers,
 )
-from tarmac.jobs.executors.interface import ExecutorKind
-from tarmac.jobs.executors.queueing import ChunkFiles, QueueingExecutor
-from tarmac.jobs.executors.ray.connection import connect
-from tarmac.jobs.executors.ray.demand import demand_of, why_never, with_ray_type
+from tarmac.jobs.executors.interface import Executor, ExecutorKind, Site
+from tarmac.jobs.executors.queueing import ChunkFiles, Patience, QueueingExecutor
+from tarmac.jobs.executors.ray.connection import Connection, connect
+from tarmac.jobs.executors.ray.demand import Demand, demand_of, why_never, with_ray_type
 from tarmac.jobs.executors.ray.engine import Probe, RayEngine
 from tarmac.jobs.executors.ray.options import RayOptions, options_of
 from tarmac.jobs.executors.ray.runners import RayRunners
 from tarmac.jobs.executors.ray.units import Units
 from tarmac.jobs.executors.spool import Spool, sweep_spools
-from tarmac.node import place_agent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.executors.interface import Executor, Site
-    from tarmac.jobs.executors.queueing import Patience
-    from tarmac.jobs.executors.ray.connection import Connection
-    from tarmac.jobs.executors.ray.demand import Demand
-    from tarmac.jobs.plan import Task
-    from tarmac.node import Element
+from tarmac.jobs.plan import Task
+from tarmac.node import Element, place_agent
 
 # Ray's workers end right after their agents. A lost node is known within half a minute.
 _SETTLES_WITHIN_S = 30.0

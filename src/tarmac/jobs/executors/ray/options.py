@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from tarmac.documents import Seconds, Whole  # noqa: TC001 - pydantic reads them
+from tarmac.documents import Seconds, Whole
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.plan import Task
 
 # The setting of a job file to use in place of a resource of Ray.
 _INSTEAD = {

@@ -11,14 +11,15 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import parse_json
 from tarmac.jobs.executors.queueing import job_label, run_code
 from tarmac.jobs.executors.ray.options import RayOptions
-from tarmac.jobs.executors.runners import RunnerState
+from tarmac.jobs.executors.runners import RunnerJob, RunnerState
 from tarmac.jobs.executors.spool import Spool
 from tarmac.jobs.runner_notes import runner_place
 from tarmac.ray import (
@@ -30,12 +31,6 @@ from tarmac.ray import (
     dashboard_address,
     read_token,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.runners import RunnerJob
 
 # File of the secrets in the run's spool.
 _SECRETS = "runner.json"

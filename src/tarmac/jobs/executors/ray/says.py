@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from tarmac.jobs.executors.events import Cause
 from tarmac.jobs.executors.queueing import Ending
 from tarmac.masking import without_known
-
-if TYPE_CHECKING:
-    from tarmac.jobs.executors.events import Cause
 
 # Cause and words of Ray's exceptions, by class name. The first class of an exception's MRO that
 # is listed here counts (ray: python/ray/exceptions.py).

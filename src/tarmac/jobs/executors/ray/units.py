@@ -10,19 +10,15 @@ import dataclasses
 import queue
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
 from tarmac.jobs.executors.queueing import Ending
 from tarmac.jobs.executors.ray import worker
-from tarmac.jobs.executors.ray.demand import num_slots
+from tarmac.jobs.executors.ray.connection import Connection
+from tarmac.jobs.executors.ray.demand import Demand, num_slots
 from tarmac.jobs.executors.ray.groups import Group
 from tarmac.jobs.executors.ray.says import ending_of, returned_ending
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from tarmac.jobs.executors.ray.connection import Connection
-    from tarmac.jobs.executors.ray.demand import Demand
 
 # Most units with Ray beyond twice what fits, for units that end while others are being sent.
 _MORE = 16

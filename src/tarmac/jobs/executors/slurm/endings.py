@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
+from tarmac.jobs.executors.events import Cause
 from tarmac.jobs.executors.queueing import Ending
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tarmac.jobs.executors.events import Cause
-    from tarmac.slurm import Accounted
+from tarmac.slurm import Accounted
 
 # slurmstepd prints, in all versions: slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT
 # 2026-01-02T03:04:05 DUE TO TIME LIMIT ***

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.files import masked_end
 from tarmac.jobs.executors.queueing import (
     Accepted,
+    ChunkFiles,
     ChunkRecord,
     ClusterId,
     Ending,
@@ -24,11 +27,18 @@ from tarmac.jobs.executors.queueing import (
 from tarmac.jobs.executors.slurm.endings import accounted_ending, printed_ending
 from tarmac.jobs.executors.slurm.options import options_of
 from tarmac.jobs.model import BuiltEnvironment, Container
+from tarmac.jobs.plan import Task
 from tarmac.slurm import (
     UNIT,
+    Accounted,
+    Limits,
+    Queued,
     Request,
+    Script,
     Shape,
     Silence,
+    Slurm,
+    SlurmNode,
     Unit,
     explain_full,
     explain_reason,
@@ -37,14 +47,6 @@ from tarmac.slurm import (
     is_full,
     write_script,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.queueing import ChunkFiles
-    from tarmac.jobs.plan import Task
-    from tarmac.slurm import Accounted, Limits, Queued, Script, Slurm, SlurmNode
 
 # Memory of the agent beside its program, so that the agent's own limit acts before Slurm's.
 _AGENT_BYTES = 64 * 2**20

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import storage_errors
+from tarmac.jobs.executors.attempt import Attempt
 from tarmac.jobs.executors.elements import (
     build_environments,
     prepare_element,
     refuse_unknown_containers,
 )
-from tarmac.jobs.executors.interface import ExecutorKind
+from tarmac.jobs.executors.interface import Executor, ExecutorKind, Site
 from tarmac.jobs.executors.queueing import ChunkFiles, Patience, QueueingExecutor, chunk_size
 from tarmac.jobs.executors.slurm.engine import SlurmEngine, shape_of
 from tarmac.jobs.executors.slurm.options import SlurmOptions
 from tarmac.jobs.executors.slurm.runners import SlurmRunners
 from tarmac.jobs.executors.spool import Spool, sweep_spools
-from tarmac.node import agent_file, place_agent
+from tarmac.jobs.plan import Task
+from tarmac.node import Element, agent_file, place_agent
 from tarmac.slurm import (
     SILENCE_HINT,
+    Limits,
     Request,
+    Shape,
     Silence,
     SlurmCommands,
+    SlurmNode,
     explain_refusal,
     job_variables,
     partitions_with_gpus,
     write_script,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tarmac.jobs.executors.attempt import Attempt
-    from tarmac.jobs.executors.interface import Executor, Site
-    from tarmac.jobs.plan import Task
-    from tarmac.node import Element
-    from tarmac.slurm import Limits, Shape, SlurmNode
 
 # Grace period of programs, where the site's KillWait is long enough.
 _GRACE_S = 10.0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from tarmac.documents import Bytes, Seconds, Whole  # noqa: TC001 - pydantic reads them
+from tarmac.documents import Bytes, Seconds, Whole
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.jobs.plan import Task
+from tarmac.jobs.plan import Task
 
 # Options of sbatch that Tarmac itself sets.
 _OURS = frozenset(

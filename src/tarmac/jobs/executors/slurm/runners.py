@@ -6,25 +6,29 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
 from tarmac.jobs.executors.queueing import (
     ChunkFiles,
+    ChunkRecord,
     job_label,
     note_runner_cluster,
     refuse_other_cluster,
     run_code,
     runner_elsewhere,
 )
-from tarmac.jobs.executors.runners import RunnerState, runner_memory
+from tarmac.jobs.executors.runners import RunnerJob, RunnerState, runner_memory
 from tarmac.jobs.executors.slurm.engine import cluster_of
 from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
 from tarmac.jobs.executors.spool import Spool
 from tarmac.slurm import (
+    Accounted,
     Request,
+    Script,
     Shape,
     Silence,
     SlurmCommands,
@@ -35,14 +39,6 @@ from tarmac.slurm import (
     job_variables,
     write_script,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs.executors.queueing import ChunkRecord
-    from tarmac.jobs.executors.runners import RunnerJob
-    from tarmac.slurm import Accounted, Script
 
 # File of the secrets in the run's spool.
 _SECRETS = "runner.json"
