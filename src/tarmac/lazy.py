@@ -13,11 +13,9 @@ import contextlib
 import importlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 # `import NAME as NAME` makes the name a public name of the package (PEP 484, "Stub files").
 _OFFERED = re.compile(r"^ *from (\S+) import (\w+) as \2$", re.MULTILINE)

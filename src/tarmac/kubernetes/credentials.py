@@ -15,15 +15,14 @@ import os
 import shutil
 import ssl
 import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
 from tarmac.files import expanded, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from tarmac.kubernetes.kubeconfig import Login, Place
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from tarmac.kubernetes.answers import in_form
+from tarmac.kubernetes.answers import Object, in_form
 from tarmac.kubernetes.quantities import quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tarmac.kubernetes.answers import Object
 
 _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), "

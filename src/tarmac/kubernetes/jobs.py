@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
-from tarmac.kubernetes.answers import in_form
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.kubernetes.answers import Object
+from tarmac.kubernetes.answers import Object, in_form
 
 # Reasons of the conditions Failed and FailureTarget: pkg/apis/batch of Kubernetes, 1.36.
 JOB_ENDS: Mapping[str, str] = {

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.files import expanded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # Where a pod finds its service account: kubernetes.io, "Accessing the Kubernetes API from a Pod".
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

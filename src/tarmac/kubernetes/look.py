@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tarmac.kubernetes.pod_security import (
@@ -14,8 +15,6 @@ from tarmac.kubernetes.pod_security import (
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.kubernetes.nodes import ClusterNode
 
 LABEL = "tarmac.dev/look"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import yaml
 
 from tarmac.errors import RequestError
-from tarmac.kubernetes.answers import Right
+from tarmac.kubernetes.answers import Object, Right
 from tarmac.kubernetes.pod_security import (
     NOBODY,
     container_context,
     home_variables,
     pod_context,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tarmac.kubernetes.answers import Object
 
 # Needed where attempts on several nodes are JobSets.
 JOBSET_RIGHTS: tuple[Right, ...] = tuple(

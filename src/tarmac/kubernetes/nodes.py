@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tarmac.kubernetes.answers import in_form
+from tarmac.kubernetes.answers import Object, in_form
 from tarmac.kubernetes.quantities import is_gpu, quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.kubernetes.answers import Object
 
 _TYPE = "node.kubernetes.io/instance-type"
 # Labels of NVIDIA's GPU feature discovery: https://github.com/NVIDIA/k8s-device-plugin.

@@ -10,11 +10,9 @@ import difflib
 import functools
 import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 _ROOT = "PodTemplateSpec"
 _RELEASE = "1.37"

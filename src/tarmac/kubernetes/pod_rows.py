@@ -5,10 +5,8 @@ Messages keep Kubernetes' reason so that users can look it up in its documentati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
 Cause: TypeAlias = Literal[
     "exit",

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
-from tarmac.kubernetes.answers import in_form
+from tarmac.kubernetes.answers import Object, in_form
 from tarmac.kubernetes.events import explain_event
-from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, End
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tarmac.kubernetes.answers import Object
-    from tarmac.kubernetes.pod_rows import Cause
+from tarmac.kubernetes.pod_rows import DISRUPTIONS, ENDS, WAITS, Cause, End
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

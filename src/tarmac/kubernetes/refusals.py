@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tarmac.kubernetes.answers import Right
+from tarmac.kubernetes.answers import Refused, Right
 from tarmac.kubernetes.events import explain_quota
 from tarmac.kubernetes.manifests import cluster_role_for, role_for
-
-if TYPE_CHECKING:
-    from tarmac.kubernetes.answers import Refused
 
 
 class Explained(NamedTuple):

@@ -6,28 +6,23 @@ import contextlib
 import dataclasses
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import parse_json
-from tarmac.kubernetes.answers import Refused, Right, Silence
+from tarmac.kubernetes.answers import Object, Refused, Right, Silence
 from tarmac.kubernetes.events import explain_creation
 from tarmac.kubernetes.jobs import explain_job
-from tarmac.kubernetes.look import CONTAINER, LABEL, asked_gpus, look_manifest
+from tarmac.kubernetes.look import CONTAINER, LABEL, Look, asked_gpus, look_manifest
 from tarmac.kubernetes.manifests import role_for
-from tarmac.kubernetes.nodes import read_node
-from tarmac.kubernetes.pods import explain_pod
+from tarmac.kubernetes.nodes import ClusterNode, read_node
+from tarmac.kubernetes.pods import PodState, explain_pod
 from tarmac.kubernetes.refusals import explain_refusal
 from tarmac.machine import MAX_NODES, NodeFindings, group_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.kubernetes.answers import Object
     from tarmac.kubernetes.cluster import Cluster
-    from tarmac.kubernetes.look import Look
-    from tarmac.kubernetes.nodes import ClusterNode
-    from tarmac.kubernetes.pods import PodState
 
 _RIGHTS = (
     *(Right(verb, "jobs", "batch") for verb in ("create", "get", "delete")),

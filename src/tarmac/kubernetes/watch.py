@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,12 +18,9 @@ import httpx
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
-from tarmac.kubernetes.answers import Refused, Silence, name_of
+from tarmac.kubernetes.answers import Listed, Object, Refused, Silence, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tarmac.kubernetes.answers import Listed, Object
     from tarmac.kubernetes.connection import Connection
 
 T = TypeVar("T")

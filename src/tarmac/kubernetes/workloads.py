@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from tarmac.kubernetes.answers import in_form
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.kubernetes.answers import Object
+from tarmac.kubernetes.answers import Object, in_form
 
 # In the order of admission. After an eviction, its reason holds until the next reservation:
 # https://kueue.sigs.k8s.io/docs/concepts/workload/

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 Capability: TypeAlias = tuple[int, int]
 

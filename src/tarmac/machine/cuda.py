@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tarmac.machine.gpu import Gpu
 from tarmac.machine.nvml import open_nvml
@@ -21,9 +22,6 @@ from tarmac.machine.obstacles import (
     name_holders,
     why_none_is_seen,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,20 +6,16 @@ import dataclasses
 import math
 import platform
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import psutil
 
 from tarmac.errors import RequestError
-from tarmac.machine.cuda import look_at_gpus, read_build
+from tarmac.machine.cuda import CudaGpu, look_at_gpus, read_build
 from tarmac.machine.limits import read_limits
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.machine.cuda import CudaGpu
-    from tarmac.machine.obstacles import Obstacle
+from tarmac.machine.obstacles import Obstacle
 
 _WITHOUT_TENSOR_CORES = re.compile(r"\b(GTX 16\d\d|MX[45]\d0|T([456]00|550|1000|1200))\b")
 

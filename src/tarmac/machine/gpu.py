@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 

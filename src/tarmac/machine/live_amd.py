@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.machine.amd_files import (
     count_ras_errors,
@@ -16,9 +17,6 @@ from tarmac.machine.amd_files import (
 )
 from tarmac.machine.live import LiveGpu
 from tarmac.machine.live_amd_processes import AmdProcessReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SLOW_S = 5.0
 

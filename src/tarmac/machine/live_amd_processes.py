@@ -10,15 +10,12 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.machine.amd_files import find_kfd_nodes, read_number, text_of
 from tarmac.machine.live import LiveProcess
 from tarmac.machine.pids import sees_all_processes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20}
 

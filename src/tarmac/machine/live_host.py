@@ -14,17 +14,14 @@ import dataclasses
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.machine.limits import cpu_quotas, memory_limits, usable_cores
 from tarmac.machine.live import LiveHost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclasses.dataclass(frozen=True)

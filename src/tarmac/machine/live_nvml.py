@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pynvml
 
@@ -17,9 +18,6 @@ from tarmac.machine.live import LiveGpu
 from tarmac.machine.live_gpm import TensorReader
 from tarmac.machine.live_processes import ProcessReader
 from tarmac.machine.nvml_ask import SLOWDOWNS, ask, pci_address, read_field, watts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SLOW_S = 5.0
 _REFUSED_S = 60.0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pynvml
 
 from tarmac.machine.live import LiveProcess
 from tarmac.machine.nvml_ask import ask_running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _EVERY_S = 2.0
 _REFUSED_S = 60.0

@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 import pynvml
 
@@ -28,11 +30,6 @@ from tarmac.machine.live_xids import XidReader, XidSeen
 from tarmac.machine.nvml_ask import ask
 from tarmac.machine.nvml_problem import NvmlProblem, problem_of
 from tarmac.machine.pids import sees_all_processes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
 # Without persistence mode, the driver's start initializes each card, which takes seconds.
 _START_S = 10.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import pynvml
@@ -20,9 +21,6 @@ from tarmac.machine.nvml_health import read_health
 from tarmac.machine.nvml_load import LoadReader
 from tarmac.machine.nvml_problem import NvmlProblem, problem_of
 from tarmac.machine.pids import sees_all_processes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 

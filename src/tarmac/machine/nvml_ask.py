@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pynvml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Reasons for low clocks, with their bits; an idle GPU is not among them.
 SLOWDOWNS = {

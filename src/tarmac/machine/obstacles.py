@@ -7,17 +7,12 @@ facts.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from tarmac.machine.builds import choose_build, is_driver_too_old, runs_on
+from tarmac.machine.builds import BuildChoice, choose_build, is_driver_too_old, runs_on
+from tarmac.machine.gpu import Gpu
 from tarmac.machine.visible import names_nothing
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.machine.builds import BuildChoice
-    from tarmac.machine.gpu import Gpu
 
 _LOOK = "See what is wrong: tarmac check"
 _INSTALL = "pip install --force-reinstall"

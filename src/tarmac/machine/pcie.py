@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # GB/s of a lane, one way, by GT/s. The line code takes 2 of 10 bits, from 8 GT/s on 2 of 130; flits
 # of 64 GT/s carry 236 of 256 bytes. Source: PCIE_SPEED2MBS_ENC in Linux's drivers/pci/pci.h, and

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Literal, TypeVar
 
 NodeT = TypeVar("NodeT")
 

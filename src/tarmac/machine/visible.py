@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from tarmac.errors import RequestError
-from tarmac.machine.nvml import open_nvml
+from tarmac.machine.gpu import Gpu, MigDevice
+from tarmac.machine.nvml import Nvml, open_nvml
 from tarmac.machine.nvml_problem import NvmlProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tarmac.machine.gpu import Gpu, MigDevice
-    from tarmac.machine.nvml import Nvml
 
 T = TypeVar("T")
 

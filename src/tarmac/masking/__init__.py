@@ -10,7 +10,7 @@ Example:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from tarmac.masking.forms import HIDDEN, hide_forms, hide_urls, is_count
 from tarmac.masking.programs import hide_in_arguments, hide_in_lines
@@ -23,9 +23,6 @@ from tarmac.masking.values import (
     without_known,
     without_known_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "HIDDEN",

@@ -14,10 +14,8 @@ import bisect
 import functools
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 # Both patterns begin with a set of characters, so that the search skips other places quickly.
 _ESCAPE = re.compile(

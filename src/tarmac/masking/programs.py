@@ -10,12 +10,9 @@ Example:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tarmac.masking.forms import HIDDEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _QUOTE = r"[\"']?"
 _USER = r"[^\s:\"'@]{0,200}:"

@@ -32,16 +32,12 @@ import hashlib
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
-from tarmac.masking.escapes import on_terminal, source_span, unescaped
+from tarmac.masking.escapes import Unit, on_terminal, source_span, unescaped
 from tarmac.masking.forms import HIDDEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tarmac.masking.escapes import Unit
 
 _Record = TypeVar("_Record")
 

@@ -10,18 +10,13 @@ import os
 import signal
 import tempfile
 import time
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import IO
 
 from tarmac.errors import TarmacError
-from tarmac.monitor.events import EventWatch
-from tarmac.processes import spawn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.monitor.events import Event
-    from tarmac.monitor.snapshot import Snapshot
-    from tarmac.processes import Child
+from tarmac.monitor.events import Event, EventWatch
+from tarmac.monitor.snapshot import Snapshot
+from tarmac.processes import Child, spawn
 
 # Longer commands are ended.
 _TIMEOUT_S = 60.0

@@ -5,10 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 _ENGINES = ("docker", "podman")
 _WITHIN_S = 5.0

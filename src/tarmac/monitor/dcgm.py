@@ -6,15 +6,12 @@ metrics have no type, because OpenMetrics requires counters to end in ``_total``
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import UnknownMetricFamily
+from prometheus_client.core import Metric, UnknownMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from prometheus_client.core import Metric
-
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import Snapshot
 

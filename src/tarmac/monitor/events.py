@@ -6,14 +6,10 @@ A condition is reported once, when it begins. If it ends and begins again, it is
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
+from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
 from tarmac.monitor.taps import OUTLET
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
 
 EVENTS = ("idle", "finding", "finished", "stalled")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from tarmac.monitor.look import Watcher
 from tarmac.monitor.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tarmac.monitor.options import WatchOptions
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.snapshot import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from tarmac.checks import KernelNews

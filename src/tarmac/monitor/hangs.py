@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.machine import LiveGpu
 
 _TIMES_THE_MEDIAN = 5.0

@@ -14,21 +14,17 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from subprocess import PIPE
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from tarmac.errors import RequestError
 from tarmac.machine import LiveHost
 from tarmac.monitor.plain import RecordingError, from_json
 from tarmac.monitor.ranks import ranks_together
 from tarmac.monitor.snapshot import HostSnapshot, Snapshot
-from tarmac.processes import spawn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.processes import Child
+from tarmac.processes import Child, spawn
 
 # No password prompt; a timeout for a host that does not answer; detection of a lost connection.
 _SSH = (

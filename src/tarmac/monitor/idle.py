@@ -8,12 +8,11 @@ work that holds the GPU is before its first step.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from tarmac.machine import LiveGpu
 
 # Kernels in a smaller share of the last moment are from a monitor or a desktop.

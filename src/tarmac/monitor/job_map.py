@@ -7,13 +7,12 @@ index, with a job on each line. The jobs become the label ``hpc_job`` of that GP
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.files import storage_errors, write_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
 

@@ -15,12 +15,11 @@ from __future__ import annotations
 import dataclasses
 import os.path
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from tarmac.machine import LiveGpu
     from tarmac.monitor.processes import FileId, Process
     from tarmac.runs import Glance

@@ -8,13 +8,14 @@ import os
 import pwd
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tarmac.checks import last_check_file
-from tarmac.files import Readings
-from tarmac.machine import HostReader, NvmlProblem, open_live_reader
+from tarmac.files import Fields, Readings
+from tarmac.machine import HostReader, LiveGpu, LiveHost, NvmlProblem, XidSeen, open_live_reader
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
 from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_news
@@ -23,19 +24,13 @@ from tarmac.monitor.joining import Candidate, Join, candidates_of, join, slurm_j
 from tarmac.monitor.processes import FileId, Process, ProcessTable
 from tarmac.monitor.sight import RunsInSight, runs_among
 from tarmac.monitor.slow import GpuPast, throttled_shares
-from tarmac.monitor.snapshot import HostSnapshot, ProcessRow
+from tarmac.monitor.snapshot import Finding, HostSnapshot, ProcessRow, Work
 from tarmac.monitor.works import Facts, is_warming, work_of
-from tarmac.runs import default_output
+from tarmac.runs import Glance, default_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tarmac.checks import KernelNews, KernelWatch
-    from tarmac.files import Fields
-    from tarmac.machine import LiveGpu, LiveHost, XidSeen
     from tarmac.monitor.options import WatchOptions
-    from tarmac.monitor.snapshot import Finding, Work
-    from tarmac.runs import Glance
 
 # Time over which counters of lowered clocks are compared.
 _PAST_S = 60.0

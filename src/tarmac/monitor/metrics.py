@@ -7,6 +7,7 @@ work, and trials of a search have none, so that the number of series stays small
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
@@ -17,8 +18,6 @@ from prometheus_client.core import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import Finding, HostSnapshot, Snapshot, Work
 

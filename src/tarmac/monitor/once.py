@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing import (
     IDLE_AFTER_S,
+    Line,
     Look,
     Span,
     finding_lines,
@@ -19,7 +20,6 @@ from tarmac.monitor.drawing import (
 )
 
 if TYPE_CHECKING:
-    from tarmac.monitor.drawing import Line
     from tarmac.monitor.snapshot import Snapshot
 
 _MIN_WIDTH = 20

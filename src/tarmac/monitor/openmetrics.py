@@ -15,6 +15,7 @@ import socket
 import socketserver
 import stat
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from tarmac.distribution import explained_imports
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from prometheus_client.core import Metric
 
     from tarmac.monitor.feed import Feed

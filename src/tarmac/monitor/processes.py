@@ -13,14 +13,12 @@ import pwd
 import re
 import signal
 import time
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tarmac.masking import masked_command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 # Variables that identify the work of a process; no other variable is kept.
 _VARIABLES = frozenset(

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
 
 from tarmac.files import append_lines, parse_line, read_errors
 from tarmac.monitor.plain import NewerVersionError, RecordingError, from_json, to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import IO
-
-    from tarmac.monitor.snapshot import Snapshot
+from tarmac.monitor.snapshot import Snapshot
 
 # A longer line is not a snapshot: for 100 hosts, a line has some MB.
 _MAX_BYTES = 2**28

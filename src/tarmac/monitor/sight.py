@@ -10,16 +10,12 @@ import contextlib
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
-from tarmac.runs import BrokenRun, Glance, glance_training
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from tarmac.files import Readings
-    from tarmac.runs import Glancer, RunKind
+from tarmac.files import Readings
+from tarmac.runs import BrokenRun, Glance, Glancer, RunKind, glance_training
 
 # Statuses of runs that are at work or will be, or whose record is damaged.
 _AT_WORK = frozenset({"running", "queued", "detached", "unreadable"})

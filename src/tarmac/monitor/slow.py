@@ -7,11 +7,10 @@ for input pipelines.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.machine import LiveGpu
 
 WORTH_A_LINE = 0.05

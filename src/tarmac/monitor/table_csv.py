@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 

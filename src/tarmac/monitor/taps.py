@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tarmac.errors import TarmacError
-from tarmac.monitor.snapshot import Finding
+from tarmac.monitor.snapshot import Finding, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tarmac.monitor.feed import Feed
-    from tarmac.monitor.snapshot import Snapshot
 
 # The code of the finding for a failed tap.
 OUTLET = "outlet"

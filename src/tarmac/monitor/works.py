@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.hangs import Rank, find_hang
 from tarmac.monitor.idle import WARM_UP_S, idle_of_work, unused_of
 from tarmac.monitor.slow import Neighbour, Reason, reasons_of
-from tarmac.monitor.snapshot import Work
+from tarmac.monitor.snapshot import Finding, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
-
     from tarmac.machine import LiveGpu
     from tarmac.monitor.joining import Candidate, Join
     from tarmac.monitor.processes import Process
-    from tarmac.monitor.snapshot import Finding
     from tarmac.runs import Glance
 
 # Maximum number of Xid findings that are reasons of one work.

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tarmac.node.engine import Engine
 from tarmac.node.gate import Gate, UnfitGpus
 from tarmac.node.gpu_watch import GpuWatch
-from tarmac.node.gpus import BrokenGpu, choose_gpus, held_by_others
+from tarmac.node.gpus import BrokenGpu, GpuError, choose_gpus, held_by_others
 from tarmac.node.program import Ending, Program, run_program
-from tarmac.node.records import log_file, own_variables
-from tarmac.node.staging import StageError, ask_tarmac
+from tarmac.node.records import Element, log_file, own_variables
+from tarmac.node.staging import Staged, StageError, ask_tarmac
 from tarmac.processes import MARK, guarded, parent_of_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tarmac.node.engine import Engine
-    from tarmac.node.gpus import GpuError
     from tarmac.node.inbox import Inbox
-    from tarmac.node.records import Element
-    from tarmac.node.staging import Staged
 
 
 class Here(NamedTuple):

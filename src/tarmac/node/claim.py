@@ -12,6 +12,8 @@ import functools
 import os
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.node.durable import create_file, replace_file
@@ -19,9 +21,6 @@ from tarmac.node.records import AttemptRecord, attempt_file, fence_file, read_at
 from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tarmac.node.inbox import Inbox
 
 # An agent without a heartbeat for this many intervals counts as dead.

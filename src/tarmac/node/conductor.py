@@ -14,12 +14,15 @@ import functools
 import math
 import secrets
 import selectors
+import socket
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.node.program import Ending
+from tarmac.node.records import Cause, Element
 from tarmac.node.rendezvous import (
     BEAT_EVERY_S,
     MEET_WITHIN_S,
@@ -32,15 +35,10 @@ from tarmac.node.rendezvous import (
     listen,
 )
 from tarmac.node.standing import LOST_PEERS, Node, Nodes
-from tarmac.processes import MARK, kill_tree, spawn
+from tarmac.processes import MARK, Child, kill_tree, spawn
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from tarmac.node.inbox import Inbox
-    from tarmac.node.records import Cause, Element
-    from tarmac.processes import Child
 
 _GREETING_S = 5.0
 

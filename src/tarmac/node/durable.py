@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

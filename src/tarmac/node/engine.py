@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 # Variables that name a job's GPUs; the first one that is set wins. Under control groups Slurm
 # renumbers GPUs in CUDA_VISIBLE_DEVICES only (slurm.conf(5), ConstrainDevices).

@@ -7,15 +7,14 @@ Tarmac's own interpreter inspects the assigned GPUs and computes on them, as ``t
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tarmac.node.records import Element
 from tarmac.node.staging import ask_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.node.inbox import Inbox
-    from tarmac.node.records import Element
 
 _MODULE = "tarmac.checks.given_gpus"
 

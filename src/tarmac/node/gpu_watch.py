@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from tarmac.node.gpus import GpuUse
 
 # Any computation needs a CUDA context, whose creation takes some tenths of a second.

@@ -5,10 +5,8 @@ A number means different GPUs to different libraries, so programs get UUIDs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 # A desktop or a daemon uses less memory; leftovers of a job use more.
 _HELD_BYTES = 2**30

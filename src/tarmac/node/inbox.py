@@ -7,10 +7,8 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from types import FrameType
+from types import FrameType
+from typing import NamedTuple
 
 # Wait for the engine's signal after a program fails: an engine signals the processes of a unit one
 # after another.

@@ -12,25 +12,19 @@ import functools
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from tarmac.node.attempt import Here, find_gpus, perform, without_gpus
-from tarmac.node.claim import NotOurs, take_claim
+from tarmac.node.claim import Claim, NotOurs, take_claim
 from tarmac.node.engine import given_environment, read_engine
 from tarmac.node.gate import Gate
 from tarmac.node.gpus import GpuError
 from tarmac.node.inbox import Inbox
 from tarmac.node.program import Ending
-from tarmac.node.records import PART, AttemptRecord, Chunk
+from tarmac.node.records import PART, AttemptRecord, Chunk, Element
 from tarmac.processes import guarded_by_fork, parent_of_groups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import NoReturn
-
-    from tarmac.node.claim import Claim
-    from tarmac.node.records import Element
 
 # Time until every host sees a file that was written before this agent started.
 _SEEN_WITHIN_S = 30

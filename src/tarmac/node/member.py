@@ -10,12 +10,15 @@ import contextlib
 import os
 import socket
 import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.node.attempt import find_gpus, perform, without_gpus
+from tarmac.node.attempt import Here, find_gpus, perform, without_gpus
 from tarmac.node.engine import rank_of
 from tarmac.node.gpus import GpuError
-from tarmac.node.records import log_file
+from tarmac.node.program import Ending
+from tarmac.node.records import Element, log_file
 from tarmac.node.rendezvous import (
     BEAT_EVERY_S,
     MEET_WITHIN_S,
@@ -31,13 +34,7 @@ from tarmac.node.rendezvous import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.node.attempt import Here
     from tarmac.node.inbox import Inbox
-    from tarmac.node.program import Ending
-    from tarmac.node.records import Element
 
 _PROBE_S = 20.0
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from tarmac.node.gpus import Gpu, GpuError, GpuUse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _LIBRARY = "libnvidia-ml.so.1"
 # NVML_DEVICE_UUID_V2_BUFFER_SIZE

@@ -13,14 +13,9 @@ import math
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from tarmac.node.records import AttemptRecord, own_variables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tarmac.node.records import Element
+from tarmac.node.records import AttemptRecord, Element, own_variables
 
 # The script sleeps whole seconds, because `sleep` of some images takes no fractions.
 _AGENT = r"""

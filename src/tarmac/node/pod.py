@@ -24,14 +24,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from tarmac.node.engine import rank_of
 from tarmac.node.records import PART, Chunk, Element, attempt_file, log_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 STREAMS = {"stdout": b"1", "stderr": b"2"}
 RECORD = b"="

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tarmac.processes import make_memory_group, start
+from tarmac.processes import Process, make_memory_group, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from tarmac.node.inbox import Inbox
-    from tarmac.processes import Process
 
 # Intervals of the checks for a suspension and for the memory limit.
 _TICK_S = 1.0

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tarmac.node.durable import replace_file
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # The flag of the agents that run one node's part of an attempt for the conductor.
 PART = "--part"

@@ -17,10 +17,8 @@ import re
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 _INVITATION = "TARMAC_MEETING"
 

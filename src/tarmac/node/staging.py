@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tarmac.node.program import supervise
+from tarmac.node.records import Element
 from tarmac.processes import MARK, last_line, python_command, spawn, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.node.inbox import Inbox
-    from tarmac.node.records import Element
 
 _MODULE = "tarmac.jobs.executors.stage"
 

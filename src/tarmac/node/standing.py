@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.node.program import Ending
+from tarmac.node.records import Cause, Element
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tarmac.node.inbox import Asked
-    from tarmac.node.records import Cause, Element
     from tarmac.node.rendezvous import Line
 
 # Exit code of a process that failed only because its peers are gone: EX_TEMPFAIL, as in `tarmac

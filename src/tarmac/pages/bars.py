@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -19,9 +19,6 @@ from tarmac.pages.figure import (
 )
 from tarmac.pages.numbers import known, worded
 from tarmac.pages.scales import Axis, Tick, scale_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # More bars cannot be told apart, so neighbours are joined.
 _MAX_BARS = 120

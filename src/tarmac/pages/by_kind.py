@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.errors import RequestError
-from tarmac.pages.page import render_page
+from tarmac.pages.page import Live, Page, render_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tarmac.pages.page import Live, Page
     from tarmac.runs import RunKind
 
 # By a run's record file: the package and name of its kind, the module and function of its page.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -12,8 +13,6 @@ from tarmac.pages.page import Page, Section
 from tarmac.pages.pieces import Tile, chip, details, message, paragraph, pre, table, tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pydantic import BaseModel
 
     from tarmac.checks import Finding, Report, Requirement, Verdict

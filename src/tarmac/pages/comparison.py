@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 
-from tarmac.pages.epochs import read_epochs
+from tarmac.pages.epochs import Epochs, read_epochs
 from tarmac.pages.figure import plot_id
 from tarmac.pages.hiding import without_secrets
 from tarmac.pages.numbers import UNKNOWN, heading, unit_of, worded
@@ -17,14 +18,7 @@ from tarmac.pages.pieces import chip, message, paragraph, table
 from tarmac.pages.plots import Series, line_plot
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
-from tarmac.runs import TRAINING, Run, compare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.pages.epochs import Epochs
-    from tarmac.runs import Comparison, RunKind, RunSummary
+from tarmac.runs import TRAINING, Comparison, Run, RunKind, RunSummary, compare
 
 _JOB = "job"
 

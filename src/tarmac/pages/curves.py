@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -15,8 +16,6 @@ from tarmac.pages.scales import Axis
 from tarmac.runs import bare_name, name_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tarmac.pages.epochs import Epochs
     from tarmac.runs import GpuSamples, RunRecord, Samples
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.pages.numbers import known
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from tarmac.runs import Run
 
 

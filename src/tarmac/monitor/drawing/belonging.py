@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.ranks import merged_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tarmac.machine import LiveGpu
     from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
 

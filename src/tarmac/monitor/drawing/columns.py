@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
 from tarmac.monitor.drawing.lines import Line, Span, cut, num_cells
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True)

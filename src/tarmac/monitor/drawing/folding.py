@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.monitor.snapshot import Work
 
 # Maximum number of parts of one work in one place.

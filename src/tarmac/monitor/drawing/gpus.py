@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing.belonging import HostFacts, gpu_label
 from tarmac.monitor.drawing.columns import Column, choose, heading, table_line
 from tarmac.monitor.drawing.folding import Rest, folded
-from tarmac.monitor.drawing.lines import Row, Span, cut, fitted
-from tarmac.monitor.drawing.look import View
+from tarmac.monitor.drawing.lines import Line, Row, Span, cut, fitted
+from tarmac.monitor.drawing.look import Look, View
 from tarmac.monitor.drawing.plots import bar, resampled, sparkline
 from tarmac.monitor.drawing.quantities import UNKNOWN, duration, gib, percent, whole
 from tarmac.monitor.drawing.states import gpu_state
 from tarmac.monitor.drawing.work_lines import process_row, warning_rows, work_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tarmac.machine import LiveGpu
-    from tarmac.monitor.drawing.lines import Line
-    from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import ProcessRow, Snapshot, Work
 
 COLUMNS = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing.belonging import HostFacts, gpu_label
 from tarmac.monitor.drawing.columns import Column, choose, heading, table_line
-from tarmac.monitor.drawing.lines import Row, Span, fitted, joined
-from tarmac.monitor.drawing.look import View, with_command
+from tarmac.monitor.drawing.lines import Line, Row, Span, fitted, joined
+from tarmac.monitor.drawing.look import Look, View, with_command
 from tarmac.monitor.drawing.quantities import (
     UNKNOWN,
     count,
@@ -19,10 +20,6 @@ from tarmac.monitor.drawing.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.monitor.drawing.lines import Line
-    from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import Finding, HostSnapshot, Snapshot
 
 COLUMNS = (

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from tarmac.monitor.drawing.lines import Span, clean, fitted, width_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.monitor.drawing.lines import Line, Row
+from tarmac.monitor.drawing.lines import Line, Row, Span, clean, fitted, width_of
 
 # The same as the default of `WatchOptions.idle_after_s`.
 IDLE_AFTER_S = 600.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tarmac.monitor.drawing.belonging import HostFacts, all_work
+from tarmac.monitor.drawing.belonging import HostFacts, OwnedWork, all_work
 from tarmac.monitor.drawing.columns import Column, choose, heading, table_line
 from tarmac.monitor.drawing.lines import Row, Span
-from tarmac.monitor.drawing.look import View
+from tarmac.monitor.drawing.look import Look, View
 from tarmac.monitor.drawing.quantities import (
     UNKNOWN,
     count,
@@ -27,10 +28,6 @@ from tarmac.monitor.drawing.work_lines import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.monitor.drawing.belonging import OwnedWork
-    from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import Snapshot
 
 COLUMNS = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tarmac.monitor.drawing.lines import Row, Span, cut, fitted, joined
-from tarmac.monitor.drawing.look import with_command
+from tarmac.monitor.drawing.lines import Line, Row, Span, cut, fitted, joined
+from tarmac.monitor.drawing.look import Look, with_command
 from tarmac.monitor.drawing.quantities import (
     UNKNOWN,
     count,
@@ -19,10 +20,6 @@ from tarmac.monitor.drawing.quantities import (
 from tarmac.monitor.drawing.states import work_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.monitor.drawing.lines import Line
-    from tarmac.monitor.drawing.look import Look
     from tarmac.monitor.snapshot import HostSnapshot, ProcessRow, Work
 
 # Waits below this share are not shown.

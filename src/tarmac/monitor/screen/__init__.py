@@ -6,13 +6,12 @@ import codecs
 import dataclasses
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.distribution import explained_imports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.monitor.feed import Feed
 
 __all__ = ["ScreenOptions", "can_show_screen", "run_screen", "serve_in_browser"]

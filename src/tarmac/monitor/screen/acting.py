@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,10 @@ import psutil
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.monitor.screen.local import is_here
-from tarmac.processes import identify
+from tarmac.processes import ProcessIdentity, identify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
-    from tarmac.processes import ProcessIdentity
 
 # The kinds of work that end cleanly on one signal, with the effect.
 _STOPS = {

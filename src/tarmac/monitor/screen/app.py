@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from tarmac.errors import RequestError
-from tarmac.monitor.drawing import Look, Row, Span, head_line
+from tarmac.monitor.drawing import Line, Look, Row, Span, head_line
+from tarmac.monitor.screen import ScreenOptions
 from tarmac.monitor.screen.acting import ACTIONS, plan_action
 from tarmac.monitor.screen.colours import LAYOUT, THEMES, styles
 from tarmac.monitor.screen.details import details_rows
@@ -30,16 +32,10 @@ from tarmac.monitor.screen.local import environment_rows, pids_of, tree_rows, wo
 from tarmac.monitor.screen.logs import log_page_rows
 from tarmac.monitor.screen.watching import Broke, Came, Failed, FeedReader
 from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
+from tarmac.monitor.snapshot import Snapshot, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from textual.app import ComposeResult
-
-    from tarmac.monitor.drawing import Line
     from tarmac.monitor.feed import Feed
-    from tarmac.monitor.screen import ScreenOptions
-    from tarmac.monitor.snapshot import Snapshot, Work
 
 # Time for which a message replaces the line of keys.
 _SAID_S = 5.0

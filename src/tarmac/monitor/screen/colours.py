@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from rich.style import Style
 from textual.theme import Theme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 THEMES = {
     False: Theme(

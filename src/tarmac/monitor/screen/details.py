@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing import (
     UNKNOWN,
+    Line,
+    Look,
     Row,
     Span,
     count,
@@ -32,15 +35,11 @@ from tarmac.monitor.drawing.work_lines import (
 from tarmac.monitor.screen.logs import log_rows
 from tarmac.monitor.screen.own_history import metric_series, sampled_series
 from tarmac.monitor.screen.plotting import Series, plot_lines
-from tarmac.monitor.snapshot import Snapshot
+from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from tarmac.machine import LiveGpu
-    from tarmac.monitor.drawing import Line, Look
     from tarmac.monitor.screen.history import History
-    from tarmac.monitor.snapshot import HostSnapshot, Work
 
 _LOG_LINES = 10
 

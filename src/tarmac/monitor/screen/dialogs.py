@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -10,18 +11,14 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
-from tarmac.monitor.drawing import Row, Span
+from tarmac.monitor.drawing import Line, Row, Span
+from tarmac.monitor.drawing.columns import Column
 from tarmac.monitor.drawing.lines import fitted
 from tarmac.monitor.screen.widgets import GUTTER, LineBox, RowsView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from rich.style import Style
     from textual.app import ComposeResult
-
-    from tarmac.monitor.drawing import Line
-    from tarmac.monitor.drawing.columns import Column
 
 
 class Page(Screen[None]):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.monitor.drawing import (
+    Line,
+    Look,
     Row,
     Span,
     View,
@@ -16,16 +19,13 @@ from tarmac.monitor.drawing import (
     tasks_view,
     trouble_lines,
 )
+from tarmac.monitor.drawing.columns import Column
 from tarmac.monitor.drawing.gpus import COLUMNS as GPU_COLUMNS
 from tarmac.monitor.drawing.hosts import COLUMNS as HOST_COLUMNS
 from tarmac.monitor.drawing.lines import joined, width_of
 from tarmac.monitor.drawing.runs import COLUMNS as RUN_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.monitor.drawing import Line, Look
-    from tarmac.monitor.drawing.columns import Column
     from tarmac.monitor.snapshot import Snapshot
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import array
 import itertools
 import math
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from tarmac.monitor.snapshot import HostSnapshot, Snapshot
 
 # Number of readings of each value: an hour at one per second.

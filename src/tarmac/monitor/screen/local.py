@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tarmac.errors import RequestError
 from tarmac.masking import masked_command, masked_environment
-from tarmac.monitor.drawing import Row, Span, duration, gib
+from tarmac.monitor.drawing import Line, Look, Row, Span, duration, gib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.monitor.drawing import Line, Look
     from tarmac.monitor.snapshot import Snapshot, Work
 
 _GONE: Line = (Span("it has ended", "dim"),)

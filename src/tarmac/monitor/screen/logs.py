@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.files import masked_end
-from tarmac.monitor.drawing import Row, Span
+from tarmac.monitor.drawing import Look, Row, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.monitor.drawing import Look
     from tarmac.monitor.snapshot import Work
 
 # Lines and bytes to read of each file, and number of files, the newest.

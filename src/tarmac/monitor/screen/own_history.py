@@ -10,6 +10,7 @@ import bisect
 import functools
 import itertools
 import statistics
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,8 +21,6 @@ from tarmac.monitor.screen.plotting import Series
 from tarmac.runs import JudgedBy, bare_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from tarmac.monitor.snapshot import Work
     from tarmac.runs import Samples
 

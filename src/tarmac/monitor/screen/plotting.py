@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from tarmac.monitor.drawing import Span
+from tarmac.monitor.drawing import Line, Look, Span
 from tarmac.monitor.drawing.lines import cut, width_of
 from tarmac.monitor.drawing.plots import plot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tarmac.monitor.drawing import Line, Look
 
 _HEIGHT = 5
 # Wide enough for -1.23e-05, because a cut number is a wrong number.

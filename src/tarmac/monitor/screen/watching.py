@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -10,8 +11,6 @@ from textual.message import Message
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tarmac.monitor.feed import Feed
     from tarmac.monitor.snapshot import Snapshot
 

@@ -11,6 +11,7 @@ import re
 import secrets
 import shlex
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -22,8 +23,6 @@ from tarmac.machine import owner_of_peer
 from tarmac.processes import python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aiohttp.typedefs import Handler
 
 _HOST = "127.0.0.1"

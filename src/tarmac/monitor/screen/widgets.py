@@ -7,9 +7,11 @@ cost several times as much a second.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -18,10 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rich.style import Style
-    from textual import events
 
     from tarmac.monitor.drawing import Line, Row
 
