@@ -18,16 +18,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
 
 from tarmac import runs
 from tarmac.errors import RequestError
 from tarmac.machine import find_devices
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import FrameType
 
 # Exit code of a rank that can report nothing but the loss of other ranks.
 LOST_PEERS = os.EX_TEMPFAIL

@@ -16,22 +16,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import platformdirs
 from pydantic import ValidationError
 
-from tarmac.documents import Problem, problems_of, read_toml, refuse, show_path
+from tarmac.documents import Document, Problem, problems_of, read_toml, refuse, show_path
+from tarmac.documents import Path as KeyPath
 from tarmac.errors import RequestError, TarmacError, unknown_name
-from tarmac.jobs import RunnerPlace, executor_names, find_executor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.documents import Document
-    from tarmac.documents import Path as KeyPath
-    from tarmac.jobs import Job
+from tarmac.jobs import Job, RunnerPlace, executor_names, find_executor
 
 _PLACES = get_args(RunnerPlace)
 

@@ -7,14 +7,12 @@ nested SVG that is stretched, so that texts and strokes keep their size on a pho
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from markupsafe import Markup
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from tarmac.pages.scales import Scale, Tick
+from tarmac.pages.scales import Scale, Tick
 
 # Number of the classes s0, s1, ... in style.css. Further series reuse them with dashes.
 COLOURS = 8

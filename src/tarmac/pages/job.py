@@ -5,30 +5,35 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from tarmac.jobs import Job, read_record, read_timeline, specs_of
+from tarmac.jobs import (
+    Job,
+    JobRecord,
+    Resources,
+    TaskSpec,
+    TaskStatus,
+    Timeline,
+    read_record,
+    read_timeline,
+    specs_of,
+)
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, stacked_bars
 from tarmac.pages.hiding import without_secrets
 from tarmac.pages.job_failures import failed_groups, failures_body, retries_body
 from tarmac.pages.job_lanes import STATES, device_lanes, folded, load_plot, task_lanes
-from tarmac.pages.job_time import ready_times, spec_times
+from tarmac.pages.job_time import SpecTime, ready_times, spec_times
 from tarmac.pages.numbers import moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pieces import Tile, chip, details, facts, message, pre, table, tiles
 from tarmac.pages.scales import Axis
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs import JobRecord, Resources, TaskSpec, TaskStatus, Timeline
-    from tarmac.pages.job_time import SpecTime
 
 _MAX_TASKS = 200
 _MAX_BARS = 20

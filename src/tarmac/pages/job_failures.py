@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -15,9 +17,6 @@ from tarmac.pages.numbers import worded
 from tarmac.pages.pieces import details, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
 # Groups of failures to show. One task's logs are read for each.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from tarmac.masking import masked_text
 from tarmac.pages.job_time import at_work, spec_of
@@ -14,10 +17,6 @@ from tarmac.pages.plots import Series, line_plot
 from tarmac.pages.scales import Axis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from markupsafe import Markup
-
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline
 
 # More lanes are not readable.

@@ -11,13 +11,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tarmac.jobs import specs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from tarmac.jobs import AttemptSpan, Job, TaskStatus, Timeline
 
 # A reference to a node's result: `@a.b`, `#@a`, and `*@a` for each task as it ends.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -11,9 +11,6 @@ from tarmac.pages.figure import STRETCH, DataTable, Key, axes, figure, percent, 
 from tarmac.pages.numbers import known, worded
 from tarmac.pages.plots import Mark, mark_lines, thinned
 from tarmac.pages.scales import Axis, Scale, scale_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from markupsafe import Markup
 
 from tarmac.pages.log_end import log_lines
 from tarmac.pages.pieces import details, paragraph, pre
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _LINES = 40
 # A traceback may begin before the lines that are shown.

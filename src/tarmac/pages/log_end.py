@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -12,10 +13,6 @@ from tarmac.checks import read_tails
 from tarmac.files import masked_end
 from tarmac.masking import masked_text
 from tarmac.pages.pieces import details, message, pre
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _TAIL_BYTES = 2**15
 _LONGEST_LINE = 400

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from tarmac.pages.figure import figure
 from tarmac.pages.numbers import known, worded
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # Colour strengths in percent. Between the two, neither the page's text colour nor its background
 # colour is readable on a cell, in light or dark mode.

@@ -8,13 +8,9 @@ Example:
 from __future__ import annotations
 
 import math
-from datetime import UTC
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
 from tarmac.runs import name_words
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 UNKNOWN = "-"
 

@@ -15,16 +15,13 @@ import base64
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup
 
 from tarmac.distribution import installed_version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _FOLDER = Path(__file__).parent
 

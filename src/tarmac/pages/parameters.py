@@ -7,7 +7,7 @@ small. From too many networks, the best and evenly spaced others are drawn.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -25,9 +25,6 @@ from tarmac.pages.figure import (
 from tarmac.pages.numbers import UNKNOWN, known, worded
 from tarmac.pages.scales import Axis, Scale, Tick, scale_of
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # Limit for the lines and dots of all plots together. More make a page too large.
 _MAX_PLACES = 10_000

@@ -6,7 +6,8 @@ import base64
 import binascii
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -15,14 +16,8 @@ from tarmac.pages.matrix import matrix
 from tarmac.pages.numbers import worded
 from tarmac.pages.page import Section
 from tarmac.pages.pieces import message, paragraph
-from tarmac.runs import PREDICTIONS, read_predictions
+from tarmac.runs import PREDICTIONS, Mistake, Predictions, read_predictions
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.runs import Mistake, Predictions
 
 _MAX_PAIRS = 3
 

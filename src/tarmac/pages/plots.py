@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -31,9 +31,6 @@ from tarmac.pages.figure import (
 )
 from tarmac.pages.numbers import known, worded
 from tarmac.pages.scales import Axis, Scale, scale_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # More points than the columns of a wide screen add no detail.
 _MAX_POINTS = 1500

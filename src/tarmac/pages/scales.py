@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from tarmac.pages.numbers import known, worded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Round steps for seconds. Larger steps are whole days.

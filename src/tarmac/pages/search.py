@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -22,13 +24,8 @@ from tarmac.pages.states import STATES
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
     from tarmac.studies import Network, Study, Survey, Totals, Winner
 
-    # A trial's objectives, by its number.
     _Values = Mapping[int, Sequence[float]]
 
 # With more networks, settings in the text of each scatter point make the page too large.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from markupsafe import Markup
 
 from tarmac.errors import RequestError, TarmacError, quoted
-from tarmac.jobs import find_run, read_timeline
+from tarmac.jobs import Job, Task, TaskStatus, Timeline, find_run, read_timeline
 from tarmac.masking import masked_command, masked_environment, masked_text
 from tarmac.pages.hiding import without_secrets
 from tarmac.pages.job import resources_text, shown_end
@@ -19,12 +20,6 @@ from tarmac.pages.log_end import known_failures, log_end
 from tarmac.pages.numbers import UNKNOWN, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pieces import Tile, chip, facts, message, pre, table, tiles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.jobs import Job, Task, TaskStatus, Timeline
 
 _NUMBER = re.compile(r"\d+(?=-)")
 _LOG_LINES = 60

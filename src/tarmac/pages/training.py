@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -12,26 +14,28 @@ from tarmac.errors import TarmacError
 from tarmac.files import moment_after
 from tarmac.masking import masked_text
 from tarmac.pages.curves import curves, gpu_lanes, marks_of, share_waited, speed, time_axis, waits
-from tarmac.pages.epochs import read_epochs
+from tarmac.pages.epochs import Epochs, read_epochs
 from tarmac.pages.log import tails_of_ranks
 from tarmac.pages.numbers import known, metric, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pictures import pictures
 from tarmac.pages.pieces import Tile, details, facts, message, paragraph, table, tiles
+from tarmac.pages.plots import Mark
+from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
 from tarmac.pages.training_facts import asked, check_before, environment
-from tarmac.runs import LAYERS, Run, layer_rows, name_words, read_all_samples, read_layers
+from tarmac.runs import (
+    LAYERS,
+    JudgedBy,
+    Run,
+    RunRecord,
+    Samples,
+    layer_rows,
+    name_words,
+    read_all_samples,
+    read_layers,
+)
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from tarmac.pages.epochs import Epochs
-    from tarmac.pages.plots import Mark
-    from tarmac.pages.scales import Axis
-    from tarmac.runs import JudgedBy, RunRecord, Samples
 
 # Shares of a training's time, with the same limits as `tarmac top`.
 _WAITS_MUCH, _WAITS_SOME = 0.20, 0.05

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from tarmac.checks import read_report
+from tarmac.checks import Report, read_report
 from tarmac.errors import RequestError
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.hiding import without_secrets
@@ -16,10 +18,6 @@ from tarmac.pages.page import Section
 from tarmac.pages.pieces import chip, details, facts, flat, message, paragraph, pre, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.checks import Report
     from tarmac.runs import RunRecord
 
 _ANSWERS = {"ok": "ok", "cpu only": "ok", "warning": "warn", "absent": "plain", "unknown": "warn"}

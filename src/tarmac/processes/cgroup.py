@@ -11,13 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.processes.handles import open_handles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class MemoryGroup:

@@ -13,14 +13,12 @@ import select
 import signal
 import subprocess
 import time
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
 
 from tarmac.processes.guardian import is_marked, process_ids
 from tarmac.processes.handles import descendants, end_descriptor, has_ended, open_handles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 # Seconds to wait after SIGKILL. A process on a device that hangs may take longer; it is then left
 # to the kernel.

@@ -10,13 +10,11 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tarmac.processes.guardian import open_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
 
 
 class Handle(NamedTuple):

@@ -8,10 +8,8 @@ import queue
 import signal
 import sys
 import threading
-from typing import IO, TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import IO, Any, NoReturn
 
 
 class Conversation:

@@ -8,18 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tarmac.processes import guardian
-from tarmac.processes.children import spawn
+from tarmac.processes.children import Child, spawn
 from tarmac.processes.handles import descendants, open_handles, resident_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tarmac.processes.cgroup import MemoryGroup
-    from tarmac.processes.children import Child
 
 MARK = "TARMAC_RUN"
 

@@ -7,16 +7,14 @@ import json
 import os
 import signal
 import subprocess
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
 
 from tarmac.files import masked_end
 from tarmac.processes.children import spawn
 from tarmac.processes.output import last_line
 from tarmac.processes.python import python_command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 # Seconds between checks whether to give up waiting for a worker.
 LOOK_EVERY_S = 0.2

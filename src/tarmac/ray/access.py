@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from tarmac.errors import RequestError
 from tarmac.files import expanded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # The head's default address: ray start's --dashboard-host, --dashboard-port.
 _DEFAULT = "http://127.0.0.1:8265"

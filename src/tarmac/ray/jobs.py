@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,6 @@ from tarmac.files import parse_json
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
 
     import httpx
 

@@ -12,6 +12,8 @@ import dataclasses
 import errno
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -31,9 +33,6 @@ from tarmac.files import (
 from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from tarmac.runs.glance import Glancer
     from tarmac.runs.judging import JudgedBy
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tarmac.runs.judging import JudgedBy
+from tarmac.runs.judging import Direction, JudgedBy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tarmac.runs.catalogue import RunFacts
-    from tarmac.runs.judging import Direction
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.files import (
@@ -31,10 +33,6 @@ from tarmac.runs.record import (
     now,
     read_record,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _BY_ACCURACY = JudgedBy()
 

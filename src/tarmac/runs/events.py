@@ -12,12 +12,9 @@ import os
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.files import storage_errors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Fields of the messages Event, SessionLog, Summary and Summary.Value, by number.
 _WALL_TIME, _STEP, _FILE_VERSION, _GRAPH, _SUMMARY, _SESSION_LOG = 1, 2, 3, 4, 5, 7

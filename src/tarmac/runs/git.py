@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.runs.record import GitState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # A repository on a slow network disk must not hold up a training.
 _TIMEOUT_S = 5

@@ -14,19 +14,15 @@ import json
 import os
 import time
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import platformdirs
 
 from tarmac.files import StorageError, parse_json, read_regular, write_text
-from tarmac.runs.catalogue import BrokenRun, RunSummary, default_output, forbidden_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tarmac.runs.catalogue import RunKind
+from tarmac.runs.catalogue import BrokenRun, RunKind, RunSummary, default_output, forbidden_in
 
 # Version of the stored index; an index of another version is rebuilt.
 _VERSION = 2

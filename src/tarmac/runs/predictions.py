@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PREDICTIONS = "predictions.json"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from tarmac.errors import TarmacError
 from tarmac.files import Moment, Shape, damaged_record, read_versioned
 from tarmac.runs.judging import JudgedBy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # 2 added `parallel` and `launch`, 3 `stopped_early` and `uploaded_to`, 4 `energy_joules`,
 # `throttled_s`, `mfu` and `tracked`, 5 `judged_by` and `best`, 6 `validation_split` and

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from tarmac.files import Fields
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 # Below this share of a point's time, kernels are not the training's.
 _ACTIVE_RATIO = 0.01

@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from tarmac.errors import TarmacError
 from tarmac.files import read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 SAMPLES = "samples.jsonl"
 

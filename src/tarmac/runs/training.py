@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
 from tarmac.runs.directory import Run
-from tarmac.runs.judging import name_words
+from tarmac.runs.judging import JudgedBy, name_words
 from tarmac.runs.training_glance import glance_training
 from tarmac.wording import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from pydantic.main import IncEx
-
-    from tarmac.runs.judging import JudgedBy
 
 # Settings and environment; all other keys differ between any two runs.
 _COMPARED: Mapping[str, IncEx | bool] = {

@@ -10,18 +10,15 @@ import contextlib
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
 
 from tarmac.files import Fields, Readings, moment_after, read_holder
 from tarmac.runs.glance import Glance
 from tarmac.runs.judging import JudgedBy
 from tarmac.runs.sampled import Sampled
 from tarmac.runs.samples import samples_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-    from pathlib import Path
 
 # Number of epochs that the median is taken of: earlier epochs may have had another batch size or
 # another GPU.

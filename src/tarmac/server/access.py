@@ -20,11 +20,9 @@ import dataclasses
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Names of this machine for itself. Name servers are not asked for them (RFC 6761, 6.3).
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

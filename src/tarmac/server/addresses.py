@@ -10,13 +10,10 @@ Example:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from tarmac.pages import Link
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # Links at the top of every page.
 LINKS = (

@@ -10,15 +10,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 
 from tarmac.pages import Live, Page, Section, message, render_page
 from tarmac.server.addresses import LINKS
-from tarmac.server.site import Address, NoSuchPageError
-from tarmac.server.streams import version_of
+from tarmac.server.site import Address, NoSuchPageError, Site
+from tarmac.server.streams import Streams, version_of
 from tarmac.server.threads import in_thread
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-    from tarmac.server.site import Site
-    from tarmac.server.streams import Streams
 
 _EVENTS = b"/events"
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from markupsafe import Markup, escape
 
+from tarmac.machine import LiveGpu
+from tarmac.monitor import HostSnapshot, Snapshot, Work
 from tarmac.pages import Page, Section, chip, facts, message, paragraph, table, worded
 from tarmac.server.addresses import run_address
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tarmac.machine import LiveGpu
-    from tarmac.monitor import HostSnapshot, Snapshot, Work
 
 _GPU_STATES = {"busy": "ok", "free": "plain", "held": "warn", "bad": "bad"}
 _WORK_STATES = {"busy": "ok", "warming": "busy", "idle": "warn", "hung": "bad", "unreadable": "bad"}

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.responses import HTMLResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from tarmac.machine import owner_of_peer
+from tarmac.server.access import AccessGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from tarmac.server.access import AccessGuard
 
 _TOKEN = "token"  # noqa: S105 - its name in an address
 

@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -15,9 +17,6 @@ import uvicorn
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from starlette.types import ASGIApp
 
 _LOOPBACK = "127.0.0.1"

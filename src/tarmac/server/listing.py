@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tarmac.jobs import JOB
-from tarmac.runs import TRAINING, RunIndex
+from tarmac.runs import TRAINING, BrokenRun, RunIndex, RunKind, RunSummary
 from tarmac.studies import SEARCH
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tarmac.runs import BrokenRun, RunKind, RunSummary
 
 KINDS: Mapping[str, RunKind] = {kind.name: kind for kind in (TRAINING, SEARCH, JOB)}
 

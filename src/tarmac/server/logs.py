@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -14,10 +15,6 @@ from tarmac.files import masked_end
 from tarmac.jobs import learn_marks
 from tarmac.pages import Page, Section, message, paragraph, pre
 from tarmac.server.addresses import log_address, run_address
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 # Log files may have gigabytes.
 _SHOWN_BYTES = 64 * 1024

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.monitor import LocalFeed, Snapshot
+from tarmac.monitor import LocalFeed, Snapshot
 
 # One snapshot serves all readers within this time, in seconds.
 _FRESH_S = 1.0

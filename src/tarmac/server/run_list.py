@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from markupsafe import Markup
 
 from tarmac.pages import Page, Section, Tile, chip, paragraph, table, tiles, worded
+from tarmac.runs import RunSummary
 from tarmac.server.addresses import list_address, run_address
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.runs import RunSummary
-    from tarmac.server.listing import Listing
+from tarmac.server.listing import Listing
 
 # Rows per page; browsers take a second for a thousand rows.
 _ROWS = 100

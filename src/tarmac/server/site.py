@@ -5,22 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from tarmac.errors import TarmacError
+from tarmac.monitor import Snapshot
 from tarmac.pages import Page, Section, message
 from tarmac.server.gpus import gpus_page
-from tarmac.server.listing import KINDS
+from tarmac.server.listing import KINDS, Listing, RunLister
 from tarmac.server.logs import log_names, log_page, log_section, way_back
 from tarmac.server.run_list import ListQuery, run_list_page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.monitor import Snapshot
-    from tarmac.server.listing import Listing, RunLister
 
 _LISTS = {"/": "", "/jobs": "job", "/searches": "search"}
 

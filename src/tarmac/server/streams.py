@@ -10,17 +10,11 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping
 
-from tarmac.pages import page_parts
-from tarmac.server.site import NoSuchPageError
+from tarmac.pages import Page, page_parts
+from tarmac.server.site import Address, NoSuchPageError, Site
 from tarmac.server.threads import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from tarmac.pages import Page
-    from tarmac.server.site import Address, Site
 
 # Seconds between two checks for changes.
 _EVERY_S = 1.0

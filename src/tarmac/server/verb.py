@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable
+from pathlib import Path
 
 from tarmac.distribution import require
 from tarmac.monitor import LocalFeed, WatchOptions
@@ -16,11 +18,6 @@ from tarmac.server.access import AccessGuard
 from tarmac.server.listing import RunLister
 from tarmac.server.looks import Looks
 from tarmac.server.site import Site
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True)

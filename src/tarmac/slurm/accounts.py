@@ -6,14 +6,11 @@ import dataclasses
 import os
 import secrets
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.slurm.programs import search_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # unix(7): a socket's path has at most 108 bytes, including its terminating zero.
 _LONGEST_SOCKET = 107

@@ -10,15 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from tarmac.slurm.interface import Accounted, Limits, Queued, Unit
 from tarmac.slurm.site import SlurmNode, read_gres
 from tarmac.slurm.words import read_state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _MARK = "tarmac"
 

@@ -14,8 +14,9 @@ import pwd
 import re
 import shutil
 import tempfile
-from datetime import UTC, timedelta
-from typing import IO, TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import IO, TypeVar
 
 from tarmac.masking import without_known
 from tarmac.processes import spawn
@@ -31,16 +32,10 @@ from tarmac.slurm.answers import (
     read_nodes,
     read_queue,
 )
-from tarmac.slurm.interface import Accounted, Silence, Submitted, Unit
+from tarmac.slurm.interface import Accounted, Limits, Queued, Script, Silence, Submitted, Unit
 from tarmac.slurm.never import ASSOCIATION_FIELDS, QOS_FIELDS, read_asked, why_never
+from tarmac.slurm.site import SlurmNode
 from tarmac.slurm.words import is_silence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from tarmac.slurm.interface import Limits, Queued, Script
-    from tarmac.slurm.site import SlurmNode
 
 # Variables that select the cluster. Slurm's other variables belong to another job.
 _LEADING = ("SLURM_CONF", "SLURM_CONF_SERVER")

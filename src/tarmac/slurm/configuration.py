@@ -7,13 +7,10 @@ import dataclasses
 import os
 import socket
 import stat
-from pathlib import Path  # noqa: TC003 - the annotations of dataclasses name it
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from tarmac.slurm.accounts import Accounts
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NODES = ("n1", "n2")
 

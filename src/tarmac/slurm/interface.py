@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
-
-    from tarmac.slurm.site import SlurmNode
+from tarmac.slurm.site import SlurmNode
 
 # Hint of errors where a command cannot continue without Slurm's answer.
 SILENCE_HINT = "Is this a machine that jobs are submitted from? Try: sinfo"

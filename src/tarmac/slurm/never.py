@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 # Columns of sacctmgr(1) that limit what one job may ever have, each with words for its scope.
 _LIMITS: Mapping[str, str] = {

@@ -17,18 +17,15 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.processes import guarded
 from tarmac.slurm.configuration import NODES, Configuration
 from tarmac.slurm.programs import require, search_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
 __all__ = ["ACCOUNTING_PACKAGES", "NODES", "OneMachineSlurm"]
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def search_path() -> str:

@@ -6,17 +6,12 @@ import dataclasses
 import math
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from tarmac.errors import RequestError
 from tarmac.slurm.interface import Script
-from tarmac.slurm.site import request_gpus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tarmac.slurm.site import SlurmNode
+from tarmac.slurm.site import SlurmNode, request_gpus
 
 # Shell text for the number of an array's element; 0 in a job that is no array.
 UNIT = '"${SLURM_ARRAY_TASK_ID:-0}"'

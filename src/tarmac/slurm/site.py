@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.machine import fitting_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # Resources that divide GPUs, in order of preference: shard (since 22.05) lets several jobs share
 # a GPU; mps needs NVIDIA's daemon.

@@ -8,23 +8,17 @@ import re
 import secrets
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.files import scratch_directory
 from tarmac.machine import MAX_NODES, NodeFindings, group_alike
-from tarmac.slurm.interface import SILENCE_HINT, Silence, Submitted
+from tarmac.slurm.interface import SILENCE_HINT, Silence, Slurm, Submitted
 from tarmac.slurm.script import Request, Shape, write_script
-from tarmac.slurm.site import gpus_of
+from tarmac.slurm.site import SlurmNode, gpus_of
 from tarmac.slurm.words import explain_reason, explain_refusal
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.slurm.interface import Slurm
-    from tarmac.slurm.site import SlurmNode
 
 _LOOK_EVERY_S = 0.5
 _DOCKER_S = 20

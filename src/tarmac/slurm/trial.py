@@ -6,14 +6,11 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tarmac.errors import RequestError
 from tarmac.files import scratch_directory
 from tarmac.slurm.one_machine import NODES, OneMachineSlurm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 def try_slurm(

@@ -6,12 +6,9 @@ Slurm's own terms stay in the messages, so that users can look them up in its ma
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.slurm.interface import UnitState
+from tarmac.slurm.interface import UnitState
 
 # squeue(1) and sacct(1), "JOB STATE CODES"; the states of a job that may still run are "JOB STATE
 # FLAGS" in newer versions.

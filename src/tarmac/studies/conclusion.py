@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
@@ -13,6 +15,7 @@ from tarmac.studies.evaluation.in_processes import PROGRAM
 from tarmac.studies.evaluation.retraining import train_whole
 from tarmac.studies.evaluation.workers import start_worker
 from tarmac.studies.study.locks import owner_lock
+from tarmac.studies.study.record import Winner
 from tarmac.studies.winner import (
     BEST,
     choose_winner,
@@ -22,12 +25,8 @@ from tarmac.studies.winner import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from tarmac.studies.evaluation.slots import Slot
     from tarmac.studies.reporter import Reporter
-    from tarmac.studies.study.record import Winner
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 

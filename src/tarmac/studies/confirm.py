@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.evaluation.interface import Candidate, Evaluator, Progress
 from tarmac.studies.objectives import best_first, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.evaluation.interface import Evaluator, Progress
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
@@ -13,8 +14,6 @@ from tarmac import jobs
 from tarmac.studies.winner import BEST
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tarmac.jobs import Event, Grant, Task
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.study import Study

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from tarmac import jobs
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.studies.cluster.following import Following
-from tarmac.studies.cluster.workers import RUNS, STORAGE_VARIABLE, most_workers_of, workers_job
+from tarmac.studies.cluster.workers import (
+    RUNS,
+    STORAGE_VARIABLE,
+    Workers,
+    most_workers_of,
+    workers_job,
+)
 from tarmac.studies.study.storage import has_password
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tarmac.jobs import JobRun
-    from tarmac.studies.cluster.workers import Workers
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
 
 # A cluster may ask a job to end up to two minutes early: Slurm checks once a minute, and its
 # warning is due a minute before the end (sbatch(1), --signal).

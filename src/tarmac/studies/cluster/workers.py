@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,9 @@ from tarmac.files import trust_in_this_user
 from tarmac.jobs import Job, escape, find_executor
 from tarmac.processes import python_command
 from tarmac.studies.methods.registry import find_method
-from tarmac.studies.request import DEFAULT_GENERATIONS
+from tarmac.studies.request import DEFAULT_GENERATIONS, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.studies.request import Request
     from tarmac.studies.study.study import Study
 
 # Exit code of a worker whose time is over while trials are left: EX_TEMPFAIL of sysexits.h, "the

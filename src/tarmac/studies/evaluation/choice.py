@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tarmac.machine import Device
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
+from tarmac.studies.evaluation.interface import Evaluator
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.network import can_stack
@@ -16,10 +19,6 @@ from tarmac.wording import counted
 from tarmac.workloads import find_workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.machine import Device
-    from tarmac.studies.evaluation.interface import Evaluator
     from tarmac.studies.study.study import Study
 
 # Above any number of networks that are planned at a time.

@@ -9,23 +9,18 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.stacked.network import configure
-from tarmac.studies.space import Numbers, seeded
-from tarmac.training import build_model, call_model, first_samples, show_setting, try_model
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.data import Dataset
-    from tarmac.studies.space import Space
-    from tarmac.training import Setting
-    from tarmac.workloads import Workload
+from tarmac.studies.space import Numbers, Space, seeded
+from tarmac.training import Setting, build_model, call_model, first_samples, show_setting, try_model
+from tarmac.workloads import Workload
 
 # A value may not fit the defaults of other parameters, as attention heads fit only some widths.
 _NUM_DRAWS = 4

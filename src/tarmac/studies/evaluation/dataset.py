@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tarmac import data
+from tarmac.data import Dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.data import Dataset
     from tarmac.training import Setting
     from tarmac.workloads import Workload
 

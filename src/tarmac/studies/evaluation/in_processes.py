@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import selectors
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.files import remove_abandoned
-from tarmac.processes import LOOK_EVERY_S
-from tarmac.studies.evaluation.interface import Progress, Result
+from tarmac.processes import LOOK_EVERY_S, Worker
+from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Progress, Result
 from tarmac.studies.evaluation.workers import start_worker, was_asked_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.processes import Worker
-    from tarmac.studies.evaluation.interface import Candidate, EpochReporter
     from tarmac.studies.evaluation.slots import Slot
 
 # Seconds between two checkpoints of a training that may be interrupted.

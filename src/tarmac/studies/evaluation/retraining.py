@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import selectors
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from tarmac.errors import TarmacError
-from tarmac.processes import LOOK_EVERY_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.processes import Worker
+from tarmac.processes import LOOK_EVERY_S, Worker
 
 
 def train_whole(

@@ -9,13 +9,12 @@ The results equal those of autograd and `torch.autocast` for one network, as tes
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tarmac.studies.evaluation.stacked.layout import Layout
     from tarmac.studies.evaluation.stacked.masks import Masks
 

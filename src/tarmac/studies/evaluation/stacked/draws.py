@@ -7,6 +7,7 @@ networks that is more than a GPU needs for many of their steps.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ import torch
 from tarmac.training import order_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.studies.evaluation.stacked.masks import Masks
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 
-from tarmac.data import hold_out
+from tarmac.data import Dataset, hold_out
 from tarmac.errors import RequestError, TarmacError
 from tarmac.machine import Device, find_devices
-from tarmac.studies.evaluation.interface import Result
+from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Progress, Result
 from tarmac.studies.evaluation.stacked.architecture import CannotStackError
 from tarmac.studies.evaluation.stacked.grouping import Stack, group
 from tarmac.studies.evaluation.stacked.network import Network, Outlines, resolve
 from tarmac.studies.evaluation.stacked.samples import Samples
 from tarmac.studies.evaluation.stacked.stack import arranged, train_stack
-from tarmac.training import choose_precision, denormals_flushed, threads_within_limits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.data import Dataset
-    from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Progress
-    from tarmac.training import Setting
-    from tarmac.workloads import Workload
+from tarmac.training import Setting, choose_precision, denormals_flushed, threads_within_limits
+from tarmac.workloads import Workload
 
 Member = TypeVar("Member")
 

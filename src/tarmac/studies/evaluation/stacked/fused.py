@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,6 @@ from tarmac.studies.evaluation.stacked.updates import rates_of
 from tarmac.workloads import SGD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.studies.evaluation.stacked.draws import EpochDraws
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,8 +12,6 @@ import torch
 from tarmac.studies.evaluation.stacked.layout import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.machine import Device
     from tarmac.studies.evaluation.stacked.network import Network, Shape
 

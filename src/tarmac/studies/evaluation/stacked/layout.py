@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from tarmac.studies.evaluation.stacked.architecture import Architecture
 
 # Layers begin at multiples of this many elements, so that matrix units load aligned tiles.

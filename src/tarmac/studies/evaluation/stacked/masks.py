@@ -11,12 +11,9 @@ take 46 us, and PyTorch's dropout takes 440 us.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LEVELS = 1 << 16
 _WORD_BITS = 64

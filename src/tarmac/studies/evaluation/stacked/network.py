@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import torch
 
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
+from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.evaluation.stacked.architecture import (
     Architecture,
     CannotStackError,
@@ -15,20 +17,13 @@ from tarmac.studies.evaluation.stacked.architecture import (
 )
 from tarmac.studies.evaluation.stacked.updates import Rule
 from tarmac.training import (
+    Setting,
     apply_settings,
     bind_dataset,
     build_model,
     why_not_plain_classes,
 )
-from tarmac.workloads import ByType, Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.data import Dataset
-    from tarmac.studies.evaluation.interface import Candidate
-    from tarmac.training import Setting
-    from tarmac.workloads import Recipe, Workload
+from tarmac.workloads import ByType, Recipe, Scale, Workload
 
 # Architectures without weights, by the model's arguments.
 Outlines = dict[frozenset[tuple[str, "Setting"]], Architecture]

@@ -12,22 +12,18 @@ import dataclasses
 import os
 import selectors
 from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.processes import LOOK_EVERY_S
-from tarmac.studies.evaluation.interface import Progress, Result
-from tarmac.studies.evaluation.stacked.evaluator import split_in_two
+from tarmac.processes import LOOK_EVERY_S, Worker
+from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Progress, Result
+from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator, split_in_two
+from tarmac.studies.evaluation.stacked.grouping import Stack
 from tarmac.studies.evaluation.workers import start_worker, was_asked_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.processes import Worker
-    from tarmac.studies.evaluation.interface import Candidate, EpochReporter
     from tarmac.studies.evaluation.slots import Slot
-    from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
-    from tarmac.studies.evaluation.stacked.grouping import Stack
 
 _PROGRAM = "tarmac.studies.evaluation.stacked.worker"
 

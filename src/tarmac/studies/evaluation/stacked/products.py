@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,8 +16,6 @@ from tarmac.studies.evaluation.stacked.updates import make_updates, published_of
 from tarmac.training import GraphRecorder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tarmac.studies.evaluation.stacked.draws import EpochDraws
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples

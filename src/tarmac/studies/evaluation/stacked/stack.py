@@ -7,21 +7,19 @@ import dataclasses
 import math
 import time
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from tarmac.kernels import UnfitNetworkError
-from tarmac.studies.evaluation.interface import Progress, Result
+from tarmac.studies.evaluation.interface import EpochReporter, Progress, Result
 from tarmac.studies.evaluation.stacked.draws import Draws
 from tarmac.studies.evaluation.stacked.fused import FusedKernels, why_unusable
 from tarmac.studies.evaluation.stacked.products import Products
 from tarmac.training import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.studies.evaluation.interface import EpochReporter
     from tarmac.studies.evaluation.stacked.computation import Computation
     from tarmac.studies.evaluation.stacked.network import Network
     from tarmac.studies.evaluation.stacked.samples import Samples

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from tarmac.training import FlatOptimizer, Group
+from tarmac.workloads import Optimizer, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from tarmac.studies.evaluation.stacked.layout import Segment
-    from tarmac.workloads import Optimizer, Schedule
 
 # Elements of a block on a CPU: its values, gradients, two averages and published values are
 # 1.4 MiB, which fits the second-level cache of a current Xeon's core. For 784-768-768-768-768-10

@@ -7,17 +7,14 @@ stack, or the answer to an epoch. Each output line is an epoch, a result, or the
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tarmac.processes import Conversation
 from tarmac.studies.evaluation.dataset import load_dataset
-from tarmac.studies.evaluation.interface import Candidate
+from tarmac.studies.evaluation.interface import Candidate, Progress
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.workers import serve_trainings
 from tarmac.workloads import find_workload
-
-if TYPE_CHECKING:
-    from tarmac.processes import Conversation
-    from tarmac.studies.evaluation.interface import Progress
 
 
 class _Trainer:
