@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from tarmac.documents import Problem
 
 _OF_STUDIES = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial, TrialState
 

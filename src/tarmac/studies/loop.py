@@ -6,27 +6,25 @@ import itertools
 import math
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
 from tarmac.studies.errors import HopelessError
+from tarmac.studies.evaluation.interface import Candidate, Progress, Result
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.pruning import find_rule
 from tarmac.studies.objectives import values_of
-from tarmac.studies.terms import ALONE
+from tarmac.studies.terms import ALONE, Leave, Terms
 from tarmac.studies.trial_queue import TrialQueue
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tarmac.studies.evaluation.choice import Chosen
-    from tarmac.studies.evaluation.interface import Candidate, Progress, Result
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
-    from tarmac.studies.terms import Leave, Terms
 
 _LOOK_EVERY_S = 0.3
 # Maximum pause while other workers train: many workers poll the same file system.

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tarmac.errors import unknown_name
-from tarmac.runs import bare_name, name_words
+from tarmac.runs import Direction, JudgedBy, bare_name, name_words
 from tarmac.studies.errors import FieldError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.runs import Direction, JudgedBy
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac import runs
-from tarmac.data import default_validation_size, hold_out
+from tarmac.data import Dataset, HoldOut, ValidationSplit, default_validation_size, hold_out
 from tarmac.errors import RequestError, quoted
 from tarmac.files import is_network, refuse_foreign_python, refuse_going_on
 from tarmac.machine import find_devices
+from tarmac.runs import JudgedBy
 from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.corners import check_corners
 from tarmac.studies.evaluation.dataset import load_dataset
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.methods.registry import find_method
-from tarmac.studies.objectives import COSTS, find_objectives
+from tarmac.studies.objectives import COSTS, Objective, find_objectives
 from tarmac.studies.request import (
     CHANGEABLE,
     Request,
@@ -26,22 +28,13 @@ from tarmac.studies.request import (
     read_request,
     study_names,
 )
+from tarmac.studies.space import Space
 from tarmac.studies.study.catalogue import find_study
+from tarmac.studies.study.study import Study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.tunables import make_space
-from tarmac.training import settings_of
-from tarmac.workloads import find_workload, judged_by, monitored, workload_names
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.data import Dataset, HoldOut, ValidationSplit
-    from tarmac.runs import JudgedBy
-    from tarmac.studies.objectives import Objective
-    from tarmac.studies.space import Space
-    from tarmac.studies.study.study import Study
-    from tarmac.training import Setting
-    from tarmac.workloads import Workload
+from tarmac.training import Setting, settings_of
+from tarmac.workloads import Workload, find_workload, judged_by, monitored, workload_names
 
 
 def open_study(

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac import runs
-from tarmac.studies.cluster.workers import RUNS, most_workers, workers_job
+from tarmac.data import ValidationSplit
+from tarmac.jobs import Job
+from tarmac.studies.cluster.workers import RUNS, Workers, most_workers, workers_job
 from tarmac.studies.notation import text_of
-from tarmac.studies.opening import check_changes, check_new
-from tarmac.studies.study.record import held_out_in_words
+from tarmac.studies.opening import Checked, check_changes, check_new
+from tarmac.studies.request import Request
+from tarmac.studies.space import Space
+from tarmac.studies.study.record import StudyRecord, held_out_in_words
 from tarmac.studies.study.storage import has_password, masked
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.data import ValidationSplit
-    from tarmac.jobs import Job
-    from tarmac.studies.cluster.workers import Workers
-    from tarmac.studies.opening import Checked
-    from tarmac.studies.request import Request
-    from tarmac.studies.space import Space
-    from tarmac.studies.study.record import StudyRecord
-    from tarmac.training import Setting
+from tarmac.training import Setting
 
 # Placeholder for the name of a new study's directory.
 _NEW = "STUDY"

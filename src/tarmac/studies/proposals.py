@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from optuna.study import Study as OptunaStudy
 from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.ledger import GENERATION
-from tarmac.studies.methods.interface import GenerationSampler
+from tarmac.studies.methods.interface import Child, GenerationSampler, Method
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.request import DEFAULT_GENERATIONS
 from tarmac.studies.space import seeded
 from tarmac.wording import counted
 
 if TYPE_CHECKING:
-    from optuna.study import Study as OptunaStudy
-
-    from tarmac.studies.methods.interface import Child, Method
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 

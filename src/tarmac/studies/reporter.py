@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tarmac.studies.evaluation.interface import Progress
 
+if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.evaluation.interface import Progress
     from tarmac.studies.study.study import Study
 
 

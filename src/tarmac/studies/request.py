@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
@@ -10,6 +11,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    GetJsonSchemaHandler,
     RootModel,
     ValidationError,
     model_validator,
@@ -36,9 +38,6 @@ from tarmac.studies.notation import ParameterText
 from tarmac.studies.objectives import COSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pydantic import GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
 

@@ -16,11 +16,10 @@ import hashlib
 import json
 import math
 import random
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from optuna.distributions import BaseDistribution
     from optuna.trial import Trial
 

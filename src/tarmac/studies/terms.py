@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Literal
 
 # Why a process leaves a study: the study is concluded, a stop was requested, other workers hold
 # the remaining trials, or the time left is too short for another trial.

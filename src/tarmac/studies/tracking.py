@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tarmac.trackers import TRACKERS, TrackedRun, check_tracker, open_tracker
+from tarmac.studies.evaluation.interface import Progress
+from tarmac.trackers import TRACKERS, InThread, TrackedRun, check_tracker, open_tracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.evaluation.interface import Progress
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.study import Study
-    from tarmac.trackers import InThread
 
 
 def check_trackers(names: Sequence[str]) -> None:

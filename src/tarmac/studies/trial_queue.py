@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.proposals import make_proposals
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
     from tarmac.studies.reporter import Reporter
     from tarmac.studies.study.writer import StudyWriter
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import inspect
 import typing
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tarmac.studies.errors import FieldError
 from tarmac.studies.notation import ParameterText, Range
 from tarmac.studies.space import Choices, Numbers, Parameter, Space
-from tarmac.training import optional_types, show_setting, typed_setting, unknown_setting
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.training import Setting
-    from tarmac.workloads import Workload
+from tarmac.training import Setting, optional_types, show_setting, typed_setting, unknown_setting
+from tarmac.workloads import Workload
 
 # Options of every training, besides the settings of its workload.
 _OPTIONS = ("batch_size", "learning_rate")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Unpack
 
 from tarmac.errors import TarmacError, quoted, reason_of
 from tarmac.machine import find_devices
 from tarmac.studies.cluster.session import search_on
+from tarmac.studies.cluster.workers import Workers
 from tarmac.studies.conclusion import conclude, concluding
 from tarmac.studies.confirm import NUM_SEEDS, confirm
 from tarmac.studies.errors import HopelessError
@@ -16,21 +19,14 @@ from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.loop import SearchLoop
 from tarmac.studies.opening import open_study
 from tarmac.studies.reporter import Reporter, Silent
+from tarmac.studies.request import SearchOptions
 from tarmac.studies.study.storage import loss_of_database
-from tarmac.studies.terms import ALONE
+from tarmac.studies.study.study import Study
+from tarmac.studies.study.writer import StudyWriter
+from tarmac.studies.terms import ALONE, Leave, Terms
 from tarmac.studies.tracking import check_trackers, tracked
 from tarmac.studies.winner import complete_trials
 from tarmac.training import StopRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tarmac.studies.cluster.workers import Workers
-    from tarmac.studies.request import SearchOptions
-    from tarmac.studies.study.study import Study
-    from tarmac.studies.study.writer import StudyWriter
-    from tarmac.studies.terms import Leave, Terms
 
 
 def search(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.files import foreign_python_owner
 from tarmac.studies.confirm import confirmed_best
@@ -14,8 +14,6 @@ from tarmac.studies.study.record import Winner
 from tarmac.training import show_setting
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
     from tarmac.studies.study.study import Study
 
 # Subdirectory of a study for the run of its winner.

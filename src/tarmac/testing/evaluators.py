@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-
     from tarmac.studies import Candidate, Evaluator, Progress, Result
 
 _AT_THE_END = ("epochs", "num_parameters", "seconds")

@@ -20,6 +20,7 @@ import dataclasses
 import json
 import random
 import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,6 @@ from tarmac.errors import RequestError
 from tarmac.jobs import Job, plan_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from tarmac.formats import Format, Reading
 
 _NAME = "sample"

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
@@ -35,10 +37,6 @@ from tarmac.studies import (
 from tarmac.studies.ledger import Ledger
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.testing.stand_in import StandIn, make_study, search_without_networks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 _POPULATION = 6
 _TRIALS = 20

@@ -22,16 +22,13 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from tarmac.checks import Framework
 from tarmac.checks.frameworks import PROBES
 from tarmac.checks.probe_result import is_result
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.checks import Framework
 
 # The oldest version of Python that probes must support.
 _OLDEST = (3, 7)

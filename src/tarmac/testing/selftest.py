@@ -13,9 +13,9 @@ and on the CPU.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac import data
 from tarmac.data import Dataset, Split, slice_columns
@@ -30,9 +30,6 @@ from tarmac.testing.workloads import (
 )
 from tarmac.training import apply_settings, bind_dataset, check_sharding, denormals_flushed
 from tarmac.workloads import Workload, find_workload, reference_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 # The checks train on three batches of eight.
 _NUM_SAMPLES = 24

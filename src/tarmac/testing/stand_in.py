@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from tarmac.studies import Progress, Result, Silent
+from tarmac.studies import (
+    Candidate,
+    EpochReporter,
+    Evaluator,
+    Progress,
+    Reporter,
+    Result,
+    Silent,
+    Space,
+)
 from tarmac.studies.evaluation.choice import Chosen
 from tarmac.studies.loop import SearchLoop
 from tarmac.studies.request import make_request
 from tarmac.studies.study.writer import StudyWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from tarmac.studies import Candidate, EpochReporter, Evaluator, Reporter, Space
-    from tarmac.training import Setting
+from tarmac.training import Setting
 
 
 def accuracy_of(settings: Mapping[str, Setting]) -> float:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -31,9 +32,6 @@ from tarmac.runs import Run
 from tarmac.testing.faults import Failing, failing_once
 from tarmac.training import find_strategy, resume, train
 from tarmac.workloads import SGD, Adam, Optimizer, Recipe, Scale, Workload
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TOLERANCE = {"fp64": 1e-13, "fp32": 1e-6}
 _NORM_TOLERANCE = {"fp64": 1e-12, "fp32": 5e-5}

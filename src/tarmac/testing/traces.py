@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import nn
-
     from tarmac.workloads import Workload
 
 

@@ -19,24 +19,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from tarmac.data import Dataset, Split
+from tarmac.runs import Run
 from tarmac.testing.faults import Failing, failing_once
 from tarmac.testing.strategies import assert_close, weights_of
 from tarmac.testing.traces import traced
 from tarmac.training import apply_settings, bind_dataset, build_model, resume, train
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.runs import Run
-    from tarmac.workloads import Preprocess, Workload
+from tarmac.workloads import Preprocess, Workload
 
 _BATCH_SIZE = 8
 _NUM_STEPS = 3

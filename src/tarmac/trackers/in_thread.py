@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from tarmac.errors import TarmacError, first_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tarmac.trackers.tracker import Tracker
+from tarmac.trackers.tracker import Tracker
 
 # Importing a client takes seconds, and so does a distant server.
 _OPENING_S = 120.0

@@ -6,19 +6,14 @@ import contextlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from tarmac.files import without_password
-from tarmac.trackers.tracker import flat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.trackers.tracker import TrackedRun
+from tarmac.trackers.tracker import TrackedRun, flat
 
 _STATUS = {"completed": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"

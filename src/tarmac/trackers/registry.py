@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from tarmac.distribution import require
 from tarmac.errors import RequestError, unknown_name
 from tarmac.trackers.in_thread import InThread
-
-if TYPE_CHECKING:
-    from tarmac.trackers.tracker import TrackedRun, Tracker
+from tarmac.trackers.tracker import TrackedRun, Tracker
 
 # Full names of the trackers, by their names on the command line.
 TRACKERS = {"wandb": "Weights & Biases", "mlflow": "MLflow"}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import wandb
 
 from tarmac.errors import RequestError
-from tarmac.trackers.tracker import flat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.trackers.tracker import TrackedRun
+from tarmac.trackers.tracker import TrackedRun, flat
 
 # Modes that send nothing, by the values of WANDB_MODE.
 _LOCAL_MODES: Mapping[str, Literal["offline", "disabled"]] = {

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from tarmac.errors import TarmacError
+from tarmac.processes import Conversation
+from tarmac.runs import Run
 from tarmac.studies.evaluation.workers import serve_trainings
-from tarmac.training import Silent, resume, train
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.processes import Conversation
-    from tarmac.runs import Run
-    from tarmac.training import Plan
+from tarmac.training import Plan, Silent, resume, train
 
 # Keys of a job that are options of `train`.
 _OPTIONS = (

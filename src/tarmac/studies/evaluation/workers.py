@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 
 from tarmac.files import storage_errors
-from tarmac.processes import Worker, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tarmac.processes import Conversation
+from tarmac.processes import Conversation, Worker, serve
 
 # A worker of a search is no rank, even if a distributed launcher started the search.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

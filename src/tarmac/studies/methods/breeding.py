@@ -12,13 +12,13 @@ All functions are pure: they draw only from the generator that is passed in.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.studies.objectives import best_first
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
 
     from tarmac.studies.space import Space
     from tarmac.training import Setting

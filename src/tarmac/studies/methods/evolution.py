@@ -16,20 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from optuna.samplers import BaseGASampler, RandomSampler
-from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.ledger import GENERATION, SURVIVORS, Ledger
 from tarmac.studies.methods.breeding import Individual, Rules, make_child, select
 from tarmac.studies.methods.interface import Child
-from tarmac.studies.space import seeded
+from tarmac.studies.space import Space, seeded
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
-
-    from tarmac.studies.space import Space
 
 # Maximum number of children in a row that are known networks, before a random one is drawn.
 _TRIES = 50

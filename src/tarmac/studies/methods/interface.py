@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from optuna.samplers import BaseSampler
     from optuna.study import Study
     from optuna.trial import FrozenTrial

@@ -9,17 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from tarmac.errors import unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.studies.errors import FieldError
-from tarmac.studies.ledger import GENERATION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tarmac.studies.ledger import Ledger
+from tarmac.studies.ledger import GENERATION, Ledger
 
 _GROUP = "tarmac.pruning_rules"
 

@@ -6,22 +6,16 @@ a `Method`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tarmac.distribution import require
 from tarmac.errors import unknown_name
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.studies.errors import FieldError
+from tarmac.studies.ledger import Ledger
 from tarmac.studies.methods import samplers
 from tarmac.studies.methods.breeding import num_survivors_by_fitness
 from tarmac.studies.methods.evolution import EvolutionSampler
-from tarmac.studies.methods.interface import Method
-from tarmac.studies.space import Choices
-
-if TYPE_CHECKING:
-    from tarmac.studies.ledger import Ledger
-    from tarmac.studies.methods.interface import MethodOptions
-    from tarmac.studies.space import Space
+from tarmac.studies.methods.interface import Method, MethodOptions
+from tarmac.studies.space import Choices, Space
 
 _GROUP = "tarmac.search_methods"
 

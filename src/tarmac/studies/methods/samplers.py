@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.samplers import BaseSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
     from optuna.trial import FrozenTrial, TrialState

@@ -10,14 +10,12 @@ import contextlib
 import dataclasses
 import os
 import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tarmac.files import Fields, Readings
 from tarmac.runs import Glance, glance_training
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # Operation codes of Optuna's journal.
 _CREATE_TRIAL, _SET_STATE, _SET_INTERMEDIATE, _SET_ATTRIBUTE = 4, 6, 7, 8

@@ -6,20 +6,15 @@ Only the record is read, so that listing runs needs no package of the search.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tarmac.errors import RequestError
 from tarmac.runs import RunFacts, RunKind, RunSummary
 from tarmac.studies.study.glance import glance_search
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.locks import owner_lock
-from tarmac.studies.study.record import read_study_record, status_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.studies.study.record import StudyRecord
+from tarmac.studies.study.record import StudyRecord, read_study_record, status_of
 
 _RECORD = "study.json"
 

@@ -7,16 +7,11 @@ import os
 import secrets
 import socket
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tarmac.files import LeaseWatch, is_network, read_lease, remove_unowned, storage_errors
-from tarmac.studies.study.locks import owner_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tarmac.studies.study.locks import Locks
+from tarmac.studies.study.locks import Locks, owner_lock
 
 # Clocks of hosts and file servers differ by less than this.
 _LONG_AGO_S = 600.0

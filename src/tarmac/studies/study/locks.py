@@ -7,13 +7,11 @@ use leases, because a kernel lock may not reach beyond its host.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal
 
 from tarmac.files import Lease, Lock, OwnerLock
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 Locks = Literal["kernel", "leases"]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.data import ValidationSplit  # noqa: TC001 - Pydantic reads it
+from tarmac.data import ValidationSplit
 from tarmac.files import Moment, read_versioned
 from tarmac.runs import Direction, JudgedBy
-from tarmac.studies.study.locks import Locks  # noqa: TC001 - Pydantic reads it
+from tarmac.studies.study.locks import Locks
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Choice of the held-out samples, in words.
 _HELD_OUT = {

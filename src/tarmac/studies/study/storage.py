@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.exceptions import StorageInternalError
@@ -25,13 +27,7 @@ from tarmac.files import (
     read_errors,
 )
 from tarmac.studies.ledger import GENERATION, SURVIVORS
-from tarmac.studies.study.locks import short_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from tarmac.studies.study.locks import Locks
+from tarmac.studies.study.locks import Locks, short_lock
 
 _CONNECT_S = 10
 # SQLAlchemy reads a password up to the first @, slashes included.

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import functools
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import optuna
-from optuna.storages import InMemoryStorage
+from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import damaged_record, validated
 from tarmac.studies.ledger import GENERATION, Ledger
 from tarmac.studies.methods.registry import find_method
-from tarmac.studies.objectives import recorded_objectives
+from tarmac.studies.objectives import Objective, recorded_objectives
 from tarmac.studies.request import Request
 from tarmac.studies.space import Space, fingerprint_of
 from tarmac.studies.study.leases import Leases
-from tarmac.studies.study.record import read_study_record, status_of
+from tarmac.studies.study.record import StudyRecord, Winner, read_study_record, status_of
 from tarmac.studies.study.storage import has_password, masked, open_storage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from optuna.storages import BaseStorage
-    from optuna.trial import FrozenTrial
-
-    from tarmac.studies.objectives import Objective
-    from tarmac.studies.study.record import StudyRecord, Winner
     from tarmac.training import Setting
 
 _STATES = {

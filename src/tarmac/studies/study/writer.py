@@ -7,10 +7,15 @@ import importlib.metadata
 import os
 import secrets
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
 from tarmac import runs
+from tarmac.data import ValidationSplit
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError
 from tarmac.files import (
@@ -23,22 +28,15 @@ from tarmac.files import (
 from tarmac.masking import remember_environment, without_known
 from tarmac.runs import JudgedBy
 from tarmac.studies.objectives import find_objectives
-from tarmac.studies.study.locks import turns
+from tarmac.studies.request import Request
+from tarmac.studies.space import Space
+from tarmac.studies.study.leases import Leases
+from tarmac.studies.study.locks import Locks, turns
 from tarmac.studies.study.record import StudyRecord, read_study_record
 from tarmac.studies.study.storage import masked, open_storage
 from tarmac.studies.study.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from optuna.storages import BaseStorage
-    from optuna.trial import FrozenTrial, TrialState
-
-    from tarmac.data import ValidationSplit
-    from tarmac.studies.request import Request
-    from tarmac.studies.space import Space
-    from tarmac.studies.study.leases import Leases
-    from tarmac.studies.study.locks import Locks
     from tarmac.training import Setting
 
 _BY_ACCURACY = JudgedBy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -10,7 +11,6 @@ from tarmac.distribution import require
 from tarmac.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from tarmac.studies.study.study import Study

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.storages import InMemoryStorage
 
-from tarmac.studies.space import Choices
+from tarmac.studies.space import Choices, Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from optuna.trial import FrozenTrial
 
-    from tarmac.studies.space import Parameter
     from tarmac.studies.study.study import Study
     from tarmac.training import Setting
 

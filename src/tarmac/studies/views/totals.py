@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.registry import find_method
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from optuna.trial import FrozenTrial
-
     from tarmac.studies.study.study import Study
 
 

@@ -16,7 +16,7 @@ them. The two GPUs are fake: the engine must grant two GPUs without checking tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tarmac.testing.executors.case import ExecutorCase
 from tarmac.testing.executors.ends import (
@@ -49,9 +49,6 @@ from tarmac.testing.executors.turns import (
     check_waiting_returns_when_patience_ends,
     check_what_can_never_run_is_refused,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "EXECUTOR_CHECKS",

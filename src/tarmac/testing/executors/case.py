@@ -7,24 +7,24 @@ import dataclasses
 import os
 import textwrap
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from tarmac.jobs import (
     Attempt,
     Began,
     Busy,
+    Event,
+    Executor,
+    ExecutorKind,
     Finished,
     Queued,
     Site,
+    Task,
     parse_job,
     plan_tasks,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tarmac.jobs import Event, Executor, ExecutorKind, Task
 
 # How long a check waits for events that should come at once, or after the engine's queue.
 PATIENCE_S = 120.0

@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import psutil
 
-from tarmac.testing.executors.case import PATIENCE_S, printed
-
-if TYPE_CHECKING:
-    from tarmac.testing.executors.case import ExecutorCase
+from tarmac.testing.executors.case import PATIENCE_S, ExecutorCase, printed
 
 
 def check_a_failure_is_a_result_and_no_exception(case: ExecutorCase) -> None:

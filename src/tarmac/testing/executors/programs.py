@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import psutil
 
-from tarmac.testing.executors.case import VAULT, printed, variable
-
-if TYPE_CHECKING:
-    from tarmac.testing.executors.case import ExecutorCase
+from tarmac.testing.executors.case import VAULT, ExecutorCase, printed, variable
 
 
 def check_an_attempt_runs_in_its_directory(case: ExecutorCase) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.jobs import Began, Busy, Finished, Queued, Silent, run_tasks
-from tarmac.testing.executors.case import Watch, printed
-
-if TYPE_CHECKING:
-    from tarmac.testing.executors.case import ExecutorCase
+from tarmac.testing.executors.case import ExecutorCase, Watch, printed
 
 
 def check_what_can_never_run_is_refused(case: ExecutorCase) -> None:

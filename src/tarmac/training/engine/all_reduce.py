@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from tarmac.training.engine.fused import FusedSteps
 from tarmac.training.engine.many_steps import ManySteps
@@ -14,18 +15,11 @@ from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.recorder import Graphed, GraphRecorder
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.step_by_step import StepByStep
+from tarmac.training.engine.step_runner import StepRunner
 from tarmac.training.engine.sync_norm import synchronise_norms
-from tarmac.training.engine.update import Update, build_update
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from torch import nn
-
-    from tarmac.training.engine.step_runner import StepRunner
-    from tarmac.training.engine.team import Team
-    from tarmac.training.engine.update import AnyUpdate
-    from tarmac.training.plan import Plan
+from tarmac.training.engine.team import Team
+from tarmac.training.engine.update import AnyUpdate, Update, build_update
+from tarmac.training.plan import Plan
 
 
 class AllReduce:

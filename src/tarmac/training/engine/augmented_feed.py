@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from tarmac.workloads import Augment
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
-
     from tarmac.training.engine.feeds import Feed, Spans
-    from tarmac.workloads import Augment
 
 
 class AugmentedFeed:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 
+from tarmac.training.engine.strategy import Strategy
 from tarmac.training.engine.update import Update
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tarmac.training.engine.strategy import Strategy
 
 
 @contextlib.contextmanager

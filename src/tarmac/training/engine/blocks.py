@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def find_blocks(model: nn.Module) -> dict[str, nn.Module]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.training.shares import Shares
+from tarmac.training.shares import Shares
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from tarmac.data import Column, Split, Subset
+from tarmac.data import Column, Split, Subset
 
 # PyTorch supports few operations on unsigned integers wider than a byte. The next larger type holds
 # all their values, except values of uint64 that no index reaches.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from tarmac.training.engine.columns import samples_of
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from tarmac.training.plan import Plan
+from tarmac.training.plan import Plan
 
 
 @torch.no_grad()

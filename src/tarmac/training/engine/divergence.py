@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,16 +17,12 @@ from torch import nn
 from tarmac.data import Loaded
 from tarmac.errors import TarmacError
 from tarmac.training.engine.columns import Arrangement, num_samples_of, view
+from tarmac.training.engine.engine import Engine
 from tarmac.training.engine.feeds import rows_tensor
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import in_precision
+from tarmac.training.plan import Plan
 from tarmac.training.shares import order_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.training.engine.engine import Engine
-    from tarmac.training.plan import Plan
 
 _MAX_NAMED = 5
 

@@ -9,34 +9,30 @@ from __future__ import annotations
 import dataclasses
 import socket
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
 from tarmac import runs
 from tarmac.data import Subset
 from tarmac.training.engine.averaging import showing_average
+from tarmac.training.engine.chunks import Chunk
 from tarmac.training.engine.data_initialisation import initialise_from_data
 from tarmac.training.engine.epoch_calls import EpochCalls
 from tarmac.training.engine.model import build_model
+from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.scoring import Score
 from tarmac.training.engine.snapshot import put_back
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.engine.step_by_step import StepByStep
 from tarmac.training.engine.stop_vote import StopVote
 from tarmac.training.engine.strategies import find_strategy
+from tarmac.training.engine.team import Team
 from tarmac.training.engine.throughput import Throughput
 from tarmac.training.engine.timed_batches import TimedBatches
 from tarmac.training.engine.update import Update
+from tarmac.training.plan import Plan
 from tarmac.training.shares import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tarmac.training.engine.chunks import Chunk
-    from tarmac.training.engine.replica import Replica
-    from tarmac.training.engine.team import Team
-    from tarmac.training.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+
+import torch
 
 from tarmac.training.engine.augmented_feed import AugmentedFeed
 from tarmac.training.engine.chunks import (
@@ -12,17 +14,10 @@ from tarmac.training.engine.chunks import (
     most_at_once,
     order_of_replica,
 )
-from tarmac.training.engine.step_runner import Steps
+from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.step_runner import StepRunner, Steps
+from tarmac.training.plan import Plan
 from tarmac.training.shares import order_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import torch
-
-    from tarmac.training.engine.replica import Replica
-    from tarmac.training.engine.step_runner import StepRunner
-    from tarmac.training.plan import Plan
 
 
 class EpochCalls:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
-from tarmac.data import Loaded, columns_of
+from tarmac.data import Loaded, Split, Subset, columns_of
 from tarmac.training.engine.columns import Arrangement, num_samples_of, put_on, view
+from tarmac.training.engine.loader_feed import LoaderFeed, LoaderFeeds
 from tarmac.training.engine.prediction import predict
 from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED, Graphed
-from tarmac.training.engine.scoring import in_precision
+from tarmac.training.engine.scoring import Scoring, in_precision
 from tarmac.training.engine.set_scores import SetScores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from torch import nn
-
-    from tarmac.data import Split, Subset
-    from tarmac.training.engine.loader_feed import LoaderFeed, LoaderFeeds
-    from tarmac.training.engine.scoring import Scoring
-    from tarmac.workloads import Recipe
+from tarmac.workloads import Recipe
 
 _SMALLEST_BATCH = 1000
 

@@ -6,23 +6,19 @@ All three yield the same samples in the same order. They differ only in memory a
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from tarmac.data import Subset
+from tarmac.data import Column, Subset
 from tarmac.training.engine.columns import Arrangement, overlaps, put_on, rows_of, view
+from tarmac.training.plan import FeedName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from tarmac.data import Column
-    from tarmac.training.plan import FeedName
-
     Spans = Sequence[tuple[int, int]]
 
 # Number of batches that wait for the device, and of threads that gather them. One thread gathers

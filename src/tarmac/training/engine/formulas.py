@@ -6,13 +6,10 @@ Memory bandwidth limits a step over flat parameters, so the number of passes ove
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch.optim.adam import adam
 
-if TYPE_CHECKING:
-    from tarmac.workloads import Adadelta, Nadam
+from tarmac.workloads import Adadelta, Nadam
 
 
 def adadelta_(

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from tarmac.training.engine.parameter_groups import build_optimizer
+from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.sharded_parameters import ShardedParameters, ShardedUpdate
 from tarmac.training.engine.sync_norm import synchronise_norms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch import nn
-
-    from tarmac.training.engine.parameters import Parameters
-    from tarmac.training.engine.team import Team
-    from tarmac.training.engine.update import AnyUpdate
-    from tarmac.training.plan import Plan
+from tarmac.training.engine.team import Team
+from tarmac.training.engine.update import AnyUpdate
+from tarmac.training.plan import Plan
 
 
 class FullyShard:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 
 from tarmac.errors import TarmacError
 from tarmac.kernels import FusedNetwork, FusedStack, momentum_product, read_architecture
-from tarmac.training.engine.replica import seed_of_replica
-from tarmac.workloads import SGD, Adadelta
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tarmac.training.engine.optimizers import FlatOptimizer
-    from tarmac.training.engine.replica import Replica
-    from tarmac.training.engine.step_runner import Steps
-    from tarmac.training.plan import Plan
-    from tarmac.workloads import Nadam, Scale
+from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.replica import Replica, seed_of_replica
+from tarmac.training.engine.step_runner import Steps
+from tarmac.training.plan import Plan
+from tarmac.workloads import SGD, Adadelta, Nadam, Scale
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 

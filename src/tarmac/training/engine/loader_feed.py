@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import re
 import traceback
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import data as torch_data
 
-from tarmac.data import Loaded, in_one_line
+from tarmac.data import Dataset, Loaded, Subset, in_one_line
 from tarmac.errors import TarmacError
 from tarmac.training.engine.columns import Arrangement, view
 from tarmac.training.engine.feeds import rows_tensor
@@ -25,9 +26,6 @@ from tarmac.training.engine.loader_samples import (
 from tarmac.training.engine.loader_stream import Stream, end_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from tarmac.data import Dataset, Subset
     from tarmac.training.engine.feeds import Spans
 
     Batches = Generator[tuple[torch.Tensor, ...], None, None]

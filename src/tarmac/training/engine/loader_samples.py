@@ -9,20 +9,16 @@ import contextlib
 import dataclasses
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils import data as torch_data
 
-from tarmac.data import as_array, in_one_line
+from tarmac.data import Loaded, Loading, as_array, in_one_line
 from tarmac.errors import TarmacError
 from tarmac.training.engine.sample_draws import SampleDraws
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tarmac.data import Loaded, Loading
 
 # Mixes epoch and index into the seed of a sample's own draws. Large odd numbers.
 _EPOCH_STRIDE = 0x9E3779B97F4A7C15

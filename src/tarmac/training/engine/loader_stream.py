@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils import data as torch_data
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.training.engine.loader_samples import starting_workers
+from tarmac.training.engine.loader_samples import Kind, starting_workers
 from tarmac.training.engine.sample_draws import drawing_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tarmac.training.engine.loader_samples import Kind
 
 # Mixes the epoch into the seed of its draws. A large odd number.
 _EPOCH_STRIDE = 0x94D049BB133111EB

@@ -7,12 +7,9 @@ gradients, so all of them decide the same without communication, and nothing wai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _FIRST = 2.0**16
 _GROWTH = 2.0

@@ -7,23 +7,19 @@ steps, as PyTorch's generators advance within a graph.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 
+from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parts import Parts
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
-
-    from tarmac.training.engine.optimizers import FlatOptimizer
-    from tarmac.training.engine.recorder import Recorder
-    from tarmac.training.engine.replica import Replica
-    from tarmac.training.engine.step_runner import Steps
-    from tarmac.training.engine.team import Team
-    from tarmac.training.engine.update import Update
-    from tarmac.training.plan import Plan
+from tarmac.training.engine.recorder import Recorder
+from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.step_runner import Steps
+from tarmac.training.engine.team import Team
+from tarmac.training.engine.update import Update
+from tarmac.training.plan import Plan
 
 # A launch then costs the host a sixteenth per step, so that the device is the limit. Recording
 # costs some 2 ms a step, and stopping waits for the whole graph.

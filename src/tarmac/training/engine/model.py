@@ -7,20 +7,16 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.parameter import is_lazy
 
+from tarmac.data import Dataset
 from tarmac.errors import RequestError, quoted, without_native_stack
-from tarmac.workloads import Classification, NextToken, Regression
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from tarmac.data import Dataset
-    from tarmac.training.plan import Setting
-    from tarmac.workloads import Objective, Workload
+from tarmac.training.plan import Setting
+from tarmac.workloads import Classification, NextToken, Objective, Regression, Workload
 
 
 def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:

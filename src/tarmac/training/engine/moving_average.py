@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-if TYPE_CHECKING:
-    from tarmac.workloads import Ema
+from tarmac.workloads import Ema
 
 # Constant of the decay's warm-up: d = n / (n + 10).
 _SLOWNESS = 10

@@ -7,17 +7,13 @@ device, and all shapes are fixed, so a CUDA graph can hold an update.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.training.engine.parameters import Group
-    from tarmac.workloads import Muon
+from tarmac.training.engine.parameters import Group
+from tarmac.workloads import Muon
 
 # Coefficients of the quintic polynomial that moves singular values to about 1, from 0.7 to 1.2
 # (kellerjordan.github.io/posts/muon), chosen for the steepest slope at zero.

@@ -7,7 +7,7 @@ takes a second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.optim.adagrad import adagrad
@@ -20,6 +20,7 @@ from torch.optim.sgd import sgd
 
 from tarmac.errors import RequestError
 from tarmac.training.engine.formulas import adadelta_, nadam_on_cpu_
+from tarmac.training.engine.parameters import Group
 from tarmac.workloads import (
     SGD,
     Adadelta,
@@ -31,11 +32,6 @@ from tarmac.workloads import (
     Optimizer,
     RMSprop,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.training.engine.parameters import Group
 
 # After this many steps Adam's bias correction 1 - rho**step is exactly 1.0 in float64 for every rho
 # up to the limit, so it has no effect.

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+
+import torch
 
 from tarmac.training.engine.muon import MuonOptimizer
 from tarmac.training.engine.optimizers import FlatOptimizer
+from tarmac.training.engine.parameters import Group
 from tarmac.training.engine.torch_optimizers import PyTorchOptimizer
-from tarmac.workloads import Muon, TorchOptimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import torch
-
-    from tarmac.training.engine.parameters import Group
-    from tarmac.workloads import Optimizer, Recipe
+from tarmac.workloads import Muon, Optimizer, Recipe, TorchOptimizer
 
 
 def build_optimizer(recipe: Recipe, groups: Sequence[Group]) -> AnyOptimizer:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from tarmac.errors import RequestError
 from tarmac.training.engine.loss_scale import LossScale
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # The layers whose weights autocast casts to bf16 in every run. All other parameters, such as those
 # of normalisations, stay in fp32.
