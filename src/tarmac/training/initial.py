@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -12,10 +14,6 @@ from safetensors import SafetensorError
 from tarmac.errors import RequestError, TarmacError, short_reason
 from tarmac.training.shard_directories import SHARDED, way_around_damage
 from tarmac.training.tensor_files import open_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 # A copy of the initial weights in the run's directory. Resuming does not need the source again.
 INITIAL = "initial.safetensors"

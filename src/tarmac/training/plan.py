@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
+from tarmac.data import Dataset, HoldOut
 from tarmac.machine import Device, name_devices
+from tarmac.runs import Layer
+from tarmac.training.initial import Initial
 from tarmac.training.shares import Shares
-from tarmac.workloads import TorchOptimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.data import Dataset, HoldOut
-    from tarmac.runs import Layer
-    from tarmac.training.initial import Initial
-    from tarmac.workloads import ParameterGroup, Workload
+from tarmac.workloads import ParameterGroup, TorchOptimizer, Workload
 
 ArrayFeed = Literal["resident", "prefetch", "direct"]
 # Only data from a loader use the feed ``loader``, and they use no other.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+
+import torch
 
 from tarmac.training.engine.recorder import Graphed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import torch
-
-    from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.replica import Replica
 
 
 class Parts:

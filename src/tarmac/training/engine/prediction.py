@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import torch
+from torch import nn
 
-    import torch
-    from torch import nn
-
-    from tarmac.workloads import TestViews
+from tarmac.workloads import TestViews
 
 
 def call_model(model: Callable[..., Any], inputs: Any) -> Any:

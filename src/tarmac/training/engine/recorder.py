@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from tarmac.errors import PeerFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
 
 # PyTorch's notes on CUDA graphs ask for a few calls on a side stream first, for lazy allocations.
 _NUM_WARM_UP_CALLS = 3

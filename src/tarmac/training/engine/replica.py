@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable, Mapping
 
 import torch
+from torch import nn
 
-from tarmac.data import Loaded
+from tarmac.data import Loaded, Subset
 from tarmac.training.engine.augmented_feed import AugmentedFeed
 from tarmac.training.engine.blocks import checkpoint_activations
 from tarmac.training.engine.columns import num_samples_of
 from tarmac.training.engine.dropout import replace_dropout
 from tarmac.training.engine.evaluation import Evaluation
-from tarmac.training.engine.feeds import open_feed
+from tarmac.training.engine.feeds import Feed, open_feed
 from tarmac.training.engine.linear import mkl_is_held_back, replace_linears
-from tarmac.training.engine.loader_feed import LoaderFeeds
+from tarmac.training.engine.loader_feed import LoaderFeed, LoaderFeeds
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.pointwise import replace_strided
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, detached, in_precision
 from tarmac.training.engine.shared_state import SharedState
-
-if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Callable, Mapping
-
-    from torch import nn
-
-    from tarmac.data import Subset
-    from tarmac.training.engine.feeds import Feed
-    from tarmac.training.engine.loader_feed import LoaderFeed
-    from tarmac.training.plan import Plan
+from tarmac.training.plan import Plan
 
 # Mixes a replica's index into its seed. Any large odd number works.
 _REPLICA_STRIDE = 0x9E3779B97F4A7C15

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch.utils import data as torch_data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _Made = TypeVar("_Made")
 

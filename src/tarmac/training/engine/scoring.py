@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from tarmac.errors import RequestError
-from tarmac.workloads import Classification
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.workloads import Objective
+from tarmac.workloads import Classification, Objective
 
 
 @dataclasses.dataclass(frozen=True)

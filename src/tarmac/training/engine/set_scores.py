@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from tarmac.errors import RequestError
+from tarmac.training.engine.team import Team
 from tarmac.workloads import SetMetric
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.training.engine.team import Team
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 

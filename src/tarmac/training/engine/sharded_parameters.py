@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 
 from tarmac.errors import TarmacError
 from tarmac.training.engine.blocks import find_blocks
 from tarmac.training.engine.loss_scale import LossScale
+from tarmac.training.engine.parameter_groups import AnyOptimizer
 from tarmac.training.engine.parameters import Group, Parameters, check_patterns, key_of
 from tarmac.training.engine.shared_state import SharedState
+from tarmac.training.engine.team import Team
 from tarmac.training.engine.update import NORM_EPS, Update
+from tarmac.workloads import Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from torch import nn
     from torch.distributed.device_mesh import DeviceMesh
-
-    from tarmac.training.engine.parameter_groups import AnyOptimizer
-    from tarmac.training.engine.team import Team
-    from tarmac.workloads import Recipe
 
 # Words in PyTorch's errors for operations that DTensors do not support.
 _IS_DTENSORS = re.compile("DTensor|[Ss]harding|placement")

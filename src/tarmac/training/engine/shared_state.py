@@ -6,15 +6,11 @@ no message of its own, and every replica has the same state after every step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
+from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import nn
 
 
 class SharedState:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tarmac.training.engine.strategy import Strategy
+from tarmac.training.engine.strategy import Strategy
 
 
 @contextlib.contextmanager

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+
+import torch
 
 from tarmac.training.engine.recorder import NUM_CALLS_UNTIL_RECORDED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import torch
-
-    from tarmac.training.engine.step_runner import Steps
-    from tarmac.training.engine.strategy import Strategy
+from tarmac.training.engine.step_runner import Steps
+from tarmac.training.engine.strategy import Strategy
 
 
 class StepByStep:

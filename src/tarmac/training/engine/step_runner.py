@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import torch
+import torch
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-if TYPE_CHECKING:
-    from tarmac.training.engine.team import Team
+from tarmac.training.engine.team import Team
 
 # On a GPU the host waits for the end of a call after launching this many later steps or calls. So
 # the host need not wait for each step, and a stop need not wait for a long queue.

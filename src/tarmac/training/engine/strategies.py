@@ -7,20 +7,15 @@ row below, or an object that an entry point of the group ``tarmac.strategies`` n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
 from tarmac.errors import RequestError
 from tarmac.extensions import load_provided, names_with_provided
 from tarmac.training.engine.all_reduce import AllReduce
-from tarmac.training.engine.strategy import StrategySpec
+from tarmac.training.engine.strategy import Strategy, StrategySpec
+from tarmac.training.engine.team import Team
 from tarmac.training.engine.towers import Towers
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from tarmac.training.engine.strategy import Strategy
-    from tarmac.training.engine.team import Team
-    from tarmac.training.plan import Plan
+from tarmac.training.plan import Plan
 
 _GROUP = "tarmac.strategies"
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+import torch
+from torch import nn
 
-    import torch
-    from torch import nn
-
-    from tarmac.training.engine.parameters import Parameters
-    from tarmac.training.engine.replica import Replica
-    from tarmac.training.engine.step_runner import StepRunner
-    from tarmac.training.engine.team import Team
-    from tarmac.training.engine.update import AnyUpdate
-    from tarmac.training.plan import Plan
+from tarmac.training.engine.parameters import Parameters
+from tarmac.training.engine.replica import Replica
+from tarmac.training.engine.step_runner import StepRunner
+from tarmac.training.engine.team import Team
+from tarmac.training.engine.update import AnyUpdate
+from tarmac.training.plan import Plan
 
 
 class Strategy(Protocol):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.training.engine.team import Team
+from tarmac.training.engine.team import Team
 
 
 def synchronise_norms(model: nn.Module, device: torch.device, team: Team) -> nn.Module:

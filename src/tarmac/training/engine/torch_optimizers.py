@@ -7,18 +7,15 @@ time, and it may hold numbers as well as tensors. A checkpoint holds all of it b
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
 from tarmac.errors import RequestError, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tarmac.training.engine.parameters import Group
-    from tarmac.workloads import TorchOptimizer
+from tarmac.training.engine.parameters import Group
+from tarmac.workloads import TorchOptimizer
 
 # Separates the parts of a state's name: its owner, its key and its kind.
 _SEPARATOR = "|"

@@ -8,24 +8,19 @@ adds up the gradients and does the update.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from torch import nn
 
 from tarmac.training.engine.model import replicate
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.engine.parts import Parts
 from tarmac.training.engine.replica import Replica
 from tarmac.training.engine.shared_state import SharedState
+from tarmac.training.engine.team import Team
 from tarmac.training.engine.update import build_update
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch import nn
-
-    from tarmac.training.engine.team import Team
-    from tarmac.training.plan import Plan
+from tarmac.training.plan import Plan
 
 
 class Towers:

@@ -6,20 +6,16 @@ Nothing here waits for a device, so a CUDA graph can hold an update.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import torch
 
+from tarmac.training.engine.loss_scale import LossScale
 from tarmac.training.engine.moving_average import MovingAverage
 from tarmac.training.engine.optimizers import FlatOptimizer
 from tarmac.training.engine.parameter_groups import AnyOptimizer, build_optimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.training.engine.loss_scale import LossScale
-    from tarmac.training.engine.parameters import Parameters
-    from tarmac.workloads import Recipe
+from tarmac.training.engine.parameters import Parameters
+from tarmac.workloads import Recipe
 
 # Avoids a division by zero for gradients of zeros, as in `torch.nn.utils.clip_grad_norm_`.
 NORM_EPS = 1e-6

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tarmac.machine import Device
+from tarmac.machine import Device
 
 # cuDNN builds and times up to ten plans for each convolution, direction and shape (PyTorch's
 # Conv_v8.cpp), which takes from tenths of a second to seconds. A GPU of 100 TFLOP/s takes ten

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.workloads import Recipe
+from tarmac.workloads import Recipe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tarmac.errors import RequestError
 from tarmac.machine import Device, find_devices, name_left_out, why_on_cpu
 from tarmac.training.planning.sharing import weigh_sharing
+from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.training.processes.rendezvous import Rendezvous
 
 # Prefix of the reason for which `auto` leaves GPUs idle.
 ONE_OF_SEVERAL = "one GPU of"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from tarmac.data import Loaded
+from tarmac.data import Loaded, Split, Subset
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.data import Split, Subset
-    from tarmac.machine import Device
-    from tarmac.training.plan import FeedName
+from tarmac.machine import Device
+from tarmac.training.plan import FeedName
 
 # Largest share of the free memory for the data. The model needs the rest, and the size of its
 # activations is not known beforehand.

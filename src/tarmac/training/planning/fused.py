@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+from torch import nn
 
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.kernels import MAX_CLASSES, UnfitNetworkError, read_architecture, why_not
-from tarmac.workloads import ByType, Classification, Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import nn
-
-    from tarmac.data import Dataset
-    from tarmac.machine import Device
-    from tarmac.workloads import Objective, Recipe
+from tarmac.machine import Device
+from tarmac.workloads import ByType, Classification, Objective, Recipe, Scale
 
 _PRECISIONS = ("fp32", "tf32", "bf16")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac import data
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.training.engine.blocks import find_blocks
 from tarmac.training.engine.model import bind_dataset
@@ -39,15 +39,11 @@ from tarmac.training.planning.sharding import check_sharding
 from tarmac.training.planning.strategy import choose_strategy
 from tarmac.training.planning.task import check_task
 from tarmac.training.planning.threads import choose_threads
-from tarmac.training.planning.trial import try_model
+from tarmac.training.planning.trial import Trial, try_model
 from tarmac.training.planning.updates import check_updates
+from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.training.shares import Shares
-
-if TYPE_CHECKING:
-    from tarmac.data import Dataset
-    from tarmac.training.planning.trial import Trial
-    from tarmac.training.processes.rendezvous import Rendezvous
-    from tarmac.workloads import Workload
+from tarmac.workloads import Workload
 
 
 def make_plan(

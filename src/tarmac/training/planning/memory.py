@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from tarmac.data import Dataset
-    from tarmac.machine import Device
-    from tarmac.training.plan import FeedName
+from tarmac.machine import Device
+from tarmac.training.plan import FeedName
 
 
 def check_memory(

@@ -5,20 +5,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import numbers
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from tarmac.errors import RequestError
 from tarmac.trackers import check_tracker
+from tarmac.training.engine.strategy import StrategySpec
+from tarmac.training.plan import Setting
+from tarmac.training.planning.batch_size import BatchSize
 from tarmac.training.shares import MAX_SEED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.training.engine.strategy import StrategySpec
-    from tarmac.training.plan import Setting
-    from tarmac.training.planning.batch_size import BatchSize
-    from tarmac.workloads import Recipe, Workload
+from tarmac.workloads import Recipe, Workload
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tarmac.errors import RequestError
-from tarmac.machine import find_chip
+from tarmac.machine import Device, find_chip
+from tarmac.training.plan import Precision
 from tarmac.training.planning.compiler_place import why_no_compiler
 from tarmac.training.planning.products import bf16_speedup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.machine import Device
-    from tarmac.training.plan import Precision
 
 # Cost of the casts around bf16 products in a step on a CPU, as fp32 matrix work of the same
 # duration. bench/precision_rule.py measures it: some 25e6 on an AMD EPYC with AVX512_BF16, and

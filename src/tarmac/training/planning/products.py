@@ -13,7 +13,8 @@ import math
 import os
 import platform
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import platformdirs
 import torch
@@ -21,14 +22,8 @@ import torch.nn.functional as F
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json, write_json
-from tarmac.machine import read_cpuinfo
+from tarmac.machine import Device, read_cpuinfo
 from tarmac.training.engine.linear import fast_linear, mkl_is_held_back
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tarmac.machine import Device
 
 # [rows, inputs] x [outputs, inputs]: a layer of 512 on a batch of 128, and its weights' gradient.
 _SHAPES = ((128, 512, 512), (512, 128, 512))

@@ -8,16 +8,12 @@ import inspect
 import math
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.training.plan import Setting
-from tarmac.workloads import TorchOptimizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.workloads import Workload
+from tarmac.workloads import TorchOptimizer, Workload
 
 _TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tarmac.errors import RequestError
-from tarmac.workloads import Muon, TorchOptimizer
-
-if TYPE_CHECKING:
-    from tarmac.workloads import Optimizer, Recipe
+from tarmac.workloads import Muon, Optimizer, Recipe, TorchOptimizer
 
 # These optimizers read a whole tensor, or call operations that DTensors lack. All others passed a
 # comparison with unsharded training.

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from tarmac.machine import find_chip
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.machine import Device
+from tarmac.machine import Device, find_chip
 
 # Rate of a GPU that is missing from the table of chips.
 _RATE_OF_UNKNOWN_FLOPS = 100e12

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tarmac.errors import RequestError
+from tarmac.machine import Device
 from tarmac.training.engine.strategies import find_strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.machine import Device
-    from tarmac.training.engine.strategy import StrategySpec
-    from tarmac.training.processes.rendezvous import Rendezvous
+from tarmac.training.engine.strategy import StrategySpec
+from tarmac.training.processes.rendezvous import Rendezvous
 
 _LAUNCHED = "a launcher has set RANK and WORLD_SIZE"
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tarmac.data import Dataset, HoldOut
 from tarmac.errors import RequestError, quoted
-from tarmac.workloads import Classification
-
-if TYPE_CHECKING:
-    from tarmac.data import Dataset, HoldOut
-    from tarmac.workloads import Workload
+from tarmac.workloads import Classification, Workload
 
 
 def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:

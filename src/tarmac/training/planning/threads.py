@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.machine import Device
+from tarmac.machine import Device
 
 # Two threads wait for each other after every operation. bench/threads_rule.py measures steps of two
 # hidden layers on two cores of an AMD EPYC. On free cores, two threads take 1.0 to 1.3 times as

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tarmac.data import Subset, in_one_line
+from tarmac.data import Dataset, Subset, in_one_line
 from tarmac.errors import RequestError, TarmacError
+from tarmac.runs import Layer
 from tarmac.training.engine.columns import samples_of
 from tarmac.training.engine.model import build_model, name_with_settings, replicate
 from tarmac.training.engine.prediction import call_model
 from tarmac.training.engine.scoring import Scoring, in_precision
 from tarmac.training.engine.set_scores import SetScores
+from tarmac.training.engine.strategy import StrategySpec
 from tarmac.training.layers import recording_layers
+from tarmac.training.plan import Setting
 from tarmac.training.planning.flops import count_forward_flops
 from tarmac.training.planning.vocabulary import check_next_tokens, check_tokens
-from tarmac.workloads import Classification, NextToken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import nn
-
-    from tarmac.data import Dataset
-    from tarmac.runs import Layer
-    from tarmac.training.engine.strategy import StrategySpec
-    from tarmac.training.plan import Setting
-    from tarmac.workloads import Workload
+from tarmac.workloads import Classification, NextToken, Workload
 
 # A training step's backward pass does two products for each one of the forward pass.
 _STEP_OVER_FORWARD = 3

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from torch import nn
 
 from tarmac.training.engine.parameter_groups import build_optimizer
 from tarmac.training.engine.parameters import Group, check_patterns, key_of
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from tarmac.workloads import Recipe
+from tarmac.workloads import Recipe
 
 
 def check_updates(recipe: Recipe, model: nn.Module) -> None:

@@ -6,18 +6,15 @@ For a token outside of the vocabulary, a GPU reports only a failed assertion and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from tarmac.data import columns_of
+from tarmac.data import Column, Dataset, columns_of
 from tarmac.errors import RequestError
 from tarmac.training.engine.prediction import call_model
-
-if TYPE_CHECKING:
-    from tarmac.data import Column, Dataset
 
 # Rows checked at a time. Overlapping windows would take many times their memory if checked at once.
 _ROWS = 4096

@@ -7,25 +7,21 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
-from tarmac.training.processes.reach import find_unreached, listening
+from tarmac.machine import Device
+from tarmac.training.processes.reach import Place, find_unreached, listening
+from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.training.processes.self_test import check_all_reduce, stuck
+from tarmac.training.processes.store import RankStore
 from tarmac.training.processes.watchdog import OnHang, Watchdog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tarmac.machine import Device
-    from tarmac.training.processes.reach import Place
-    from tarmac.training.processes.rendezvous import Rendezvous
-    from tarmac.training.processes.store import RankStore
 
 
 class ProcessTeam:

@@ -9,6 +9,7 @@ import os
 import signal
 import tempfile
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from tarmac.ranks import LOST_PEERS
 from tarmac.training.processes.link import Failure, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from torch.distributed.elastic.multiprocessing import LogsDest
 
 _SOCKET = "link"

@@ -13,14 +13,11 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 # A host's name, the address of that name on the host (empty for none), and a port.
 Place = tuple[str, str, int]

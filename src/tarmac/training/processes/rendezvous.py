@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tarmac.errors import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _PLACE = ("MASTER_ADDR", "MASTER_PORT")

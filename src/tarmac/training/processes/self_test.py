@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
 
 from tarmac.errors import PeerFailed, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Large enough that every algorithm of NCCL and Gloo uses all its chunks, and small enough to take
 # well under a second on the slowest links.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -11,11 +11,7 @@ from torch.distributed.distributed_c10d import _get_default_store
 from torch.distributed.rendezvous import rendezvous as rendezvous_of
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tarmac.training.processes.rendezvous import Rendezvous
+from tarmac.training.processes.rendezvous import Rendezvous
 
 _RENDEZVOUS_S = 300.0
 

@@ -6,13 +6,10 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from torch._C._distributed_c10d import PrefixStore, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # Called with a message, the hung ranks, and whether this rank should report the hang.
 OnHang: TypeAlias = Callable[[str, Sequence[int], bool], None]

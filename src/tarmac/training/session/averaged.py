@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 
 from tarmac.errors import TarmacError, short_reason
 from tarmac.training.engine.parameters import Parameters
 from tarmac.training.initial import read_weights
 from tarmac.training.tensor_files import open_tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import nn
-
-    from tarmac.workloads import Recipe
+from tarmac.workloads import Recipe
 
 # Name of `Update`'s average, below the checkpoint's prefix of the optimizer.
 _AVERAGE = "optimizer/ema.values"

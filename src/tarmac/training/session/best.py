@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tarmac.errors import TarmacError
-from tarmac.runs import Best
+from tarmac.runs import Best, Run
 from tarmac.training.session.checkpoint import best_checkpoint, epoch_of, keep_as_best
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tarmac.runs import Run
 
 # Suffix of checkpoints that are not from the middle of an epoch.
 _WHOLE_EPOCH = "-step-0000000"

@@ -10,7 +10,9 @@ import json
 import os
 import shutil
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +27,7 @@ from tarmac.files import (
     temporary_path,
     write_bytes,
 )
+from tarmac.runs import Run
 from tarmac.training.engine.state import TrainingState
 from tarmac.training.shard_directories import (
     POSITION_SHAPE,
@@ -34,12 +37,6 @@ from tarmac.training.shard_directories import (
     read_position,
 )
 from tarmac.training.tensor_files import open_tensors, write_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from tarmac.runs import Run
 
 _VERSION = 1
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 
+from tarmac.training.engine.state import TrainingState
 from tarmac.training.session.checkpoint import portable, write_checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from tarmac.training.engine.state import TrainingState
 
 
 @contextlib.contextmanager

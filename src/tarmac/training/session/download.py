@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tarmac.errors import TarmacError
 from tarmac.files import (
@@ -21,10 +22,6 @@ from tarmac.runs import Run
 from tarmac.training.session.checkpoint import newest_checkpoint
 from tarmac.training.session.upload import RECORD
 from tarmac.training.shard_directories import POSITION, SHARDED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _CHECKPOINTS = "checkpoints"
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import torch
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.runs import now
+from tarmac.machine import Device
+from tarmac.runs import EventWriter, Run, now
 from tarmac.training.engine.divergence import (
     Divergence,
     check_finite,
@@ -22,8 +23,11 @@ from tarmac.training.engine.divergence import (
 )
 from tarmac.training.engine.engine import Engine, Epoch
 from tarmac.training.engine.loader_feed import explain_loader_error, is_loader_error
+from tarmac.training.engine.scoring import Score
 from tarmac.training.engine.strategies import find_strategy
+from tarmac.training.engine.team import Team
 from tarmac.training.initial import INITIAL, read_weights
+from tarmac.training.plan import FeedName, Plan
 from tarmac.training.session.best import BestSoFar
 from tarmac.training.session.checkpoint import (
     check_fits,
@@ -35,25 +39,14 @@ from tarmac.training.session.checkpoint import (
 )
 from tarmac.training.session.checkpoint_writer import CheckpointWriter, writing_checkpoints
 from tarmac.training.session.modes import training_environment
-from tarmac.training.session.patience import patience_of
+from tarmac.training.session.patience import Patience, patience_of
 from tarmac.training.session.record import Outcome
+from tarmac.training.session.reporter import Reporter
 from tarmac.training.session.stacks import telling_stacks
 from tarmac.training.session.utilization import speed_of
 from tarmac.training.shard_directories import SHARDED
 from tarmac.training.tensor_files import write_tensors
 from tarmac.workloads import judged_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.machine import Device
-    from tarmac.runs import EventWriter, Run
-    from tarmac.training.engine.scoring import Score
-    from tarmac.training.engine.team import Team
-    from tarmac.training.plan import FeedName, Plan
-    from tarmac.training.session.patience import Patience
-    from tarmac.training.session.reporter import Reporter
 
 # CUDA's own message if a context has too little memory.
 _GPU_FULL = "CUDA error: out of memory"

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import base64
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tarmac import data
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import write_json
-from tarmac.runs import PREDICTIONS, Mistake, Predictions
+from tarmac.runs import PREDICTIONS, Mistake, Predictions, Run
 from tarmac.training.engine.model import build_model
 from tarmac.training.engine.prediction import predict
 from tarmac.training.initial import read_weights
+from tarmac.training.plan import Plan
 from tarmac.training.session.scoring import plan_to_score
 from tarmac.workloads import Classification, find_workload
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tarmac.runs import Run
-    from tarmac.training.plan import Plan
 
 _BATCH = 500
 

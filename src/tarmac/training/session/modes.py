@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 
-from tarmac.machine import read_limits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tarmac.machine import Device
-    from tarmac.training.plan import Plan
+from tarmac.machine import Device, read_limits
+from tarmac.training.plan import Plan
 
 _T = TypeVar("_T")
 

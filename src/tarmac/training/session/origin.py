@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tarmac import runs
 from tarmac.errors import RequestError, quoted, unknown_name
 from tarmac.files import journal_text, read_errors, write_bytes, write_text
+from tarmac.runs import Run
 from tarmac.training.initial import PICKLED
 from tarmac.training.session.checkpoint import (
     best_checkpoint,
@@ -17,11 +19,6 @@ from tarmac.training.session.checkpoint import (
     read_checkpoint,
 )
 from tarmac.training.shard_directories import SHARDED, copy_sharded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.runs import Run
 
 Checkpoint = Literal["best", "last"]
 CHECKPOINTS: Mapping[str, str] = {

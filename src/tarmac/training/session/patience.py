@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tarmac.runs import Direction, JudgedBy
+from tarmac.runs import Direction, JudgedBy
 
 
 class Patience:

@@ -8,36 +8,29 @@ import os
 import platform
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 
 from tarmac.errors import PeerFailed, TarmacError
 from tarmac.ranks import FOUND_HUNG, LOST_PEERS
 from tarmac.runs import Run
+from tarmac.training.plan import Plan
 from tarmac.training.processes.group import join, losses_told
-from tarmac.training.processes.rendezvous import find_launch
-from tarmac.training.processes.store import RanksMissing, open_store
+from tarmac.training.processes.rendezvous import Rendezvous, find_launch
+from tarmac.training.processes.store import RanksMissing, RankStore, open_store
+from tarmac.training.processes.watchdog import OnHang
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.modes import denormals_flushed
 from tarmac.training.session.record import Outcome, find_begun, plan_of, recorded
 from tarmac.training.session.reporter import Reporter, Silent
+from tarmac.training.session.request import TrainRequest
 from tarmac.training.session.sampling import Sampler
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.tracking import Tracking
 from tarmac.wording import in_lines
-from tarmac.workloads import find_workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from tarmac.training.plan import Plan
-    from tarmac.training.processes.rendezvous import Rendezvous
-    from tarmac.training.processes.store import RankStore
-    from tarmac.training.processes.watchdog import OnHang
-    from tarmac.training.session.request import TrainRequest
-    from tarmac.workloads import Workload
+from tarmac.workloads import Workload, find_workload
 
 # Seconds for which the other ranks wait for the rank that reports a hang.
 _REPORT_WAIT_S = 5.0

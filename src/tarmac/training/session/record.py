@@ -9,41 +9,35 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from tarmac import runs
-from tarmac.data import columns_of
+from tarmac.data import Columns, Progress, SampleShape, columns_of
 from tarmac.distribution import SCRIPTS, installed_version
 from tarmac.errors import RequestError, TarmacError, quoted, reason_of
 from tarmac.files import damaged_record
 from tarmac.machine import name_devices
 from tarmac.masking import remember_environment, without_known
-from tarmac.runs import Parallel, Run
+from tarmac.runs import Parallel, Replica, Run
 from tarmac.training.engine.strategies import find_strategy
 from tarmac.training.initial import INITIAL
+from tarmac.training.plan import Plan
 from tarmac.training.planning.devices import devices_again
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
+from tarmac.training.processes.rendezvous import Rendezvous
 from tarmac.training.session.best import find_best
 from tarmac.training.session.checkpoint import portable, set_damaged_aside
 from tarmac.training.session.origin import begin_from
+from tarmac.training.session.sampling import Sampler
+from tarmac.training.session.tracking import Tracking
 from tarmac.training.session.utilization import model_flops_utilization
 from tarmac.training.tensor_files import write_tensors
-from tarmac.workloads import judged_by
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tarmac.data import Columns, Progress, SampleShape
-    from tarmac.runs import Replica
-    from tarmac.training.plan import Plan
-    from tarmac.training.processes.rendezvous import Rendezvous
-    from tarmac.training.session.sampling import Sampler
-    from tarmac.training.session.tracking import Tracking
-    from tarmac.workloads import Workload
+from tarmac.workloads import Workload, judged_by
 
 _PACKAGES = ("torch", "numpy", "safetensors")
 

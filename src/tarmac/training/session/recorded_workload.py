@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, quoted
 from tarmac.files import refuse_foreign_python
+from tarmac.runs import Run
 from tarmac.workloads import Workload, find_workload, reference_of
-
-if TYPE_CHECKING:
-    from tarmac.runs import Run
 
 
 def workload_of(run: Run, asked: str | Workload | None) -> Workload:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tarmac.runs import Run
-    from tarmac.training.engine.scoring import Score
-    from tarmac.training.plan import Plan
+from tarmac.runs import Run
+from tarmac.training.engine.scoring import Score
+from tarmac.training.plan import Plan
 
 
 class Reporter(Protocol):

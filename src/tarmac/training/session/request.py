@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarmac.files import is_object
-from tarmac.training.processes.rendezvous import find_launch, find_rendezvous
-from tarmac.training.session.reporter import Silent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.training.processes.rendezvous import Rendezvous
-    from tarmac.training.session.epochs import EpochHook
-    from tarmac.training.session.reporter import Reporter
+from tarmac.training.processes.rendezvous import Rendezvous, find_launch, find_rendezvous
+from tarmac.training.session.epochs import EpochHook
+from tarmac.training.session.reporter import Reporter, Silent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,21 +12,24 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from tarmac import runs
 from tarmac.errors import TarmacError
-from tarmac.machine import HostReader, NvmlProblem, open_live_reader
-from tarmac.runs import SampleFile, samples_path
+from tarmac.machine import (
+    Device,
+    HostReader,
+    LiveGpu,
+    LiveHost,
+    LiveReader,
+    NvmlProblem,
+    open_live_reader,
+)
+from tarmac.runs import Run, SampleFile, samples_path
 from tarmac.training.session.gpu_meter import GpuMeter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from types import TracebackType
-
-    from tarmac.machine import Device, LiveGpu, LiveHost, LiveReader
-    from tarmac.runs import Run
 
 INTERVAL_S = 5.0
 
