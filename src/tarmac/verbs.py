@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac import hkube, jobs
 from tarmac.errors import RequestError
 from tarmac.formats import read_the_job
-from tarmac.settings import chosen
+from tarmac.settings import Settings, chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tarmac.jobs import Handle, Job, JobRun, Reporter, RunnerPlace, RunRequest, Secret, Task
-    from tarmac.settings import Settings
 
 
 def submit(

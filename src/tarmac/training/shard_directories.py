@@ -10,8 +10,9 @@ import contextlib
 import os
 import pickle
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.errors import RequestError, TarmacError, quoted, short_reason
 from tarmac.files import (
@@ -22,9 +23,6 @@ from tarmac.files import (
     storage_errors,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # Suffix of sharded checkpoints.
 SHARDED = ".dcp"

@@ -10,19 +10,16 @@ import enum
 import pickle
 import warnings
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.metadata import StorageMeta, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from tarmac.training.shard_directories import damage_explained, read_position
 from tarmac.training.tensor_files import file_checksum
-
-if TYPE_CHECKING:
-    from torch.distributed.checkpoint.metadata import Metadata
 
 _MODEL = "model/"
 

@@ -18,18 +18,15 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
 from tarmac.files import atomic_writer, open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    import torch
 
 _KEY = "tarmac_checksum"
 

@@ -7,7 +7,9 @@ import dataclasses
 import inspect
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Unpack
 
 from tarmac import data, runs
 from tarmac.errors import RequestError, quoted
@@ -17,29 +19,23 @@ from tarmac.files import (
     storage_errors,
     taking_turns,
 )
+from tarmac.runs import Run
+from tarmac.training.plan import Plan
 from tarmac.training.planning.make import make_plan
-from tarmac.training.planning.options import Options, check_types
+from tarmac.training.planning.options import Options, TrainOptions, check_types
 from tarmac.training.session.checkpoint import check_progress
 from tarmac.training.session.download import fetch_run
+from tarmac.training.session.epochs import EpochHook
 from tarmac.training.session.modes import denormals_flushed, threads_within_limits
 from tarmac.training.session.origin import check_extension, find_weights
 from tarmac.training.session.record import create_run, find_begun, plan_of
 from tarmac.training.session.recorded_workload import absolute_reference, workload_of
+from tarmac.training.session.reporter import Reporter
 from tarmac.training.session.request import TrainRequest
 from tarmac.training.session.upload import RECORD
 from tarmac.training.session.work import work
 from tarmac.training.session.workers import WORKER
 from tarmac.workloads import Workload, find_workload, reference_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from tarmac.runs import Run
-    from tarmac.training.plan import Plan
-    from tarmac.training.planning.options import TrainOptions
-    from tarmac.training.session.epochs import EpochHook
-    from tarmac.training.session.reporter import Reporter
 
 
 @denormals_flushed()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
 from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import torch
 
 

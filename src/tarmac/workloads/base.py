@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tarmac.errors import RequestError
+from tarmac.workloads.ema import Ema
+from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.monitoring import monitored
 from tarmac.workloads.naming import Named, check_kind
 from tarmac.workloads.objectives import Classification, Objective
@@ -15,14 +17,10 @@ from tarmac.workloads.optimizers import PLAIN_OPTIMIZERS, Optimizer
 from tarmac.workloads.schedules import Constant, Plateau, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import torch
     from torch import nn
 
     from tarmac.data import Dataset
-    from tarmac.workloads.ema import Ema
-    from tarmac.workloads.expectation import Expectation
 
 
 class Preprocess(Protocol):

@@ -11,7 +11,7 @@ workload has no expectation. To keep the best weights, hold text out: ``--valida
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
 from tarmac import data
 from tarmac.workloads.base import Recipe, Workload
@@ -19,9 +19,6 @@ from tarmac.workloads.gpt import GPT, NO_DECAY
 from tarmac.workloads.objectives import NextToken
 from tarmac.workloads.optimizers import AdamW
 from tarmac.workloads.schedules import Cosine
-
-if TYPE_CHECKING:
-    from torch import nn
 
 _LENGTH = 256
 _NUM_STEPS = 5000

@@ -17,7 +17,7 @@ loop over the same windows in the same order reaches 1.948, and 1.931 with seed 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
 from tarmac import data
 from tarmac.workloads.base import Recipe, Workload
@@ -26,9 +26,6 @@ from tarmac.workloads.gpt import GPT, NO_DECAY
 from tarmac.workloads.objectives import NextToken
 from tarmac.workloads.optimizers import AdamW
 from tarmac.workloads.schedules import Cosine
-
-if TYPE_CHECKING:
-    from torch import nn
 
 _LENGTH = 64
 _NUM_STEPS = 2000

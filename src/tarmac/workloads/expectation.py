@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, unknown_name
-from tarmac.runs import bare_name, name_words
+from tarmac.runs import JudgedBy, bare_name, name_words
 from tarmac.workloads.naming import Named
-
-if TYPE_CHECKING:
-    from tarmac.runs import JudgedBy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

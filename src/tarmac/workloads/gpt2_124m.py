@@ -16,7 +16,7 @@ data/openwebtext/prepare.py writes. Without these files, the tokens are random.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
 from tarmac import data
 from tarmac.workloads.base import Recipe, Workload
@@ -24,9 +24,6 @@ from tarmac.workloads.gpt import GPT, NO_DECAY
 from tarmac.workloads.objectives import NextToken
 from tarmac.workloads.optimizers import AdamW
 from tarmac.workloads.schedules import Cosine
-
-if TYPE_CHECKING:
-    from torch import nn
 
 _LENGTH = 1024
 _VOCABULARY = 50_257

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tarmac.runs import JudgedBy
-
-if TYPE_CHECKING:
-    from tarmac.workloads.base import Workload
+from tarmac.workloads.base import Workload
 
 
 def judged_by(workload: Workload) -> JudgedBy:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -30,9 +30,6 @@ from tarmac.workloads.optimizers import (
     Optimizer,
     RMSprop,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,

@@ -14,16 +14,13 @@ Rate, schedule, batch and epochs are our own, chosen on a validation split of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
 from tarmac.workloads.base import Recipe, Scale, Workload
 from tarmac.workloads.expectation import Expectation
 from tarmac.workloads.optimizers import SGD
 from tarmac.workloads.schedules import OneCycle
 from tarmac.workloads.tower import TowerShape, build_tower
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 def model(local4: int = 192) -> nn.Module:

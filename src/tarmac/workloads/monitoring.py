@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError, unknown_name
 from tarmac.runs import JudgedBy, bare_name
-
-if TYPE_CHECKING:
-    from tarmac.workloads.objectives import Objective
+from tarmac.workloads.objectives import Objective
 
 
 def monitored(objective: Objective, text: str) -> Objective:

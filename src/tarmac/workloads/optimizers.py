@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from tarmac.errors import RequestError
 from tarmac.workloads.naming import Named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
 

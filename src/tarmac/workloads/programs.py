@@ -8,17 +8,14 @@ from __future__ import annotations
 import ast
 import symtable
 import sys
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions, requires
 from importlib.util import decode_source, find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tarmac.distribution import DISTRIBUTION, package_of
 from tarmac.errors import RequestError, quoted, unknown_name
 from tarmac.files import job_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Functions that bind names or import modules without a trace in the syntax.
 _DYNAMIC = {"__getattr__", "__import__", "exec", "eval", "globals", "import_module", "setattr"}

@@ -11,8 +11,9 @@ import importlib.util
 import os
 import stat
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import CodeType, ModuleType
 
 from tarmac.distribution import what_brings
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
@@ -20,10 +21,6 @@ from tarmac.extensions import load_provided, names_with_provided
 from tarmac.files import passes_over
 from tarmac.workloads.base import Workload
 from tarmac.workloads.programs import refuse_program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import CodeType, ModuleType
 
 _GROUP = "tarmac.workloads"
 

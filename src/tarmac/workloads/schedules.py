@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from tarmac.errors import RequestError
 from tarmac.workloads.naming import Named
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @runtime_checkable

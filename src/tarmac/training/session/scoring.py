@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
 
 from tarmac import data
+from tarmac.data import Dataset
 from tarmac.errors import RequestError
 from tarmac.machine import find_devices
+from tarmac.runs import Run
 from tarmac.training.engine.engine import Engine
+from tarmac.training.engine.scoring import Score
 from tarmac.training.engine.team import Alone
 from tarmac.training.initial import fit_weights
+from tarmac.training.plan import Plan
 from tarmac.training.planning.make import make_plan
 from tarmac.training.planning.options import Options
 from tarmac.training.session.modes import (
@@ -19,18 +27,7 @@ from tarmac.training.session.modes import (
     training_environment,
 )
 from tarmac.training.session.record import input_record, options_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import torch
-
-    from tarmac.data import Dataset
-    from tarmac.runs import Run
-    from tarmac.training.engine.scoring import Score
-    from tarmac.training.plan import Plan
-    from tarmac.workloads import Workload
+from tarmac.workloads import Workload
 
 # Options that matter only during training, or depend on the machine of the training.
 _OF_TRAINING = {

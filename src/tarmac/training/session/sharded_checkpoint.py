@@ -6,7 +6,7 @@ A checkpoint is a directory, whole or absent, that any number of ranks can read.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -16,7 +16,9 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from tarmac.errors import RequestError
 from tarmac.files import StorageError, replace_directory
+from tarmac.training.engine.engine import Engine
 from tarmac.training.engine.state import TrainingState
+from tarmac.training.engine.team import Team
 from tarmac.training.shard_directories import (
     SHARDED,
     damage_explained,
@@ -25,12 +27,6 @@ from tarmac.training.shard_directories import (
 )
 from tarmac.training.shards import ShardReader
 from tarmac.training.tensor_files import file_checksum
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tarmac.training.engine.engine import Engine
-    from tarmac.training.engine.team import Team
 
 _PARTS = ("model", "optimizer", "random", "feed")
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from collections.abc import Callable
+from types import FrameType
 
 # A cluster that ends a job signals each of its processes, and so does the parent process. Signals
 # within this many seconds are one request.

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-from tarmac.trackers import TRACKERS, TrackedRun, open_tracker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tarmac.runs import Run
-    from tarmac.trackers import InThread
-    from tarmac.training.engine.scoring import Score
-    from tarmac.training.plan import Plan
-    from tarmac.training.session.reporter import Reporter
-    from tarmac.training.session.sampling import Sampler
+from tarmac.runs import Run
+from tarmac.trackers import TRACKERS, InThread, TrackedRun, open_tracker
+from tarmac.training.engine.scoring import Score
+from tarmac.training.plan import Plan
+from tarmac.training.session.reporter import Reporter
+from tarmac.training.session.sampling import Sampler
 
 
 class Tracking:

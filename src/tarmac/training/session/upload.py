@@ -12,16 +12,12 @@ import contextlib
 import os
 import threading
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tarmac.errors import TarmacError
 from tarmac.files import delete_object, list_objects, put_object, read_errors, write_object
+from tarmac.runs import Run
 from tarmac.training.shard_directories import POSITION, SHARDED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from tarmac.runs import Run
 
 RECORD = "run.json"
 _METRICS = "metrics.jsonl"

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
-from tarmac.machine import find_chip
+from tarmac.machine import Device, find_chip
+from tarmac.training.plan import Plan
 from tarmac.workloads import NextToken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tarmac.machine import Device
-    from tarmac.training.plan import Plan
 
 
 def model_flops_utilization(plan: Plan, history: Iterable[Mapping[str, float]]) -> float | None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tarmac.errors import RequestError
+from tarmac.runs import Run
 from tarmac.training.engine.team import Alone
+from tarmac.training.plan import Plan
 from tarmac.training.session.epochs import train_epochs
 from tarmac.training.session.rank import train_as_rank
 from tarmac.training.session.record import recorded
+from tarmac.training.session.request import TrainRequest
 from tarmac.training.session.sampling import Sampler, uuids_of
 from tarmac.training.session.stop_request import StopRequest
 from tarmac.training.session.tracking import Tracking
 from tarmac.training.session.upload import uploaded
 from tarmac.training.session.workers import train_in_workers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.runs import Run
-    from tarmac.training.plan import Plan
-    from tarmac.training.session.request import TrainRequest
-    from tarmac.workloads import Workload
+from tarmac.workloads import Workload
 
 
 def work(

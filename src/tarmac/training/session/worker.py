@@ -9,23 +9,20 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tarmac.errors import PeerFailed, RequestError, TarmacError
 from tarmac.ranks import LOST_PEERS
+from tarmac.runs import Run
+from tarmac.training.engine.scoring import Score
+from tarmac.training.plan import Plan
 from tarmac.training.processes.link import Link
 from tarmac.training.processes.rendezvous import find_rendezvous
 from tarmac.training.session.rank import train_as_worker
 from tarmac.training.session.reporter import Silent
 from tarmac.training.session.stop_request import StopRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tarmac.runs import Run
-    from tarmac.training.engine.scoring import Score
-    from tarmac.training.plan import Plan
 
 # Seconds between progress reports. Each is a message, and a few a second are enough to watch.
 _LOOK_EVERY_S = 0.2

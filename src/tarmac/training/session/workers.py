@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from tarmac.runs import Replica
+from tarmac.runs import Replica, Run
 from tarmac.training.engine.scoring import Score
+from tarmac.training.plan import Plan
 from tarmac.training.processes.launcher import launch
 from tarmac.training.session.record import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tarmac.runs import Run
-    from tarmac.training.plan import Plan
-    from tarmac.training.session.reporter import Reporter
-    from tarmac.training.session.sampling import Sampler
+from tarmac.training.session.reporter import Reporter
+from tarmac.training.session.sampling import Sampler
 
 WORKER = "tarmac.training.session.worker"
 
