@@ -130,7 +130,7 @@ def test_every_field_of_a_run_request_is_an_option_and_an_argument():
     fields = {field.name for field in dataclasses.fields(RunRequest)}
     for each in (command, submit):
         assert fields <= {parameter.name for parameter in each.params}
-    # A script sees for itself that its first tasks fail.
+    # `tarmac.submit` has no keep_going: a script can check itself whether its first tasks fail.
     assert fields - {"keep_going"} <= inspect.signature(verbs.submit).parameters.keys()
 
 

@@ -221,7 +221,7 @@ def test_editors_and_type_checkers_see_every_field_of_a_search_with_its_type():
     names = {"Mapping": Mapping, "Sequence": Sequence}
     offered = typing.get_type_hints(SearchOptions, localns=names)
     assert offered.keys() == Request.model_fields.keys()
-    # Python has these in more forms than a request keeps.
+    # `tarmac.search` accepts more types for these fields than a Request stores.
     several = {"budget", "space", "datasets", "objective"}
     kept = typing.get_type_hints(Request)
     assert {name: offered[name] for name in offered if name not in several} == {

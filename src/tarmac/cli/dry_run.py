@@ -30,10 +30,10 @@ def print_plans_of(
     """Print the plans of jobs, with needs that are missing.
 
     Args:
-        read: What files hold, each with the directory that its paths start from.
-        on: Where their tasks would run.
-        request: What is asked for of their runs.
-        as_json: Print JSON, and only that.
+        read: Contents of the files, each with the directory that its paths start from.
+        on: Executor of the tasks, such as ``local`` or ``slurm``.
+        request: Options of the runs, beside their jobs.
+        as_json: Whether to print JSON only.
     """
     from tarmac.cli.views.job_plan import plan_rows, plans_of, print_plans, say_problems
 
@@ -67,7 +67,7 @@ def print_plans_of(
 
 
 def print_rest(run: JobRun, request: RunRequest, *, as_json: bool) -> None:
-    """Print what going on with a run would do."""
+    """Print the plan for resuming a run."""
     from tarmac.cli.views.job_plan import plan_rows, print_plans, rest_of
     from tarmac.jobs import read_status
 
@@ -143,7 +143,7 @@ def files_of(
 
 
 def _problems_of_pipeline(job: Job, base: Path, request: RunRequest) -> Sequence[str]:
-    """Return why a pipeline would be refused here, but for what its format says itself."""
+    """Return why a pipeline would be refused here, except for the refusals of its format."""
     from tarmac.hkube import prepare_pipeline
 
     if job.refusals:

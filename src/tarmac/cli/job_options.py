@@ -104,14 +104,14 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def run_request(options: Mapping[str, Any], *, quiet: bool) -> RunRequest:
-    """Check what `job_options` give beside the job, and return it as a request.
+    """Check those values of `job_options` that are not part of the job, and return a request.
 
     Args:
-        options: Values of click by the names of the request's fields, ``secrets`` as texts.
+        options: Click's values by field name of the request; ``secrets`` are still texts.
         quiet: Whether to suppress the note on pretended GPUs, on stderr.
 
     Raises:
-        RequestError: A value is wrong, or the user's file of secrets.
+        RequestError: A value or the user's file of secrets is invalid.
     """
     from tarmac.jobs import RunRequest, read_secret_mapping
 

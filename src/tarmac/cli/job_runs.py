@@ -69,7 +69,7 @@ def prepare_job(
 
 
 def refuse_rest(run: JobRun, request: RunRequest) -> None:
-    """Refuse what of a run that is gone on with cannot be done."""
+    """Refuse to resume a run whose remaining tasks cannot run."""
     if run.job.pipeline is not None:
         prepare_job(run.job, run.base, request, run.executor)
         return
@@ -147,7 +147,7 @@ def _asked_for(run: JobRun) -> JobRun:
 
 
 def submit_runs(runs: Sequence[JobRun], request: RunRequest, *, as_json: bool) -> None:
-    """Start runs in the background; by default each where its tasks run."""
+    """Start runs in the background; the default place of each runner is that of its tasks."""
     from tarmac.jobs import start_runner, submit_runner, why_no_runner_job
 
     rows = []

@@ -24,10 +24,10 @@ _MAX_SHOWN_BYTES = 20_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What is printed of a run's work.
+    """Options for the output of a run.
 
     Attributes:
-        follow: Print what tasks print, as they print it.
+        follow: Whether to print the output of tasks as it is written.
         as_json: Whether to suppress text output, since the caller prints JSON.
         result: Second file for a pipeline's result. None: only the run's own.
     """
@@ -47,12 +47,12 @@ def headline(run: JobRun) -> str:
 
 
 def work(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, Any]:
-    """Run what has not succeeded yet of a job, and print how it goes.
+    """Run the tasks of a job that have not succeeded yet, and print the progress.
 
     Args:
         run: Run of the job, whose directory exists already.
-        request: What is asked for of it.
-        shown: What is printed of it.
+        request: Options of the run, such as its concurrency and secrets.
+        shown: Options for the output of the run.
 
     Returns:
         The values that ``--json`` prints.
@@ -85,7 +85,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def _watched(run: JobRun, request: RunRequest) -> Iterator[_Watch]:
-    """Be the runner of a run, also as a job of the engine: with signals, and with a successor."""
+    """Watch signals as a run's runner; a runner that is a job also queues its successor in time."""
     from tarmac.jobs import OwnRunnerJob, find_executor
 
     kind = find_executor(run.executor)

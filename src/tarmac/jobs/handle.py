@@ -247,11 +247,11 @@ def _left_of(run: JobRun, status: RunStatus) -> Sequence[Task]:
 
 
 def start_runner(run: JobRun, request: RunRequest = DEFAULT_REQUEST) -> Handle:
-    """Start the process that works on a run; what it prints goes to ``runner.log`` there.
+    """Start a runner process for a run; its output goes to ``runner.log`` in the run's directory.
 
     Args:
         run: The run to work on.
-        request: What is asked for of it. Default: nothing.
+        request: Options of the run for the runner. Default: `DEFAULT_REQUEST`.
 
     Raises:
         RequestError: A named secret refers to another named secret.

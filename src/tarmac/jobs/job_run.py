@@ -77,11 +77,12 @@ def prepare(
     """Expand a job into tasks, and check them before anything starts.
 
     Args:
-        job: Job to expand into tasks and to check.
-        base: What its paths start from.
-        request: What is asked for of its run. Default: nothing.
-        executor: Where tasks are to run, one of `executor_names`.
-        by_job: Whether the run's runner is to be a job there, where it can be one.
+        job: Job to expand and to check.
+        base: Directory that the job's paths start from.
+        request: Options of the run, such as its secrets. Default: `DEFAULT_REQUEST`.
+        executor: Name of the executor, one of `executor_names`. Default ``local``.
+        by_job: Whether the run's runner is to be a job of the engine, where it can be. Default
+            False.
 
     Raises:
         RequestError: The job states that it cannot run here, or a task can never fit, needs a
@@ -103,7 +104,7 @@ def refuse_tasks(
     executor: str = "local",
     by_job: bool = False,
 ) -> None:
-    """Raise a RequestError where one of a job's tasks cannot be done; see `prepare`."""
+    """Raise a RequestError for a task that cannot succeed; see `prepare`."""
     is_pretending = request.fake_gpus > 0
     for check in _checks(tasks, base, request.secrets, executor, is_pretending=is_pretending):
         check()
@@ -338,9 +339,9 @@ def work_on(
     Args:
         run: Run to work on; tasks that have succeeded are left out.
         reporter: Reporter that is called as attempts begin, are retried, and end.
-        request: What is asked for of it. Default: nothing.
-        stop: Whether to end all that runs and stop.
-        detach: Whether to leave what is queued and runs to the engine that has it.
+        request: Options of the run, such as its concurrency. Default: `DEFAULT_REQUEST`.
+        stop: Returns whether to end all running attempts and stop.
+        detach: Returns whether to leave queued and running attempts to the engine.
 
     Raises:
         RequestError: Another process works on the run, or another engine still has its tasks.

@@ -1,7 +1,7 @@
-"""What a job's run is asked for beside its job: one value from the caller down to the executor.
+"""The options of a run beside its job, in a single value from the caller down to the executor.
 
-A new option is a field here and its use, an option of `tarmac.cli.job_options`, and an argument of
-`tarmac.run` and `tarmac.submit`.
+A new option needs a field here and code that uses it, an option in `tarmac.cli.job_options`, and an
+argument of `tarmac.run` and `tarmac.submit`.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from tarmac.files import expanded
 from tarmac.jobs.model import Secret
 from tarmac.jobs.secrets import read_secret_mapping
 
-# Where the process runs that hands out a submitted job's tasks: on this machine, or as a job of the
-# same engine as its tasks.
+# Place of the runner, the process that hands out a submitted job's tasks: on this machine, or as a
+# job of the engine that runs the tasks.
 RunnerPlace = Literal["here", "engine"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What a run is asked for beside its job.
+    """The options of a run beside its job.
 
     Attributes:
-        output: Directory in which the run's own is made. Default: `tarmac.runs.default_output`.
-        concurrency: Most tasks at once. Default: the job's limit, else as many as fit.
+        output: Directory in which to create the run. Default: `tarmac.runs.default_output`.
+        concurrency: Maximum number of tasks at once. Default: the job's limit, else as many as fit.
         fake_gpus: Number of GPUs to pretend, to try a job without them. Default 0: real GPUs.
-        keep_going: Whether to start what is left also where the first tasks have all failed alike.
+        keep_going: Whether to start the remaining tasks even when the first tasks all failed alike.
             Default False.
-        secrets: What named secrets stand for here: the user's configuration (see
-            `read_secret_mapping`), and over it what was asked for. Default: none.
-        on: Executor of the tasks, one of `executor_names`. Default: what the settings say, else
-            ``local``; of a resumed run the one that it began with.
+        secrets: Places of named secrets on this machine; references only, never a secret itself.
+            The caller's places override the user's configuration (see `read_secret_mapping`).
+            Default: none.
+        on: Executor of the tasks, one of `executor_names`. Default: the user's settings, else
+            ``local``; a resumed run keeps its executor.
         profile: Name of a profile in the user's settings. Default: none.
-        runner: Place of the process that hands out a submitted job's tasks. Default: what the
-            settings say, else ``engine`` where the runner can be a job there.
+        runner: Place of the process that hands out a submitted job's tasks. Default: the user's
+            settings, else ``engine`` where the runner can be a job of the engine.
     """
 
     output: Path | None = None
@@ -50,12 +51,12 @@ class RunRequest:
     runner: RunnerPlace | None = None
 
     def runner_options(self) -> list[str]:
-        """Return the options of ``tarmac run`` that say what a run does not remember.
+        """Return the options of ``tarmac run`` that the run's record does not hold.
 
-        Secrets of the user's configuration are left out: a runner reads that itself.
+        Secrets of the user's configuration are left out: the runner reads that file itself.
 
         Raises:
-            RequestError: A named secret stands for another named one.
+            RequestError: A named secret refers to another named secret.
         """
         options = []
         if self.concurrency is not None:
@@ -71,7 +72,7 @@ class RunRequest:
         return options
 
 
-# A run that nothing is asked for, without the user's secrets.
+# All defaults, without the secrets of the user's configuration.
 DEFAULT_REQUEST = RunRequest()
 
 
@@ -79,7 +80,7 @@ def _secret_location(name: str, secret: Secret) -> str:
     if secret.env is not None:
         return f"env:{secret.env}"
     if secret.file is not None:
-        # A runner that is a job begins in another directory.
+        # A runner job starts in another directory.
         return f"file:{expanded(secret.file).absolute()}"
     raise RequestError(
         f"secrets: {name!r} stands for {secret}, which is no place on this machine",

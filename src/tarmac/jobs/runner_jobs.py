@@ -44,11 +44,11 @@ _PASSED_ON = (
 
 
 def why_no_runner_job(run: JobRun, request: RunRequest) -> str | None:
-    """Return why a run's runner cannot be a job; None where it can.
+    """Return why a run's runner cannot be a job; None if it can.
 
     Args:
         run: Run whose runner is to be submitted as a job.
-        request: What is asked for of it.
+        request: Options of the run, with its secrets.
     """
     engine = find_executor(run.executor).runners
     if engine is None:
@@ -81,7 +81,7 @@ def submit_runner(run: JobRun, request: RunRequest = DEFAULT_REQUEST) -> str:
 
     Args:
         run: Run whose runner is submitted.
-        request: What is asked for of it. Default: nothing.
+        request: Options of the run for its runner. Default: `DEFAULT_REQUEST`.
 
     Returns:
         The engine's name for the job.
@@ -173,7 +173,7 @@ def end_runner_jobs(run: Path, executor: str, *, but: OwnRunnerJob | None = None
 
 
 def _secrets_of(run: JobRun, places: Mapping[str, Secret]) -> dict[str, str]:
-    """Return the variables that hold secrets of tasks, and those that staging them reads."""
+    """Return the variables with secrets of tasks, and those that their stagers read."""
     names = secret_variables(run.tasks, places)
     variables = {name: os.environ[name] for name in names}
     for task in run.tasks:

@@ -184,7 +184,7 @@ class Request(BaseModel):
 
 
 class SearchOptions(TypedDict, total=False):
-    """Fields of a `Request` as `tarmac.search` takes them, for editors and type checkers."""
+    """The fields of a `Request` as arguments of `tarmac.search`, for editors and type checkers."""
 
     workload: str
     method: str

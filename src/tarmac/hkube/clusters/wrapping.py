@@ -114,10 +114,10 @@ def refuse_on(
     Args:
         algorithms: Algorithms that the run will need, by name.
         base: Directory that relative paths in the jobs start from.
-        request: What is asked for of the run.
-        on: Where, one of `tarmac.jobs.executor_names`.
-        options: By executor, what only that one understands.
-        by_job: Whether the run's runner is to be a job there.
+        request: Options of the run, such as its secrets and pretended GPUs.
+        on: Name of the executor, one of `tarmac.jobs.executor_names`.
+        options: Executor-specific options, by executor name.
+        by_job: Whether the runner itself will be a job of the cluster.
 
     Raises:
         RequestError: The cluster does not answer, has no node that is large enough, or does not see

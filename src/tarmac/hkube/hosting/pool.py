@@ -46,7 +46,7 @@ def refuse(
     Args:
         algorithms: Algorithms that the run will need, by name.
         base: Directory that relative paths in the jobs start from.
-        request: What is asked for of the run.
+        request: Options of the run, such as its secrets and pretended GPUs.
 
     Raises:
         RequestError: An algorithm needs more than this machine has, a missing secret, or a

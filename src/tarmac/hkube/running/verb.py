@@ -77,9 +77,9 @@ def prepare_pipeline(
     Args:
         job: Job with ``pipeline`` set and no refusals.
         base: Directory that relative paths in the job start from.
-        request: What is asked for of its run. Default: nothing.
-        executor: Where its tasks are to run, one of `tarmac.jobs.executor_names`.
-        by_job: Whether the run's runner is to be a job there.
+        request: Options of the run, such as its secrets. Default: `DEFAULT_REQUEST`.
+        executor: Name of the tasks' executor, one of `tarmac.jobs.executor_names`.
+        by_job: Whether the runner itself will be a job of the cluster.
 
     Raises:
         RequestError: The pipeline is invalid or cannot run on the executor, or an algorithm of its
@@ -137,12 +137,14 @@ def work_on_pipeline(
     Args:
         run: Run of a job with ``pipeline`` set, with its directory.
         observer: Receives the run's progress as it happens.
-        request: What is asked for of it; its ``concurrency`` counts instances of algorithms.
-            Default: nothing.
-        stop: Whether to end all that runs and stop; asked a few times a second.
-        detach: Whether to leave what is at work to the engine that has it; asked as often, and not
-            where this machine has it.
-        open_host: Opens what runs algorithms; by default what runs them where the run's tasks are.
+        request: Options of the run. Its ``concurrency`` limits the instances of algorithms.
+            Default: `DEFAULT_REQUEST`.
+        stop: Function that returns whether to end all tasks and stop. Called some ten times a
+            second.
+        detach: Function that returns whether to leave running tasks to their engine. Called as
+            often; not for tasks on this machine.
+        open_host: Function that opens the host of algorithms. Default: the host for the run's
+            executor.
 
     Raises:
         RequestError: Another process works on the run, another engine still has its tasks, or the

@@ -113,9 +113,9 @@ class Options:
 
 
 class TrainOptions(TypedDict, total=False):
-    """Options of `tarmac.train` by their names, for editors and type checkers.
+    """The keyword options of `tarmac.train`, for editors and type checkers.
 
-    All fields of `Options`, and ``device``, which is another word for ``devices``.
+    The keys are the fields of `Options`, and ``device``, an alias of ``devices``.
     """
 
     epochs: int | None
@@ -154,7 +154,7 @@ class TrainOptions(TypedDict, total=False):
     device: str | int
 
 
-# What the types of options are called in messages.
+# Names of the options' types in messages.
 _KINDS: dict[str, tuple[Any, str]] = {
     "int": (numbers.Integral, "a whole number"),
     "float": (numbers.Real, "a number"),

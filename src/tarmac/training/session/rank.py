@@ -86,10 +86,10 @@ def train_as_rank(
     that they had created.
 
     Args:
-        request: What is asked for beside the plan, with this process's ``rendezvous``.
-        prepare: Finds the workload, as it is before options change it, and makes the plan.
-        make_run: Makes the run of a plan, or finds the one to resume.
-        begun: Is given the run, on the first rank.
+        request: Options beside the plan; its ``rendezvous`` must be set.
+        prepare: Function that finds the workload, before options change it, and makes the plan.
+        make_run: Function that creates the run of a plan, or finds the run to resume.
+        begun: Called with the run, on the first rank.
 
     Returns:
         The run, which all processes can read if they share its directory.

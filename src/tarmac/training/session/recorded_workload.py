@@ -1,4 +1,4 @@
-"""The workload of a run, found again by the name that the run's record has."""
+"""Finding the workload of a run again, by its name in the run's record."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from tarmac.workloads import Workload, find_workload, reference_of
 
 
 def workload_of(run: Run, asked: str | Workload | None) -> Workload:
-    """Find a run's workload again, which must be the one that is asked for.
+    """Find a run's workload again, and check it against the requested one.
 
     Args:
         run: Run with a record that names the workload.
-        asked: None for what the record names, which runs a user's own file, but no other user's.
+        asked: Requested workload; None for the recorded one. Finding a recorded workload may
+            execute a file of the user, but never a file of another user.
 
     Raises:
-        RequestError: It is another one, is not there any more, or is the file of another user, or
-            a run of theirs names it.
+        RequestError: The requested workload differs from the recorded one, does not exist any
+            more, is in another user's file, or is named by another user's run.
     """
     recorded_as = str(run.record.configuration["workload"])
     if isinstance(asked, Workload):
@@ -38,13 +39,13 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
 
 
 def absolute_reference(reference: str) -> str:
-    """Make a workload's file absolute, so that it is found from any directory later."""
+    """Make the path of a workload's file absolute, as later commands run in other directories."""
     path, separator, attribute = reference.rpartition(":")
     return f"{Path(path).resolve()}:{attribute}" if separator else reference
 
 
 def _importable(workload: Workload) -> tuple[str, ...]:
-    """Return the name by which workers would find a workload, where there is one."""
+    """Return the name under which workers can import a workload; empty if there is none."""
     try:
         return (reference_of(workload),)
     except RequestError:

@@ -1,4 +1,4 @@
-"""What a training is asked for beside its plan: one value from the verbs down to the ranks."""
+"""The options of a training beside its plan, in a single value from the verbs down to the ranks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tarmac.training.session.reporter import Reporter, Silent
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """What `train`, `resume` and `extend` are asked for beside the plan.
+    """The options of `train`, `resume` and `extend` beside the plan.
 
     Attributes:
-        output: Directory in which runs are made or looked for. Default: `runs.default_output`.
-        uri: URI below which the run's copy goes. Default: the one that the run's record names.
-        reporter: Receives progress; of several ranks the first one's. Default: none.
-        stop: Called after every epoch; returns why the training ends there, or None. Default: none.
+        output: Directory in which runs are created and searched. Default: `runs.default_output`.
+        uri: URI below which the run's copy goes. Default: the URI in the run's record.
+        reporter: Receiver of progress reports, on the first rank. Default: no reports.
+        stop: Called after every epoch with its metrics; returns a reason to stop, or None.
+            Default: none.
         interrupted: Called after every step; if true, save the state and stop. Default: none.
-        rendezvous: Rank and world size of this process, where a launcher has started several.
-            Default: a process of its own.
-        launch: Name of the task that a new run is begun for, so that a later attempt goes on with
-            it. Default: empty, for none.
+        rendezvous: Rank and world size of this process from its launcher. Default: no launcher.
+        launch: Name of the task for which a new run is created, so that a later attempt of the task
+            resumes the run. Default: empty, no task.
     """
 
     output: Path | None = None
@@ -47,14 +47,15 @@ class TrainRequest:
         *,
         is_resumed: bool = False,
     ) -> TrainRequest:
-        """Make a request of a verb's arguments, and of what a launcher has set for this process.
+        """Create a request from a verb's arguments and the launcher's environment variables.
 
         Args:
-            output: A directory, or the URI of an object store.
-            reporter: See the attribute; so are the others.
-            stop: Called after every epoch.
-            interrupted: Called after every step.
-            is_resumed: Whether a run is named to go on with, whichever task has begun it.
+            output: Directory of runs, or the URI of an object store.
+            reporter: Receiver of progress reports, on the first rank.
+            stop: Called after every epoch; see the attribute.
+            interrupted: Called after every step; see the attribute.
+            is_resumed: Whether the caller names the run to resume. The request then has no
+                ``launch``, as any task may have created that run. Default False.
 
         Raises:
             RequestError: The launcher's variables contradict each other.

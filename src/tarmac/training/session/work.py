@@ -1,4 +1,4 @@
-"""Trains into a run's directory, in one process, in workers, or as a launcher's rank."""
+"""Training into a run's directory: in this process, in workers, or as a launcher's rank."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def work(
     prepare: Callable[[], tuple[Workload, Plan]],
     make_run: Callable[[Workload, Plan], Run],
 ) -> Run:
-    """Train into a run's directory, record how it ended, and upload it where that is asked.
+    """Train into a run's directory, record the result, and upload the run if it has a URI.
 
     Args:
-        request: What is asked for beside the plan.
-        prepare: Finds the workload, as it is before options change it, and makes the plan.
-        make_run: Makes the run of a plan, or finds the one to go on with.
+        request: Options of the training beside the plan.
+        prepare: Function that finds the workload, before options change it, and makes the plan.
+        make_run: Function that creates the run of a plan, or finds the run to resume.
 
     Raises:
-        RequestError: The request cannot be met; nothing was started.
-        TarmacError: The training failed; what it had done so far is in its run.
+        RequestError: The request cannot be carried out; nothing was started.
+        TarmacError: The training failed; its progress so far is in the run.
     """
     if request.rendezvous is not None:
         with uploaded(request.uri) as begin:
