@@ -20,7 +20,8 @@ FOR_USERS = [page for page in PAGES if page.parent == DOCS or page == ROOT / "RE
 PACKAGE = ROOT / "src" / "tarmac"
 SOURCES = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "testing" not in path.parents]
 _FENCE = re.compile(
-    r"(?:^<!-- file: (?P<named>\S+) -->\n\n?)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    r"(?:^<!-- file: (?P<named>\S+) -->\n\n?)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$"
+    r"(?:\n+<!-- output -->\n\n?```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 _FIRST_LINE = re.compile(r"# (\S+\.(?:py|yaml|toml|sh))\n")
@@ -38,11 +39,13 @@ class Block:
         kind: The word behind the fence: ``console``, ``yaml``.
         text: What it holds.
         file: The file that it shows, by its first line or by a comment before the block.
+        output: What its commands print, as the page shows it; see `is_printed`.
     """
 
     kind: str
     text: str
     file: str | None
+    output: str | None = None
 
 
 def blocks(page: Path) -> list[Block]:
@@ -50,8 +53,36 @@ def blocks(page: Path) -> list[Block]:
     for match in _FENCE.finditer(page.read_text()):
         first = _FIRST_LINE.match(match["text"])
         file = match["named"] or (first[1] if first else None)
-        found.append(Block(match["kind"], match["text"], file))
+        found.append(Block(match["kind"], match["text"], file, match["output"]))
     return found
+
+
+def is_printed(shown: str, printed: str) -> bool:
+    """Return whether a page's output is what a command printed, but for what varies.
+
+    A number stands for any number. ``...`` stands for anything in a line, and for any lines where
+    a line has nothing else. Blanks at the ends of lines do not count.
+    """
+    lines = []
+    for line in shown.splitlines():
+        if line.strip() == "...":
+            lines.append(r"(?:.*\n)*")
+            continue
+        parts = _VARIES.split(line.rstrip())
+        lines.append("".join(_pattern_of(part) for part in parts) + r"[ \t]*\n")
+    return re.fullmatch("".join(lines), printed.rstrip("\n") + "\n") is not None
+
+
+_VARIES = re.compile(r"(\.\.\.|[0-9][0-9.,]*| +)")
+
+
+def _pattern_of(part: str) -> str:
+    if part == "...":
+        return ".*"
+    if part[:1].isdecimal():
+        return r"[0-9][0-9.,]*"
+    # Columns are as wide as what is in them.
+    return r"[ ]+" if part.isspace() else re.escape(part)
 
 
 def links(page: Path) -> list[str]:

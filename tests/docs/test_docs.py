@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from doc_pages import PAGES, ROOT, Block, anchors, blocks, links, page_id
+from doc_pages import PAGES, ROOT, Block, anchors, blocks, is_printed, links, page_id
 from forked import forked_interpreter
 from ray_heads import OBJECT_STORE_BYTES, start_head
 
@@ -96,6 +96,19 @@ def ray_head():
 
 
 @pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("epoch 1/2  loss 0.31\n...\nrun ...\n", "epoch 1/2   loss 0.298\na\nb\nrun /x y\n", True),
+        ("took 2.3 s\n...\n", "took 11 s\n", True),
+        ("took 2 s\n", "took two s\n", False),
+        ("took 2 s\n", "took 2 s\nwarning\n", False),
+    ],
+)
+def test_shown_output_is_compared_but_for_what_varies(shown, printed, same):
+    assert is_printed(shown, printed) is same
+
+
+@pytest.mark.parametrize(
     "page",
     [
         pytest.param(page, id=page_id(page), marks=[] if page in FIRST else pytest.mark.docs)
@@ -136,6 +149,8 @@ def test_every_example_runs_in_order(page, tmp_path, leading, stands_for):
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{page.name}: {block.text}\n{done.stdout}{done.stderr}"
+        if block.output is not None:
+            assert is_printed(block.output, done.stdout), f"{page.name} prints:\n{done.stdout}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
