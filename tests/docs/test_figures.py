@@ -9,9 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-_LINK = re.compile(r"\]\((?:\.\./)?bench/results/([\w-]+\.md)\)")
+_LINK = re.compile(r"\]\((?:(?:\.\./)?bench/)?results/([\w-]+\.md)\)")
 # No figures of a result: releases of programs, code, a link's place, a precision's name.
 _OTHER = re.compile(
     r"\b(?:Tarmac|Python|PyTorch|Keras|TensorFlow|Lightning|Accelerate) [\d.]*\d"
