@@ -23,17 +23,17 @@ STATED = [
         [("inference/exporting.py", "TOLERANCE", 1)],
     ),
     ("architecture", "lists again after {} s without", [("kubernetes/watch.py", "SILENCE_S", 1)]),
-    ("check", "a line longer than {} KiB", [("checks/reading/scan.py", "_REACH_BYTES", 512)]),
-    ("check", "all its pairs take {} times", [("checks/rules/ranks.py", "_SLOW", 1)]),
+    ("read-logs", "a line longer than {} KiB", [("checks/reading/scan.py", "_REACH_BYTES", 512)]),
+    ("check-nodes", "all its pairs take {} times", [("checks/rules/ranks.py", "_SLOW", 1)]),
     (
-        "check",
-        "a job of one core and {} MiB. Of more than {} nodes",
+        "check-nodes",
+        "a job of one core and {} MiB. In a partition of more than {} nodes",
         [("slurm/survey.py", "_MEMORY_BYTES", MIB), ("machine/surveyed.py", "MAX_NODES", 1)],
     ),
     ("clusters", "Ctrl-C within {} s cancels", [("cli/stopping.py", "_SECOND_WITHIN_S", 1)]),
     ("clusters", "run's directory, every {} s", [("files/holders.py", "BEAT_S", 1)]),
     (
-        "clusters",
+        "slurm",
         "by default {} MiB and {} KiB for each task",
         [
             ("jobs/executors/runners.py", "_MEMORY_BYTES", MIB),
@@ -59,12 +59,12 @@ STATED = [
         ],
     ),
     (
-        "clusters",
+        "slurm",
         "If the first {} tasks took less than {} s each",
         [("cli/views/short_tasks.py", "_FIRST", 1), ("cli/views/short_tasks.py", "_SHORT_S", 1)],
     ),
     ("clusters", "other processes hold {} GiB", [("node/gpus.py", "_HELD_BYTES", GIB)]),
-    ("clusters", "it waits {} s for the others", [("node/rendezvous.py", "MEET_WITHIN_S", 1)]),
+    ("kubernetes", "it waits {} s for the others", [("node/rendezvous.py", "MEET_WITHIN_S", 1)]),
     (
         "devices",
         "an all-reduce of the gradients, {} us and the time of the bytes: at the rate of NVLink "
@@ -129,7 +129,7 @@ STATED = [
         ],
     ),
     (
-        "optimizers",
+        "precision",
         "{} steps without one double it",
         [("training/engine/loss_scale.py", "_GROWTH_STEPS", 1)],
     ),
@@ -166,7 +166,7 @@ STATED = [
         [("environments/shipped.py", "_UNUSED_S", 86_400)],
     ),
     (
-        "workloads",
+        "precision",
         "one launch replays {} steps",
         [("training/engine/many_steps.py", "_AT_ONCE", 1)],
     ),

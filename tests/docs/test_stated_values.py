@@ -21,7 +21,7 @@ each_page = pytest.mark.parametrize("page", FOR_USERS, ids=page_id)
 
 
 def codes() -> dict[str, str]:
-    return {row[0]: row[1] for row in rows(section(DOCS / "cli.md", "## Exit codes"))[1:]}
+    return {row[0]: row[1] for row in rows(section(DOCS / "exit-codes.md", "## The codes"))[1:]}
 
 
 def test_the_exit_codes_on_the_page_are_those_of_the_source():
@@ -104,8 +104,7 @@ def test_the_tables_of_an_engines_options_have_its_defaults(engine):
     from tarmac.jobs import find_executor
 
     fields = find_executor(engine).options.model_fields
-    heading = {"slurm": "## Options", "kubernetes": "## Kubernetes", "ray": "## Ray"}[engine]
-    text = section(DOCS / "clusters.md", heading)
+    text = section(DOCS / f"{engine}.md", "## Options")
     assert not {name for name in fields if f"`{name}`" not in text}
     checked = 0
     for row in rows(text):
@@ -119,7 +118,7 @@ def test_the_tables_of_an_engines_options_have_its_defaults(engine):
 
 def engines() -> dict[str, dict[str, str]]:
     """Return what the table of engines says: by its row, then by engine."""
-    text = section(DOCS / "clusters.md", "## Four engines: what is the same, and what differs")
+    text = section(DOCS / "clusters.md", "## What differs")
     head, *lines = rows(text)
     names = in_code(" ".join(head))
     return {row[0]: dict(zip(names, row[1:], strict=True)) for row in lines}
@@ -170,12 +169,12 @@ def test_the_table_of_run_json_has_every_field_and_its_version():
     assert named == RunRecord.model_fields.keys() - {"schema_version"}
 
 
-def test_the_page_of_runs_lists_what_a_resume_may_change():
+def test_the_page_of_checkpoints_lists_what_a_resume_may_change():
     from tarmac.cli.train_checks import RESUME_OPTIONS
 
     (train,) = [command for line, command, _ in commands() if line == "tarmac train"]
     allowed = {option.opts[0] for option in train.params if option.name in RESUME_OPTIONS}
-    table = rows(section(DOCS / "runs.md", "## Stop and resume"))
+    table = rows(section(DOCS / "checkpoints.md", "## Stop and resume"))
     listed = {name for row in table for name in in_code(row[0])}
     assert listed == {name for name in allowed if name.startswith("--")} - {"--list", "--resume"}
 
@@ -183,7 +182,7 @@ def test_the_page_of_runs_lists_what_a_resume_may_change():
 def test_the_page_of_searches_lists_what_a_resume_may_change():
     from tarmac.studies.request import CHANGEABLE
 
-    text = section(DOCS / "search.md", "## Nothing is lost")
+    text = section(DOCS / "search.md", "## Stop and resume")
     (sentence,) = re.findall(r"With `--resume` you may change ([^.]*)\.", " ".join(text.split()))
     assert set(in_code(sentence)) == {f"--{name}" for name in CHANGEABLE}
 

@@ -38,7 +38,7 @@ BY_ITS_PAGE = (
     r"^tarmac check --ranks 2 torch$",
     r"^tarmac check --soak 5s$",
     r"^tarmac export latest --to onnx --output",
-    r"^tarmac run (digits.yaml|loop.yaml)$",
+    r"^tarmac run (digits.yaml|loop.yaml|trials.yaml --follow)$",
 )
 
 # Commands that no machine of this kind can run to their end, and why. They are parsed.
@@ -59,6 +59,7 @@ BEFORE = {
     r"^tarmac train mlp --set dataset=flowers$": "data add flowers --from flowers --size 64x64",
     r"dataset=houses": "data add houses --from houses.csv --target price --drop id",
     r"^tarmac cancel latest$": "submit asleep.yaml",
+    r"--checkpoint best$": "train digits-mlp --validation-size 200 --epochs 1 --no-check",
     r"--data fashion-mnist": "train mnist-mlp --set hidden=8 --epochs 1 --no-check",
     r"^tarmac top .*--replay": "top --once --record night.jsonl",
 }
@@ -70,7 +71,6 @@ BEHIND = (
     (r"^tarmac train .*--resume", "--no-check"),
     (r"^tarmac train (?!.*--(list|selftest|summary))\S", "--epochs 1 --no-check"),
     (r"^tarmac search -- ", ""),
-    (r"^tarmac search WORKLOAD", "--set hidden=8,16"),
     # Its workers are processes of their own, which know nothing of the small MNIST.
     (r"^tarmac search mlp-evolve .*--train-size", "--dry-run --train-size 60"),
     (r"^tarmac search mlp-evolve(?!.*(dataset=digits|--on))", "--dry-run"),
@@ -93,20 +93,19 @@ ENDINGS = (
     (r"^tarmac submit .*--on ray", 1, "Ray's dashboard does not answer"),
     (r"--on ray(?!.*--dry-run)", 2, "no Ray cluster was found on this machine"),
     (r"^tarmac check --on kubernetes$", 2, "no image is named"),
-    (r"^tarmac submit sweep.yaml --on kubernetes", 2, "Or options.kubern"),
-    (r"^tarmac run job.yaml --on kubernetes$", 2, "Kubernetes runs nothing without one"),
     (r"^tarmac (train|search) .*--on kubernetes", 2, "no volume has "),
     (r"--on kubernetes(?!.*--dry-run)", 2, "no kubeconfig: "),
     (r"^tarmac run --resume RUN --runner engine", 2, "local takes no runners"),
     (r"--on held$", 2, "unknown --on 'held'"),
-    (r"^tarmac cluster init kubernetes$", 2, "nobody is named who may run jobs"),
     (r"^tarmac top --slurm", 1, "Slurm does not say where your jobs run"),
     (r"^tarmac check torch jax", 1, "MISSING   jax"),
     (r"--devices cpu:3$", 2, "strategy is 'single', but 3 devices are asked for"),
+    (r"--devices 2$", 2, "devices is '2'"),
     (r"^tarmac runs logs RUN", 2, "RUN has no logs"),
     (r"gpus>=", 1, "gpus"),
     (r"--require gpu$", 1, "FAILS     gpu"),
     (r"gpus=1", 2, "GPU"),
+    (r"^tarmac run gpu.yaml$", 2, ""),
     (r"--verify$", 1, "below what was expected"),
     (r"^tarmac check --read .*--json", 1, '"ok": false'),
     (r"^tarmac check --read", 1, " found"),

@@ -145,8 +145,9 @@ def prepare_machine(directory: Path) -> None:
 def prepare_files(directory: Path) -> None:
     """Write all files that are named, those of pages first."""
     for page in (
-        *("own-workload", "search", "clouds", "check", "hkube", "optimizers", "jobs", "report"),
-        *("take-over", "clusters"),
+        *("own-workload", "search", "clouds", "read-logs", "hkube", "optimizers", "jobs", "report"),
+        *("search-script", "job-data", "containers"),
+        *("take-over", "clusters", "slurm", "kubernetes", "ray"),
     ):
         write_page(f"docs/{page}.md", directory)
     (directory / "job.yaml").write_text(JOB)
