@@ -125,7 +125,7 @@ def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     context_settings=SETTINGS,
     epilog=examples(
         "tarmac check                            does every framework compute here?",
-        "tarmac train digits-mlp --verify        train, and say whether it is as expected",
+        "tarmac train digits-mlp --verify        train, and compare with the known result",
         "tarmac search mlp-evolve --budget 5m    find a better network",
         "tarmac run job.yaml                     run the tasks of a job file",
     )

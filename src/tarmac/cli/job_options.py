@@ -24,7 +24,7 @@ job_files = cloup.argument(
     nargs=-1,
     metavar="[FILE]...",
     type=Filename(path_type=Path),
-    help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
+    help="Job files of Tarmac, HKube or Batch Shipyard; a folder stands for the Batch "
     "Shipyard files in it.",
 )
 
@@ -37,55 +37,55 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
             pairs_option(
                 "--set",
                 "settings",
-                help="Change a value of the file, e.g. resources.cpus=2; may be repeated.",
+                help="Change a value of the file, such as resources.cpus=2. May be repeated.",
             ),
             option(
                 "--secret",
                 "secrets",
                 multiple=True,
                 metavar="NAME/KEY=env:VAR",
-                help="Where a named secret is to be found: env:VARIABLE or file:PATH; may be "
-                "repeated.",
+                help="Source of a named secret: env:VARIABLE or file:PATH. May be repeated.",
             ),
             option(
                 "--input",
                 "given",
                 type=Filename(path_type=Path),
                 metavar="FILE",
-                help="JSON or YAML: of an HKube algorithm its list of inputs, or {input: [...], "
-                "taskId: ID}; of a pipeline its flowInput.",
+                help="JSON or YAML. For an HKube algorithm: its list of inputs, or "
+                "{input: [...], taskId: ID}; for a pipeline: its flowInput.",
             ),
             option(
                 "--algorithms",
                 type=Filename(path_type=Path),
                 metavar="DIR",
                 show_default="beside the pipeline's file",
-                help="Where definitions of the algorithms and pipelines lie that a pipeline names.",
+                help="Directory with the definitions of the algorithms and pipelines "
+                "that a pipeline names.",
             ),
         ),
         cloup.option_group(
-            "Where",
+            "Place",
             *place_options(
-                "Where tasks run.",
-                default="the settings' on, or local; of a resumed run where it began",
+                "Place of the tasks.",
+                default="the settings' on, or local; for a resumed run its first place",
             ),
             option(
                 "--runner",
                 type=click.Choice(RUNNER_PLACES),
                 show_default="here; of submit on a cluster, the settings' runner, or engine",
-                help="Where the process runs that hands out the tasks: here, or as a job of the "
-                "cluster's.",
+                help="Place of the process that hands out the tasks: here, or a job of "
+                "the cluster.",
             ),
             count_option(
                 "--jobs",
                 "concurrency",
                 show_default="as many as fit",
-                help="At most N tasks at once.",
+                help="Run at most N tasks at the same time.",
             ),
             option(
                 "--keep-going",
                 is_flag=True,
-                help="Start a cluster's tasks also where the first twenty have all failed alike.",
+                help="Start a cluster's remaining tasks even if the first twenty all failed alike.",
             ),
             option(
                 "--fake-gpus",
@@ -95,7 +95,7 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
                 show_default=True,
                 help="Pretend GPUs, to try a file without any.",
             ),
-            output_option("Where runs are made."),
+            output_option("Directory in which to create the runs."),
         ),
     )
     for group in reversed(groups):

@@ -174,7 +174,7 @@ def examples(*lines: str) -> str:
 
 
 def output_option(
-    help_text: str = "Where the runs lie.", *, kind: type[Path] | type[str] = Path
+    help_text: str = "Directory of the runs.", *, kind: type[Path] | type[str] = Path
 ) -> Callable[[Any], Any]:
     """Add ``--output``: the directory in which runs are created or searched.
 
@@ -204,7 +204,7 @@ def device_option() -> Callable[[Any], Any]:
         default="auto",
         show_default=True,
         callback=named,
-        help="auto, the index of a GPU, or cpu.",
+        help="Device to compute on: auto, the index of a GPU, or cpu.",
     )
 
 
@@ -215,7 +215,7 @@ def checkpoint_option() -> Callable[[Any], Any]:
         type=Choice(CHECKPOINTS),
         default="last",
         show_default=True,
-        help="last, or best: the one that was best on held-out data.",
+        help="Checkpoint to use: last, or best on held-out data.",
     )
 
 
@@ -225,8 +225,8 @@ def workload_option() -> Callable[[Any], Any]:
         "--workload",
         metavar="FILE:NAME",
         show_default="the one that the run names",
-        help="The workload of the run, e.g. my_model.py:workload. Needed where the run or the file "
-        "belongs to another user.",
+        help="Workload of the run, such as my_model.py:workload. Needed if the run or "
+        "the file belongs to another user.",
     )
 
 
@@ -247,9 +247,10 @@ def validation_split_option(default: str | None = None) -> Callable[[Any], Any]:
         type=Choice(VALIDATION_SPLITS),
         default=default,
         show_default="auto",
-        help="Hold out samples drawn by the seed, each class by its share (random), the last ones "
-        "(last; --train-size then takes the first), or the dataset's own validation samples "
-        "(own). auto takes the dataset's own, the last ones of a series, else draws.",
+        help="How to hold out samples. random: drawn by the seed, each class by its "
+        "share; last: the last ones (--train-size then takes the first); own: the "
+        "dataset's own validation samples; auto: the dataset's own, else the last "
+        "ones of a series, else random.",
     )
 
 
@@ -259,8 +260,9 @@ def monitor_option() -> Callable[[Any], Any]:
         "--monitor",
         metavar="NAME",
         show_default="what the workload is judged by",
-        help="Metric on held-out samples that --patience and the best checkpoint go by, such as "
-        "val_loss; NAME:max or NAME:min where the workload does not say which end is better.",
+        help="Metric on held-out samples for --patience and the best checkpoint, such as"
+        " val_loss; NAME:max or NAME:min if the workload does not say which end is "
+        "better.",
     )
 
 

@@ -53,7 +53,7 @@ def profile_option() -> Callable[[Any], Any]:
         "--profile",
         metavar="NAME",
         shell_complete=_complete_profiles,
-        help="Take this table of the settings' profiles: where, and with which options.",
+        help="Use this profile of the settings, with its place and options.",
     )
 
 

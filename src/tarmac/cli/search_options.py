@@ -31,59 +31,63 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the space, the method, the end and the place of a search."""
     groups = (
         cloup.option_group(
-            "What is searched over",
+            "Search space",
             option(
                 "--space",
                 "space_file",
                 metavar="FILE",
                 type=Filename(path_type=Path),
-                help="A YAML file of parameters and their values.",
+                help="YAML file with parameters and their values.",
             ),
             option(
                 "--set",
                 "settings",
                 multiple=True,
                 metavar="KEY=VALUES",
-                help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; one value "
-                "fixes it. May be repeated.",
+                help="Search over a setting: v1,v2, lo..hi, lo..hi:log or lo..hi:step; a"
+                " single value fixes it. May be repeated.",
             ),
             option(
                 "--objective",
                 metavar="NAMES",
                 show_default="what the workload is judged by",
                 shell_complete=complete_objectives,
-                help=f"What counts, the first most: {', '.join(OBJECTIVES)}, or another of the "
-                "workload's metrics, such as val_mae; mae:min where it does not say which end is "
-                "better.",
+                help=f"Objectives, the most important first: {', '.join(OBJECTIVES)}, or another "
+                "metric of the workload, such as val_mae; mae:min if the workload does not say "
+                "which end is better.",
             ),
         ),
         cloup.option_group(
-            "How it is searched",
+            "Search method",
             option(
                 "--method",
                 type=Choice(METHODS, "tarmac.search_methods"),
                 show_default="evolve",
-                help="Evolution, all networks, at random, or a sampler of Optuna's.",
+                help="Evolution, all networks, random draws, or an Optuna sampler.",
             ),
             count_option(
-                "--generations", show_default="10", help="Generations of the evolution, at most."
+                "--generations",
+                show_default="10",
+                help="Maximum number of generations of the evolution.",
             ),
             count_option(
-                "--population", show_default="20", help="Networks in a generation, with survivors."
+                "--population",
+                show_default="20",
+                help="Networks per generation, including survivors.",
             ),
             option(
                 "--retain",
                 type=float,
                 metavar="SHARE",
                 show_default="0.4",
-                help="Share that survives by fitness.",
+                help="Share of networks that survives by fitness.",
             ),
             option(
                 "--random-select",
                 type=float,
                 metavar="CHANCE",
                 show_default="0.1",
-                help="Chance of each other to survive.",
+                help="Chance of each other network to survive.",
             ),
             option(
                 "--mutate",
@@ -97,32 +101,36 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
                 type=int,
                 metavar="N",
                 show_default="0",
-                help="Decides every draw of the search, and each training's.",
+                help="Seed of all draws of the search, and of each training.",
             ),
         ),
         cloup.option_group(
-            "When it ends",
-            count_option("--trials", help="End after N trainings."),
-            option("--budget", metavar="TIME", help="End after so much time, such as 30m or 2h."),
+            "Limits",
+            count_option("--trials", help="Stop after N trainings."),
+            option("--budget", metavar="TIME", help="Stop after this time, such as 30m or 2h."),
             option(
                 "--prune",
                 type=Choice(PRUNING_RULES, "tarmac.pruning_rules"),
                 show_default="none",
-                help="Stop losers early.",
+                help="Rule that stops bad networks early.",
             ),
             count_option(
                 "--confirm",
                 show_default="0",
-                help="Train the best N from two more seeds at the end.",
+                help="Train the best N networks with two more seeds at the end.",
             ),
         ),
         cloup.option_group(
             "Each training",
             count_option(
-                "--epochs", show_default="the workload's", help="Epochs of each, at most."
+                "--epochs",
+                show_default="the workload's",
+                help="Maximum number of epochs per network.",
             ),
             monitor_option(),
-            count_option("--patience", help="Stop one after N epochs without a better --monitor."),
+            count_option(
+                "--patience", help="Stop a network after N epochs without a better --monitor."
+            ),
             count_option(
                 "--train-size",
                 show_default="all",
@@ -131,65 +139,65 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
             count_option(
                 "--validation-size",
                 show_default="the dataset's own, or one for five to train on, at most 10,000",
-                help="Samples held out of training, which judge.",
+                help="Number of training samples to hold out for scoring the networks.",
             ),
             validation_split_option(),
         ),
         cloup.option_group(
-            "Where",
+            "Devices and cluster",
             option(
                 "--devices",
                 "--device",
                 "devices",
                 metavar="DEVICES",
                 show_default="auto",
-                help="As of tarmac train.",
+                help="Devices, as for tarmac train.",
             ),
             count_option(
                 "--workers",
                 show_default="by devices; 1 on a cluster",
-                help="Networks trained at the same time; on a cluster, workers that take networks.",
+                help="Networks to train at the same time; on a cluster, the number of "
+                "workers that train networks.",
             ),
             option(
-                "--storage", metavar="URL", help="An Optuna database instead of a journal file."
+                "--storage", metavar="URL", help="Optuna database to use instead of a journal file."
             ),
-            output_option("Where studies are made."),
+            output_option("Directory in which to create the study."),
             option(
                 "--log-to",
                 multiple=True,
                 type=Choice(TRACKERS),
-                help="Tell a tracker of every network as well; may be repeated.",
+                help="Log every network to a tracker as well. May be repeated.",
             ),
             option(
                 "--resume",
                 metavar="STUDY",
                 shell_complete=complete_studies,
-                help="Go on with a study that was stopped: its directory, its name, or latest.",
+                help="Resume a stopped study: its directory, its name, or latest.",
             ),
             option(
                 "--dry-run",
                 is_flag=True,
-                help="Print what would be searched, and what a cluster would be given; start "
-                "nothing.",
+                help="Print the search space, and the files for a cluster; start nothing.",
             ),
             option(
                 "--yaml",
                 "as_yaml",
                 is_flag=True,
-                help="With --dry-run: print a study's file to edit, and only that.",
+                help="With --dry-run: print only a study file to edit.",
             ),
             json_option("Print the result as JSON, and only that."),
         ),
         cloup.option_group(
             "On a cluster",
-            *place_options("Where workers run.", default="local, this machine"),
+            *place_options("Place of the workers.", default="local, this machine"),
             option(
                 "--cpus-per-worker",
                 metavar="N",
                 type=float,
                 default=1.0,
                 show_default=True,
-                help="Cores of each worker.",
+                help="Cores per worker.",
             ),
             option(
                 "--gpus-per-worker",
@@ -197,20 +205,20 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
                 type=float,
                 default=0.0,
                 show_default=True,
-                help="GPUs of each worker.",
+                help="GPUs per worker.",
             ),
             option(
                 "--memory-per-worker",
                 metavar="SIZE",
                 show_default="unlimited",
-                help="Memory that each worker may take, such as 8GiB.",
+                help="Memory limit per worker, such as 8GiB.",
             ),
             option(
                 "--time-per-worker",
                 metavar="TIME",
                 show_default="the cluster's",
-                help="How long each worker may work, such as 4h; another follows where trials are "
-                "left.",
+                help="Time limit per worker, such as 4h; another worker follows while "
+                "trials are left.",
             ),
         ),
     )

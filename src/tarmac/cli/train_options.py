@@ -44,21 +44,22 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
             option(
                 "--summary",
                 is_flag=True,
-                help="Print the layers of WORKLOAD, what each returns and its parameters; also "
-                "with --verbose, before a training.",
+                help="Print the layers of WORKLOAD, with shapes and parameters; with "
+                "--verbose, also before a training.",
             ),
-            count_option("--epochs", show_default="the workload's", help="Passes over the data."),
+            count_option(
+                "--epochs", show_default="the workload's", help="Number of passes over the data."
+            ),
             count_option(
                 "--steps",
-                help="Stop after N steps, as a trial: it says how fast they were, and keeps no "
-                "weights.",
+                help="Stop after N steps, as a trial: print their speed, and keep no weights.",
             ),
             count_option(
                 "--batch-size",
                 show_default="the workload's",
-                help="Samples per step, of all devices together.",
+                help="Samples per step, on all devices together.",
             ),
-            count_option("--batch-size-per-device", help="Samples per step of each device."),
+            count_option("--batch-size-per-device", help="Samples per step on each device."),
             option(
                 "--lr",
                 "learning_rate",
@@ -72,13 +73,13 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 type=Choice(SCALES),
                 default="none",
                 show_default=True,
-                help="Let the rate follow the batch size.",
+                help="Scale the learning rate with the batch size.",
             ),
             pairs_option(
                 "--set",
                 "settings",
-                help="Change a setting of the workload; may be repeated. WORKLOAD --list shows "
-                "them.",
+                help="Change a setting of the workload; WORKLOAD --list shows them. May "
+                "be repeated.",
             ),
             option(
                 "--seed",
@@ -86,11 +87,11 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 metavar="N",
                 default=0,
                 show_default=True,
-                help="Decides the first weights, the order of the samples and dropout.",
+                help="Seed of the initial weights, the order of the samples and dropout.",
             ),
         ),
         cloup.option_group(
-            "Data and ending",
+            "Data and early stopping",
             count_option(
                 "--train-size",
                 show_default="all",
@@ -99,43 +100,44 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
             count_option(
                 "--validation-size",
                 show_default="the dataset's own validation samples, or none",
-                help="Hold out N training samples and score them every epoch.",
+                help="Hold out N training samples, and score them after every epoch.",
             ),
             validation_split_option("auto"),
             monitor_option(),
             count_option(
                 "--patience",
-                help="Stop once --monitor has not got better for N epochs; needs held-out samples.",
+                help="Stop early: after N epochs without a better --monitor. Needs "
+                "held-out samples.",
             ),
-            option(
-                "--verify", is_flag=True, help="Exit with 1 when the result is not as expected."
-            ),
+            option("--verify", is_flag=True, help="Exit with 1 if the result is not as expected."),
             option(
                 "--selftest",
                 is_flag=True,
-                help="Only say, on 24 samples, whether the workload trains, repeats bit for bit, "
-                "resumes, and is the same on two devices.",
+                help="Only check, on 24 samples, whether the workload trains, repeats "
+                "bit for bit, resumes, and computes the same on two devices.",
             ),
         ),
         cloup.option_group(
-            "Beginning",
+            "Initial weights",
             option(
                 "--init-from",
                 metavar="RUN|FILE",
                 shell_complete=complete_trainings,
-                help="Begin from the weights of a run, of a .safetensors file or of torch.save's.",
+                help="Initialize with the weights of a run, of a .safetensors file or of"
+                " a file of torch.save.",
             ),
             option(
                 "--init-partial",
                 is_flag=True,
-                help="Take of --init-from what fits by name and shape; the rest is drawn as ever.",
+                help="Load only tensors of --init-from whose name and shape match; "
+                "initialize the rest.",
             ),
             option(
                 "--from-checkpoint",
                 metavar="RUN",
                 shell_complete=complete_trainings,
-                help="Go on from a run's newest checkpoint to more --epochs than it was asked "
-                "for, as a new run. A schedule is then that of all these epochs.",
+                help="Train longer: continue from a run's newest checkpoint to more "
+                "--epochs, as a new run. A schedule then covers all these epochs.",
             ),
         ),
         cloup.option_group(
@@ -147,61 +149,62 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 metavar="DEVICES",
                 default="auto",
                 show_default=True,
-                help="auto, all, a number of GPUs, their indices (0,2), cpu, or cpu:N for N "
-                "replicas on it.",
+                help="Devices: auto, all, a number of GPUs, their indices (0,2), cpu, or"
+                " cpu:N for N replicas on the CPU.",
             ),
             option(
                 "--strategy",
                 type=Choice(STRATEGIES, "tarmac.strategies"),
                 default="auto",
                 show_default=True,
-                help="How several devices are used.",
+                help="How to use several devices.",
             ),
             option(
                 "--feed",
                 type=Choice(FEEDS),
                 default="auto",
                 show_default=True,
-                help="How samples get to a device: lie there, are copied ahead, or when they are "
-                "needed.",
+                help="How samples reach a device. resident: the dataset is on the "
+                "device; prefetch: next batches are copied ahead; direct: copied "
+                "when needed.",
             ),
             count_option(
                 "--accumulate",
                 default=1,
                 show_default=True,
-                help="Parts of a device's share of a batch, computed one after another to save "
-                "memory.",
+                help="Gradient accumulation: micro-batches per device and step, which save memory.",
             ),
             option(
                 "--sync-batchnorm",
                 is_flag=True,
-                help="Take batch normalisation's statistics over all devices.",
+                help="Synchronize the statistics of batch normalization over all devices.",
             ),
             option(
                 "--activation-checkpointing",
                 is_flag=True,
-                help="Keep only the inputs of repeated blocks, and compute these again going "
-                "backward.",
+                help="Keep only the inputs of repeated blocks, and recompute the blocks "
+                "in the backward pass.",
             ),
             option(
                 "--precision",
                 type=Choice(PRECISIONS),
                 default="auto",
                 show_default=True,
-                help="What matrices are multiplied in: auto takes the faster of fp32 and bf16.",
+                help="Precision of matrix products. auto takes the fastest that is safe:"
+                " bf16, fp16 with loss scaling, or fp32.",
             ),
             count_option(
                 "--threads",
                 show_default="one for each core, one alone where a step is too small for two",
-                help="Threads of an operation on the CPU, of a training in one process.",
+                help="CPU threads per operation, for a training in one process.",
             ),
             option(
                 "--fused",
                 type=Choice(FUSED),
                 default="auto",
                 show_default=True,
-                help="Whether Tarmac's own kernels train a multilayer perceptron on a GPU: where "
-                "they can.",
+                help="Whether Tarmac's own kernels train a multilayer perceptron on a "
+                "GPU. auto: if they support it.",
             ),
             option(
                 "--compile",
@@ -209,15 +212,22 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 type=Choice(COMPILE),
                 default="auto",
                 show_default=True,
-                help="Whether torch.compile compiles the model, where auto expects that it pays.",
+                help="Whether torch.compile compiles the model. auto: if it is expected to pay.",
             ),
-            option("--deterministic", is_flag=True, help="The same bits every time on one device."),
+            option(
+                "--deterministic",
+                is_flag=True,
+                help="Compute the same bits every time on one device.",
+            ),
         ),
         cloup.option_group(
-            "Where",
-            *place_options("Where it trains.", default="this machine"),
+            "Cluster",
+            *place_options("Place of the training.", default="this machine"),
             count_option(
-                "--nodes", default=1, show_default=True, help="Machines that train together."
+                "--nodes",
+                default=1,
+                show_default=True,
+                help="Number of machines that train together.",
             ),
             option(
                 "--gpus-per-node",
@@ -225,12 +235,12 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 metavar="N",
                 default=0,
                 show_default=True,
-                help="GPUs that each of them gives; 0 trains on CPUs.",
+                help="GPUs of each machine; 0 trains on CPUs.",
             ),
             count_option(
                 "--cpus-per-node",
                 show_default="one for each GPU",
-                help="CPUs that each of them gives.",
+                help="CPUs of each machine.",
             ),
         ),
         cloup.option_group(
@@ -240,19 +250,19 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 "resumed",
                 metavar="RUN",
                 shell_complete=complete_trainings,
-                help="Go on with a run that was stopped: its directory, its name, or latest.",
+                help="Resume a stopped run: its directory, its name, or latest.",
             ),
             count_option(
                 "--checkpoint-every",
                 default=1,
                 show_default=True,
-                help="Epochs from one checkpoint to the next.",
+                help="Epochs between checkpoints.",
             ),
             count_option(
                 "--max-restarts",
                 default=3,
                 show_default=True,
-                help="How often ddp and fsdp start again when they have lost a worker.",
+                help="Maximum number of restarts of ddp and fsdp after a lost worker.",
             ),
             option(
                 "--hang-timeout",
@@ -261,28 +271,29 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 metavar="SECONDS",
                 default=300.0,
                 show_default=True,
-                help="How long a rank may take for a step before it is taken for hung.",
+                help="How long a rank may take for a step before it counts as hung.",
             ),
-            option("--no-check", is_flag=True, help="Do not check the devices."),
+            option("--no-check", is_flag=True, help="Do not check the devices first."),
         ),
         cloup.option_group(
             "Output",
             output_option(
-                "Where runs are made; s3://bucket/prefix gets a copy as it trains.", kind=str
+                "Directory in which to create the run; s3://bucket/prefix gets a copy.",
+                kind=str,
             ),
             json_option("Print the result as JSON, and only that."),
             option(
                 "--no-sampling",
                 is_flag=True,
-                help="Keep no samples of the GPUs and the host in the run.",
+                help="Do not record samples of the GPUs and the host in the run.",
             ),
             option(
                 "--log-to",
                 multiple=True,
                 type=Choice(TRACKERS),
-                help="Tell a tracker of every epoch as well; may be repeated.",
+                help="Log every epoch to a tracker as well. May be repeated.",
             ),
-            option("--verbose", is_flag=True, help="Say more on why things are done as they are."),
+            option("--verbose", is_flag=True, help="Print more reasons for the choices."),
         ),
     )
     for group in reversed(groups):

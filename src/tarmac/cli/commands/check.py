@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     nargs=-1,
     metavar="[FRAMEWORK]...",
     shell_complete=complete_frameworks,
-    help=f"Of {', '.join(FRAMEWORKS)}; those that are installed if none is named.",
+    help=f"Frameworks to check: {', '.join(FRAMEWORKS)}. Default: the installed ones.",
 )
 @cloup.option_group(
     "What is checked",
@@ -68,31 +68,31 @@ if TYPE_CHECKING:
         multiple=True,
         metavar="PATH",
         shell_complete=complete_files,
-        help="Check what this interpreter has, instead of Tarmac's own; may be repeated.",
+        help="Check the frameworks of this interpreter instead of Tarmac's own. May be repeated.",
     ),
     option(
         "--image",
         "images",
         multiple=True,
         metavar="IMAGE",
-        help="Check what a container image has; may be repeated. With --on kubernetes: the image "
-        "that has Tarmac, which nodes run.",
+        help="Check the frameworks of a container image. May be repeated. With --on "
+        "kubernetes: the image with Tarmac that each node runs.",
     ),
     option(
         "--conda",
         "condas",
         multiple=True,
         metavar="NAME|FILE",
-        help="Check what an environment of conda's has: one that exists, by its name or directory, "
-        "or an environment.yml, by which one is built; may be repeated.",
+        help="Check the frameworks of a conda environment: an existing one, by name or "
+        "directory, or an environment.yml to build one from. May be repeated.",
     ),
     option(
         "--provision",
         multiple=True,
         metavar="FRAMEWORK",
         shell_complete=complete_frameworks,
-        help="Build an environment of pinned versions for a framework, once, and check that; may "
-        "be repeated.",
+        help="Build an environment with pinned versions of a framework, once, and check "
+        "it. May be repeated.",
     ),
     option(
         "--device",
@@ -100,20 +100,25 @@ if TYPE_CHECKING:
         multiple=True,
         metavar="DEVICE",
         show_default="all",
-        help="cuda, cuda:INDEX or cpu; may be repeated.",
+        help="Device to check: cuda, cuda:INDEX or cpu. May be repeated.",
     ),
 )
 @cloup.option_group(
-    "How thoroughly",
-    option("--quick", is_flag=True, help="The machine, and PyTorch alone; no rates."),
-    option("--deep", is_flag=True, help="Measure longer, fill memory, all Keras backends."),
+    "Depth",
+    option("--quick", is_flag=True, help="Check the machine and PyTorch only; measure no rates."),
+    option(
+        "--deep",
+        is_flag=True,
+        help="Measure longer, fill the memory, and check all Keras backends.",
+    ),
     option(
         "--ranks",
         metavar="N|all",
         show_default="the number of GPUs",
-        help="Processes that add numbers up together, by PyTorch and Horovod; 2 or more. all: "
-        "those that srun, torchrun or mpirun has started this command as, on all hosts; which host "
-        "is slow, gone or different?",
+        help="Check an all-reduce of N processes on this machine, by PyTorch and "
+        "Horovod; at least 2. all: check the ranks that srun, torchrun or mpirun "
+        "started this command as, on all hosts, and report slow, missing or "
+        "different hosts.",
     ),
     option(
         "--timeout",
@@ -122,50 +127,51 @@ if TYPE_CHECKING:
         metavar="SECONDS",
         default=120.0,
         show_default=True,
-        help="How long each framework may take.",
+        help="Time limit for each framework.",
     ),
 )
 @cloup.option_group(
-    "A cluster's nodes instead",
+    "Check a cluster's nodes instead",
     option(
         "--on",
         type=Choice(("slurm", "kubernetes")),
-        help="Look at the nodes by a small job on each, and say what they have. slurm: Python, "
-        "containers, GPUs, and whether they see this directory. kubernetes: whether a pod of "
-        "--image begins there, and its GPUs compute. Exits with 1 where one is not fit for tasks, "
-        "with 3 where one could not be looked at within --timeout.",
+        help="Check the nodes of a cluster with a small job on each. slurm: Python, "
+        "containers, GPUs, and access to this directory. kubernetes: whether a pod "
+        "of --image starts, and whether its GPUs compute. Exits with 1 if a node is"
+        " not fit for tasks, with 3 if a node gave no answer within --timeout.",
     ),
     profile_option(),
 )
 @cloup.option_group(
-    "A log instead",
+    "Read a log instead",
     option(
         "--read",
         "log",
         metavar="FILE",
         shell_complete=complete_files,
-        help="Say which known failures a log of any program shows, - for the standard input, and "
-        "check nothing. Exits with 1 when there is one; a note alone is none.",
+        help="Find known failures in the log of any program, - for the standard input, "
+        "and check nothing else. Exits with 1 if there is a failure; notes do not "
+        "count.",
     ),
 )
 @cloup.option_group(
-    "How much faster is the GPU?",
+    "CPU and GPU compared",
     option(
         "--race",
         "is_race",
         is_flag=True,
-        help="Train one network on the CPU and on each GPU, by PyTorch, for some seconds each, and "
-        "print how many images a second each takes; check nothing else.",
+        help="Train one network on the CPU and on each GPU with PyTorch, for some "
+        "seconds each, print the images per second, and check nothing else.",
     ),
 )
 @cloup.option_group(
-    "Does it stay right?",
+    "Burn-in",
     option(
         "--soak",
         metavar="TIME",
-        help="Keep all GPUs (the CPU where there is none) at work for so long, such as 60s or "
-        "10m: products, copies and memory patterns, compared bit for bit. A device that gives no "
-        "sign for --timeout counts as hung.",
+        help="Keep all GPUs busy (the CPU if there are none) for a time such as 60s or "
+        "10m, and compare products, copies and memory patterns bit for bit. A "
+        "device without progress for --timeout counts as hung.",
     ),
 )
 @cloup.option_group(
@@ -174,9 +180,10 @@ if TYPE_CHECKING:
         "--require",
         multiple=True,
         metavar="WHAT",
-        help="Exit with 1 unless it holds; may be repeated. WHAT is a framework, which then has to "
-        "compute; gpu; or NAME and a number, joined by >=, >, ==, <= or <. NAME is gpus, cpus, "
-        "gpu_memory (GiB, of the smallest), memory or shm (GiB), driver or cuda (versions).",
+        help="Exit with 1 unless a requirement holds. May be repeated. WHAT is a "
+        "framework, which must compute; gpu; or NAME and a number, joined by >=, >,"
+        " ==, <= or <. NAME is gpus, cpus, gpu_memory (GiB, of the smallest GPU), "
+        "memory or shm (GiB), driver or cuda (versions).",
     ),
     option(
         "--xid-hours",
@@ -184,26 +191,27 @@ if TYPE_CHECKING:
         metavar="HOURS",
         default=24.0,
         show_default=True,
-        help="How long ago an error in the kernel's log (Xid) may have been to count.",
+        help="Maximum age of errors in the kernel's log (Xid) that count.",
     ),
     option(
         "--expect",
         metavar="FILE",
         type=Filename(path_type=Path),
-        help="Exit with 1 unless this machine is what a TOML file says; tarmac schema expect.",
+        help="Exit with 1 unless this machine is as a TOML file describes it; see tarmac"
+        " schema expect.",
     ),
     option(
         "--against",
         metavar="FILE",
         type=Filename(path_type=Path),
-        help="Exit with 1 where this machine is worse than a report of --save: a rate by more than "
-        "5 %, driver, firmware, GPUs, memory or links changed.",
+        help="Exit with 1 if this machine is worse than a report of --save: a rate lower"
+        " by more than 5 %, or another driver, firmware, GPU, memory or link.",
     ),
     option(
         "--save",
         metavar="FILE",
         type=Filename(dir_okay=False, path_type=Path),
-        help="Write the report for --against and compare, where the check ends with 0.",
+        help="Write the report for --against and compare, if the check exits with 0.",
     ),
     option(
         "--fail-on",
@@ -216,14 +224,14 @@ if TYPE_CHECKING:
         multiple=True,
         metavar="CODE",
         shell_complete=complete_codes,
-        help="Look for this failure alone, by the code that a check shows; may be repeated.",
+        help="Look only for this failure, by the code that a check shows. May be repeated.",
     ),
     option(
         "--skip",
         multiple=True,
         metavar="CODE",
         shell_complete=complete_codes,
-        help="Say this failure where it is found, and do not count it; may be repeated.",
+        help="Report this failure, but do not count it. May be repeated.",
     ),
 )
 @cloup.option_group(
@@ -233,28 +241,29 @@ if TYPE_CHECKING:
         "form",
         type=Choice(FORMATS),
         show_default="text",
-        help="Print the report for people, as JSON, as a line, as a Nagios plugin does (with its "
-        "exit codes), as JUnit's XML, or for Prometheus; and only that.",
+        help="Print the report as text, as JSON, as one line, for Nagios (with its exit "
+        "codes), as JUnit XML, or for Prometheus, and print nothing else.",
     ),
     json_option("Short for --format json."),
-    option("--brief", is_flag=True, help="Short for --format brief: a line of 80 characters."),
+    option("--brief", is_flag=True, help="Print one line of 80 characters, like --format brief."),
     option(
         "--html",
         "page",
         metavar="FILE",
         type=Filename(dir_okay=False, path_type=Path),
-        help="Write a page as well.",
+        help="Write the report as an HTML page as well.",
     ),
     option(
         "--verbose",
         is_flag=True,
-        help="Print devices too, and where each operation of each framework ran.",
+        help="Print the devices too, and the device of each operation of each framework.",
     ),
-    option("--names", is_flag=True, help="Leave user names and home directories in the report."),
+    option("--names", is_flag=True, help="Keep user names and home directories in the report."),
     option(
         "--explain",
         metavar="CODE",
-        help="Print what is known of a failure, by the code that a check shows; check nothing.",
+        help="Print the description of a failure, by the code that a check shows, and "
+        "check nothing.",
     ),
 )
 @click.pass_context

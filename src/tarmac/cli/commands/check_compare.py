@@ -26,7 +26,7 @@ from tarmac.errors import RequestError
     nargs=-1,
     metavar="REPORT REPORT...",
     type=Filename(path_type=Path),
-    help="What tarmac check --save or --json has written on each machine.",
+    help="Files that tarmac check --save or --json wrote on each machine.",
 )
 @json_option()
 @click.pass_context

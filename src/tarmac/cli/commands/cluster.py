@@ -29,15 +29,15 @@ def command() -> None:
         "sudo tarmac cluster try slurm --accounting -- tarmac run --on slurm job.yaml",
     ),
 )
-@cloup.argument("engine", type=click.Choice(["slurm"]), help="What to start.")
+@cloup.argument("engine", type=click.Choice(["slurm"]), help="Cluster to start.")
 @cloup.argument(
     "words",
     metavar="[-- COMMAND]",
     nargs=-1,
     type=click.UNPROCESSED,
-    help="What to run in its sight; by default your shell.",
+    help="Command to run with access to the cluster. Default: your shell.",
 )
-@option("--accounting", is_flag=True, help="Keep accounts, by slurmdbd, MariaDB and MUNGE.")
+@option("--accounting", is_flag=True, help="Keep accounts with slurmdbd, MariaDB and MUNGE.")
 def _try(engine: str, words: tuple[str, ...], accounting: bool) -> int:  # noqa: ARG001 - the only one
     """Start a Slurm of two nodes on this machine, in a temporary directory, until COMMAND ends.
 
@@ -60,44 +60,46 @@ def _try(engine: str, words: tuple[str, ...], accounting: bool) -> int:  # noqa:
         "tarmac cluster init kubernetes --user me --check-daemonset registry.example/tarmac:1",
     ),
 )
-@cloup.argument("engine", type=click.Choice(["kubernetes"]), help="What to prepare.")
+@cloup.argument("engine", type=click.Choice(["kubernetes"]), help="Cluster to prepare.")
 @option(
     "--namespace",
     metavar="NAME",
     default="default",
     show_default=True,
-    help="Where jobs are to run.",
+    help="Namespace in which jobs may run.",
 )
 @option(
     "--user",
     metavar="NAME",
     default="",
-    help="Who may run jobs; `kubectl auth whoami` says the name.",
+    help="User who may run jobs; `kubectl auth whoami` shows the name.",
 )
-@option("--group", metavar="NAME", default="", help="Whose members may run jobs.")
+@option("--group", metavar="NAME", default="", help="Group whose members may run jobs.")
 @option(
     "--service-account",
     metavar="NAME",
     default="",
-    help="Made, and may run jobs: for runners in the cluster.",
+    help="Create a service account that may run jobs, for runners in the cluster.",
 )
+@option("--volume", metavar="NAME", default="", help="Name of a claim that all nodes can write to.")
+@option("--size", metavar="SIZE", default="100Gi", show_default=True, help="Size of the claim.")
 @option(
-    "--volume", metavar="NAME", default="", help="The name of a claim that all nodes can write to."
-)
-@option("--size", metavar="SIZE", default="100Gi", show_default=True, help="Of the claim.")
-@option(
-    "--storage-class", metavar="NAME", default="", help="Of the claim; by default the cluster's."
+    "--storage-class",
+    metavar="NAME",
+    default="",
+    help="Storage class of the claim. Default: the cluster's.",
 )
 @option(
     "--check-daemonset",
     metavar="IMAGE",
     default="",
-    help="Run tarmac check on each node once an hour, in an image that has tarmac.",
+    help="Run tarmac check on each node once an hour, in an image that has Tarmac.",
 )
 @option(
     "--problem-detector",
     is_flag=True,
-    help="Have node-problem-detector tell the cluster what kernels say of their nodes.",
+    help="Deploy node-problem-detector, which reports errors in the nodes' kernel logs "
+    "to the cluster.",
 )
 def _init(
     *,

@@ -22,7 +22,7 @@ from tarmac.cli.options import examples
 @cloup.argument(
     "shell",
     type=Choice(["bash", "zsh", "fish"]),
-    help="The shell that the script is for; bash needs to be 4.4 or newer.",
+    help="Shell of the script. Bash must be 4.4 or newer.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, shell: str) -> None:

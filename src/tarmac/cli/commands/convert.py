@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     required=True,
     metavar="FILE...",
     type=Filename(path_type=Path),
-    help="Job files of Tarmac's, HKube's or Batch Shipyard's; a folder stands for the Batch "
+    help="Job files of Tarmac, HKube or Batch Shipyard; a folder stands for the Batch "
     "Shipyard files in it.",
 )
 @option(
@@ -42,21 +42,22 @@ if TYPE_CHECKING:
     type=Choice(CONVERTED, "tarmac.formats"),
     default="tarmac",
     show_default=True,
-    help="The format to write; or a cluster, for what a run --on it would submit, as --dry-run "
-    "shows it.",
+    help="Format to write; or a cluster, to print the files that a run --on it would "
+    "submit, as --dry-run shows them.",
 )
 @pairs_option(
     "--set",
     "settings",
-    help="Change a value of the file before, e.g. options.kubernetes.image=python:3.12-slim; may "
-    "be repeated.",
+    help="Change a value of the file first, such as "
+    "options.kubernetes.image=python:3.12-slim. May be repeated.",
 )
 @option(
     "--algorithms",
     type=Filename(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     show_default="beside the pipeline's file",
-    help="Where definitions of the algorithms and pipelines lie that an HKube pipeline names.",
+    help="Directory with the definitions of the algorithms and pipelines that an HKube "
+    "pipeline names.",
 )
 def command(
     files: Sequence[Path],

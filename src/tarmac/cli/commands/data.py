@@ -131,22 +131,22 @@ class Size(click.ParamType):  # type: ignore[type-arg]
     help="A name from tarmac data list, or a new one for data of your own.",
 )
 @cloup.option_group(
-    "Where from",
+    "Source",
     option(
         "--from",
         "origin",
         metavar="PATH",
         required=True,
         type=Filename(path_type=Path),
-        help="A directory with a published dataset's files; or your own .csv, .tsv, .parquet, "
-        ".npz, or folder with a folder of images for each class.",
+        help="Directory with a published dataset's files; or your own .csv, .tsv, "
+        ".parquet or .npz file, or a folder with a folder of images for each class.",
     ),
     option(
         "--test",
         metavar="PATH",
         type=Filename(path_type=Path),
-        help="Samples to score, in the same form. By default the .npz or folder says which, or "
-        "they are cut off.",
+        help="Test samples, in the same form. Default: those of the .npz or folder, else"
+        " a share of the samples.",
     ),
     option(
         "--test-share",
@@ -154,9 +154,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.2,
         show_default=True,
-        help="Of the samples that are cut off to be scored.",
+        help="Share of the samples to hold out as the test set.",
     ),
-    option("--replace", is_flag=True, help="Replace a dataset of your own of that name."),
+    option("--replace", is_flag=True, help="Replace your own dataset of that name."),
 )
 @cloup.option_group(
     "Tables",
@@ -165,26 +165,29 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         "targets",
         metavar="COLUMN",
         multiple=True,
-        help="What is to be predicted; several of values as a,b or repeated. Text and whole "
-        "numbers are classes. All other columns are the inputs.",
+        help="Column to predict; several columns of values as a,b or repeated. Text and "
+        "whole numbers are classes. All other columns are inputs.",
     ),
-    option("--values", is_flag=True, help="Take whole numbers as values, not as classes."),
-    option("--classes", is_flag=True, help="Take whole numbers as classes: 1.0 too, or very many."),
-    option("--weights", metavar="COLUMN", help="What each sample counts."),
+    option("--values", is_flag=True, help="Read whole numbers as values, not as classes."),
     option(
-        "--drop", "dropped", metavar="COLUMNS", multiple=True, help="Leave columns out, a or a,b."
+        "--classes",
+        is_flag=True,
+        help="Read numbers as classes, also 1.0 or very many different ones.",
+    ),
+    option("--weights", metavar="COLUMN", help="Column with the weight of each sample."),
+    option(
+        "--drop", "dropped", metavar="COLUMNS", multiple=True, help="Leave out columns: a or a,b."
     ),
     option(
         "--categorical",
         metavar="COLUMNS",
         multiple=True,
-        help="Make a column of 0 and 1 for each value of these, a or a,b.",
+        help="Replace columns by a column of 0 and 1 for each value: a or a,b.",
     ),
     option(
         "--fill",
         metavar="median|mean|VALUE",
-        help="Put a value in the place of missing numbers; median and mean are those of the rows "
-        "that are trained on.",
+        help="Replace missing numbers by a value; median and mean are those of the training rows.",
     ),
 )
 @cloup.option_group(
@@ -193,9 +196,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         "--size",
         metavar="WxH",
         type=Size(),
-        help="Scale all to cover this, and cut around the centre. Needed where they differ.",
+        help="Scale all images to cover this size, and crop around the centre. Needed if"
+        " their sizes differ.",
     ),
-    option("--grey", is_flag=True, help="Keep the brightness alone, one value for each pixel."),
+    option("--grey", is_flag=True, help="Keep only the brightness, one value per pixel."),
 )
 @json_option()
 def add(

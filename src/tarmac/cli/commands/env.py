@@ -33,7 +33,7 @@ def _list(as_json: bool) -> None:
 
 
 @command.command("rm", epilog=examples("tarmac env rm 3f9a1c"))
-@cloup.argument("name", metavar="NAME", help="Its name in tarmac env list, or how that begins.")
+@cloup.argument("name", metavar="NAME", help="Name in tarmac env list, or its beginning.")
 def _remove(name: str) -> None:
     """Remove an environment."""
     from tarmac.environments import remove_venv

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     "run_name",
     metavar="RUN",
     shell_complete=complete_trainings,
-    help='Its directory, its name, the beginning of its name or id, or "latest". Of one that is '
-    "not completed the newest checkpoint is scored.",
+    help='Directory of the run, its name, the beginning of its name or id, or "latest". '
+    "The newest checkpoint is scored if the run is not completed.",
 )
 @option(
     "--data",
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     metavar="NAME",
     show_default="the run's own",
     shell_complete=complete_datasets,
-    help="The dataset whose test set is scored: of the same samples and classes.",
+    help="Dataset whose test set to score, with the same kind of samples and classes.",
 )
 @device_option()
-@option("--verify", is_flag=True, help="Exit with 1 when the result is not as expected.")
+@option("--verify", is_flag=True, help="Exit with 1 if the result is not as expected.")
 @json_option("Print the scores as JSON, and only that.")
 @checkpoint_option()
 @workload_option()

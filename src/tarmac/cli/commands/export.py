@@ -33,7 +33,7 @@ from tarmac.wording import in_one_line
     "run_name",
     metavar="RUN",
     shell_complete=complete_trainings,
-    help='Its directory, its name, the beginning of its name or id, or "latest".',
+    help='Directory of the run, its name, the beginning of its name or id, or "latest".',
 )
 @option(
     "--to",
@@ -49,7 +49,7 @@ from tarmac.wording import in_one_line
     type=Filename(path_type=Path, dir_okay=False),
     metavar="FILE",
     show_default="in the run's directory: model.onnx, model.pt2 or events.graph.tfevents",
-    help="Where it is written, whole or not at all.",
+    help="File to write, completely or not at all.",
 )
 @checkpoint_option()
 @workload_option()

@@ -35,8 +35,8 @@ def command() -> None:
     required=False,
     envvar="TARMAC_WORKLOAD",
     shell_complete=complete_workloads,
-    help="A name from tarmac train --list, or a file and a name in it: my_model.py:workload. "
-    "TARMAC_WORKLOAD names it too; by default HKube's GPU example.",
+    help="Name from tarmac train --list, or a file and a name in it: "
+    "my_model.py:workload. Default: TARMAC_WORKLOAD, else HKube's GPU example.",
 )
 @option(
     "--worker-timeout",
@@ -45,7 +45,7 @@ def command() -> None:
     metavar="SECONDS",
     default=300.0,
     show_default=True,
-    help="How long the worker may be away, at first and later.",
+    help="How long the worker may be disconnected, at the start and later.",
 )
 def _serve(workload: str | None, worker_timeout_s: float) -> int:
     """Train as the tasks of HKube's worker request, one after another, until it sends exit.
@@ -69,7 +69,9 @@ def _serve(workload: str | None, worker_timeout_s: float) -> int:
 
 
 @command.command("work", epilog=examples("tarmac hkube work tasks/000000-sum/errand-1.msgpack"))
-@cloup.argument("errand", type=Filename(path_type=Path), help="What a pipeline's runner wrote.")
+@cloup.argument(
+    "errand", type=Filename(path_type=Path), help="File that the pipeline's runner wrote."
+)
 def _work(errand: Path) -> int:
     """Run one task of a pipeline on a node of a cluster.
 

@@ -47,7 +47,7 @@ _run = cloup.argument(
     shell_complete=complete_jobs,
     help='Show the tasks of this run: its directory, name, the beginning of its name, or "latest".',
 )
-@option("--all", "-a", "everything", is_flag=True, help="Also those that have ended.")
+@option("--all", "-a", "everything", is_flag=True, help="Show ended jobs too.")
 @output_option()
 @json_option("Print JSON, with every task, and only that.")
 def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) -> None:
@@ -144,16 +144,16 @@ def _complete_tasks(
 )
 @_run
 @cloup.argument(
-    "task", required=False, shell_complete=_complete_tasks, help="One task of it; all by default."
+    "task", required=False, shell_complete=_complete_tasks, help="Task of the job. Default: all."
 )
-@option("--follow", "-f", is_flag=True, help="Go on printing until the job has ended.")
+@option("--follow", "-f", is_flag=True, help="Keep printing until the job ends.")
 @option(
     "--tail",
     type=click.IntRange(min=0),
     metavar="LINES",
-    help="Only the last lines of each stream of each task. By default all.",
+    help="Print only the last lines of each stream of each task. Default: all.",
 )
-@option("--stderr", "only_stderr", is_flag=True, help="Only standard error.")
+@option("--stderr", "only_stderr", is_flag=True, help="Print only standard error.")
 @output_option()
 def logs(
     run: str,
@@ -248,7 +248,7 @@ def _printer(task: TaskStatus, *, is_alone: bool) -> Callable[[str], None]:
     metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="How long to wait for its end.",
+    help="How long to wait for the job to end.",
 )
 @output_option()
 def cancel(run: str, timeout: float, output: Path | None) -> None:

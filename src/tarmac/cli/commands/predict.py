@@ -32,15 +32,15 @@ from tarmac.wording import in_one_line
     "run_name",
     metavar="RUN",
     shell_complete=complete_trainings,
-    help='Its directory, its name, the beginning of its name or id, or "latest".',
+    help='Directory of the run, its name, the beginning of its name or id, or "latest".',
 )
 @cloup.argument(
     "source",
     metavar="INPUT",
     type=Filename(path_type=Path),
     shell_complete=complete_files,
-    help="Samples as the data have them: .csv, .json, .jsonl, .npy, .npz, an image, or a folder "
-    "of images.",
+    help="Samples in the form of the training data: .csv, .json, .jsonl, .npy, .npz, an "
+    "image, or a folder of images.",
 )
 @option(
     "--output",
@@ -48,12 +48,12 @@ from tarmac.wording import in_one_line
     type=Filename(path_type=Path, dir_okay=False),
     metavar="FILE",
     show_default="JSON lines on standard output",
-    help="Where it is written, whole or not at all: .jsonl, .csv, .npy or .npz.",
+    help="File to write, completely or not at all: .jsonl, .csv, .npy or .npz.",
 )
 @device_option()
 @checkpoint_option()
 @workload_option()
-@count_option("--batch-size", default=256, show_default=True, help="Samples at a time.")
+@count_option("--batch-size", default=256, show_default=True, help="Samples per batch.")
 def command(
     run_name: str,
     source: Path,

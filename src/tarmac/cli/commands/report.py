@@ -34,9 +34,9 @@ _NAME = "report.html"
     nargs=-1,
     required=True,
     shell_complete=complete_any_run,
-    help='Its directory, its name, the beginning of its name or id, or "latest"; several runs of '
-    "one kind are put side by side. Or the directory of a job's task, RUN/tasks/...; or a file "
-    "that tarmac check --json has written.",
+    help='Directory of the run, its name, the beginning of its name or id, or "latest"; '
+    "several runs of one kind appear side by side. Or the directory of a job's "
+    "task, RUN/tasks/...; or a file of tarmac check --json.",
 )
 @option(
     "--html",
@@ -44,12 +44,12 @@ _NAME = "report.html"
     type=Filename(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
     show_default="report.html in the run's directory, of several runs in this one",
-    help='Where the page is written; "-" is standard output.',
+    help='File to write the page to; "-" is standard output.',
 )
 @option(
     "--no-pictures",
     is_flag=True,
-    help="Do not ask a trained model about its test images, for which PyTorch is loaded.",
+    help="Do not predict the test images, which needs PyTorch.",
 )
 @output_option()
 def command(

@@ -52,20 +52,20 @@ from tarmac.errors import RequestError, quoted
     option(
         "--dry-run",
         is_flag=True,
-        help="Print the tasks, and what a cluster would be given; start nothing.",
+        help="Print the tasks, and the files for a cluster; start nothing.",
     ),
     option(
         "--resume",
         metavar="RUN",
         shell_complete=complete_jobs,
-        help="Go on with a run: do what has not succeeded yet.",
+        help="Resume a run: start the tasks that have not succeeded yet.",
     ),
-    option("--follow", is_flag=True, help="Print what tasks print, as they print it."),
+    option("--follow", is_flag=True, help="Print the output of tasks as they write it."),
     option(
         "--result",
         type=Filename(path_type=Path),
         metavar="FILE",
-        help="Write what an HKube algorithm or pipeline returns into a file, as JSON.",
+        help="Write the result of an HKube algorithm or pipeline to a file, as JSON.",
     ),
     json_option("Print the result as JSON, and only that."),
 )

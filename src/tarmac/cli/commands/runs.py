@@ -18,7 +18,7 @@ from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
 from tarmac.wording import counted, in_one_line
 
-_RUN = 'Its directory, its name, the beginning of its name or id, or "latest".'
+_RUN = 'Directory of the run, its name, the beginning of its name or id, or "latest".'
 
 
 @click.group(
@@ -46,7 +46,7 @@ _kind = option(
     type=click.Choice(KIND_NAMES),
     multiple=True,
     show_default="all",
-    help="Runs of this kind alone; may be repeated.",
+    help="Show only runs of this kind. May be repeated.",
 )
 
 
@@ -67,18 +67,18 @@ _kind = option(
     type=Choice(STATUSES),
     multiple=True,
     metavar="STATUS",
-    help=f"Only those that stand so: {', '.join(STATUSES[:-1])} or {STATUSES[-1]}.",
+    help=f"Show only runs with this status: {', '.join(STATUSES[:-1])} or {STATUSES[-1]}.",
 )
-@option("--workload", metavar="NAME", help="Only trainings and searches of this workload.")
+@option("--workload", metavar="NAME", help="Show only trainings and searches of this workload.")
 @option(
     "--sort",
     "key",
     metavar="KEY",
     show_default="began",
-    help="began, took, or a metric such as test_loss: the newest, longest or largest first. -KEY "
-    "begins at the other end.",
+    help="Sort by began, took, or a metric such as test_loss: newest, longest or largest"
+    " first. -KEY reverses the order.",
 )
-@count_option("--limit", show_default="all", help="Print at most so many.")
+@count_option("--limit", show_default="all", help="Print at most N runs.")
 def list_all(
     output: Path | None,
     as_json: bool,
@@ -210,7 +210,7 @@ def compare(
     shell_complete=complete_any_run,
     help=_RUN,
 )
-@option("--yes", is_flag=True, help="Do not ask.")
+@option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_common
 @_kind
 def remove(

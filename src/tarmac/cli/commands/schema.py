@@ -24,8 +24,8 @@ from tarmac.cli.options import examples
 @cloup.argument(
     "kind",
     type=Choice(["job", "study", "expect", "top"]),
-    help="A job file, a study's file, what tarmac check --expect takes, or what tarmac top --json "
-    "prints.",
+    help="File to describe: of a job, of a study, of tarmac check --expect, or of tarmac"
+    " top --json.",
 )
 def command(kind: str) -> None:
     """Print the JSON Schema of a file that Tarmac reads, or of the output of tarmac top --json.

@@ -71,8 +71,8 @@ def command() -> None:
     metavar="[WORKLOAD|STUDY]",
     required=False,
     shell_complete=_complete_first,
-    help="WORKLOAD is a name of tarmac train --list or my_model.py:workload; STUDY is a YAML file, "
-    "or a study that comes with Tarmac: mlp-evolve.",
+    help="WORKLOAD is a name from tarmac train --list or my_model.py:workload; STUDY is "
+    "a YAML file, or a study that comes with Tarmac: mlp-evolve.",
 )
 @search_options
 @click.pass_context

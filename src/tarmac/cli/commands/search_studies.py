@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that all commands on a study have."""
-    storage = option("--storage", metavar="URL", help="Its database, with the password.")
-    return output_option("Where studies lie.")(storage(function))  # type: ignore[no-any-return]
+    storage = option("--storage", metavar="URL", help="Database of the study, with the password.")
+    return output_option("Directory of the studies.")(storage(function))  # type: ignore[no-any-return]
 
 
 study_argument = cloup.argument(
     "study",
     metavar="STUDY",
     shell_complete=complete_studies,
-    help='Its directory, its name, the beginning of its name, or "latest".',
+    help='Directory of the study, its name, the beginning of its name, or "latest".',
 )
 
 
 @cloup.command("list", epilog=examples("tarmac search list", "tarmac search list --json"))
-@output_option("Where studies lie.")
+@output_option("Directory of the studies.")
 @json_option()
 def list_them(output: Path | None, as_json: bool) -> None:
     """List the studies, the newest first."""
@@ -166,7 +166,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
     "wanted",
     type=Choice(["csv", "json"]),
     show_default="by the ending of --to, else csv",
-    help="What is written.",
+    help="Format to write.",
 )
 @option(
     "--to",
@@ -230,7 +230,7 @@ def plot(study: str, to: Path | None, output: Path | None, storage: str | None) 
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="What it listens on; 0.0.0.0 is every network, for all who reach this machine.",
+    help="Address to listen on; 0.0.0.0 is every network, open to all who reach this machine.",
 )
 @option(
     "--port",
@@ -238,7 +238,7 @@ def plot(study: str, to: Path | None, output: Path | None, storage: str | None) 
     metavar="N",
     default=8080,
     show_default=True,
-    help="The port, or 0 for one that is free.",
+    help="Port to listen on; 0 takes a free one.",
 )
 @_common
 def dashboard(

@@ -20,15 +20,17 @@ from tarmac.errors import RequestError
     "worker", epilog=examples("tarmac search worker STUDY --of 16", "tarmac search worker STUDY")
 )
 @study_argument
-@count_option("--of", "count", default=1, show_default=True, help="So many workers share it.")
+@count_option(
+    "--of", "count", default=1, show_default=True, help="Number of workers that share the study."
+)
 @option(
     "--time",
     metavar="TIME",
     show_default="as long as there are networks",
-    help="How long it may work, such as 4h; it begins nothing that takes longer.",
+    help="How long the worker may run, such as 4h; it starts no network that takes longer.",
 )
-@output_option("Where studies lie.")
-@option("--storage", metavar="URL", envvar="TARMAC_STUDY_STORAGE", help="Its database.")
+@output_option("Directory of the studies.")
+@option("--storage", metavar="URL", envvar="TARMAC_STUDY_STORAGE", help="Database of the study.")
 @click.pass_context
 def worker(
     ctx: click.Context,

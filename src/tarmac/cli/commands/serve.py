@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     type=int,
     metavar="N",
     show_default="one that is free",
-    help="The port of 127.0.0.1 to listen on.",
+    help="Port of 127.0.0.1 to listen on.",
 )
 @option(
     "--socket",
     type=Filename(path_type=Path),
     metavar="FILE",
-    help="Listen on this file instead, which only you can open; ssh -L forwards it.",
+    help="Listen on this socket file instead, which only you can open; ssh -L forwards it.",
 )
 @json_option("Print a line of JSON with the address, and only that.")
 def command(output: Path | None, port: int | None, socket: Path | None, as_json: bool) -> None:

@@ -92,15 +92,21 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 )
 @cloup.option_group(
     "What is shown",
-    option("--gpu", type=Names(), metavar="GPU,...", help="Only these, by index or UUID."),
-    option("--run", type=Names(), metavar="RUN,...", help="Only these runs, and their GPUs."),
-    option("--user", type=Names(), metavar="USER,...", help="Only what these users run."),
-    option("--host", type=Names(), metavar="HOST,...", help="Of several hosts, only these."),
-    option("--mine", is_flag=True, help="Only what I run."),
     option(
-        "--pid", type=Numbers(), metavar="PID,...", help="Only these processes, and their work."
+        "--gpu", type=Names(), metavar="GPU,...", help="Show only these GPUs, by index or UUID."
     ),
-    option("--visible", is_flag=True, help="Only the GPUs that CUDA_VISIBLE_DEVICES names."),
+    option("--run", type=Names(), metavar="RUN,...", help="Show only these runs and their GPUs."),
+    option(
+        "--user", type=Names(), metavar="USER,...", help="Show only the processes of these users."
+    ),
+    option(
+        "--host", type=Names(), metavar="HOST,...", help="Show only hosts whose names begin so."
+    ),
+    option("--mine", is_flag=True, help="Show only your own processes."),
+    option(
+        "--pid", type=Numbers(), metavar="PID,...", help="Show only these processes and their runs."
+    ),
+    option("--visible", is_flag=True, help="Show only the GPUs that CUDA_VISIBLE_DEVICES names."),
     option(
         "--idle-after",
         "idle_after_s",
@@ -108,16 +114,16 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         metavar="TIME",
         default=600.0,
         show_default="10m",
-        help="How long a GPU that somebody holds may do nothing before it counts as idle.",
+        help="How long an allocated GPU may do nothing before it counts as idle.",
     ),
-    output_option("Where runs lie; those of processes here are found anywhere."),
+    output_option("Directory of the runs; runs of processes on this machine are found anywhere."),
 )
 @cloup.option_group(
     "How",
     option(
         "--once",
         is_flag=True,
-        help="Print a table once; so it is where the output is no terminal.",
+        help="Print a table once; the default if the output is not a terminal.",
     ),
     json_option(
         "Print JSON, a line of it for each time with --watch; its schema: tarmac schema top."
@@ -128,7 +134,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         "watch_s",
         type=Seconds(),
         metavar="TIME",
-        help="With --json, --csv or --once: print again and again, so long after one another.",
+        help="With --json, --csv or --once: print again at this interval.",
     ),
     option(
         "--interval",
@@ -137,22 +143,22 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         metavar="TIME",
         default=1.0,
         show_default="1s",
-        help="How long after one another the screen, --serve and the rest look.",
+        help="Interval of the readings for the screen, --serve and the other outputs.",
     ),
     option(
         "--readonly",
         is_flag=True,
-        help="Let nothing be stopped from the screen; TARMAC_TOP_READONLY=1 says so too.",
+        help="Do not let the screen stop anything; TARMAC_TOP_READONLY=1 does the same.",
     ),
-    option("--light", is_flag=True, help="Dark on light."),
-    option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII alone."),
+    option("--light", is_flag=True, help="Use dark colours on a light background."),
+    option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only."),
     option(
         "--web",
         is_flag=False,
         flag_value=0,
         type=int,
         metavar="[PORT]",
-        help="Serve the same screen to browsers of this machine.",
+        help="Serve the screen to browsers on this machine.",
     ),
 )
 @cloup.option_group(
@@ -161,51 +167,58 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         "--hosts",
         type=Names(),
         metavar="HOST,...",
-        help="These, each by ssh, where tarmac is installed too; nothing else runs there.",
+        help="Watch these hosts by ssh. Tarmac must be installed there; nothing else runs there.",
     ),
-    option("--slurm", is_flag=True, help="The nodes of my jobs that run on the cluster, by ssh."),
-    option("--ray", is_flag=True, help="The nodes of the Ray cluster that the ray command is of."),
+    option(
+        "--slurm", is_flag=True, help="Watch the nodes of your jobs on the Slurm cluster, by ssh."
+    ),
+    option(
+        "--ray",
+        is_flag=True,
+        help="Watch the nodes of the Ray cluster that the ray command is connected to.",
+    ),
     option(
         "--host-command",
         metavar="PROGRAM",
         default="tarmac",
         show_default=True,
-        help="What tarmac is called there, such as /opt/tarmac/bin/tarmac.",
+        help="Path of Tarmac on the hosts, such as /opt/tarmac/bin/tarmac.",
     ),
 )
 @cloup.option_group(
-    "Keep and tell",
+    "Record and alert",
     option(
         "--record",
         metavar="FILE",
         type=Filename(dir_okay=False, path_type=Path),
-        help="Append all that is seen to a file, a line of JSON each time.",
+        help="Append all readings to a file, a line of JSON each time.",
     ),
     option(
         "--replay",
         metavar="FILE",
         type=Filename(dir_okay=False, path_type=Path),
-        help="Show a recording instead.",
+        help="Show a recording instead of the present.",
     ),
     option(
         "--speed",
         type=float,
         metavar="FACTOR",
         show_default="1 on the screen, else no pause",
-        help="How much faster a recording passes.",
+        help="Replay a recording faster by this factor.",
     ),
     option(
         "--serve",
         is_flag=False,
         flag_value=METRICS_ADDRESS,
         metavar="[ADDRESS]",
-        help="Serve metrics to Prometheus instead, at ADDRESS:PORT or unix:PATH; by default "
-        f"{METRICS_ADDRESS}, which this machine alone reaches.",
+        help="Serve metrics to Prometheus instead, at ADDRESS:PORT or unix:PATH. Default: "
+        f"{METRICS_ADDRESS}, which only this machine reaches.",
     ),
     option(
         "--dcgm-names",
         is_flag=True,
-        help="With --serve: give GPUs' metrics by the names of NVIDIA's dcgm-exporter too.",
+        help="With --serve: also serve the GPUs' metrics under the names of NVIDIA's "
+        "dcgm-exporter.",
     ),
     option(
         "--job-map",
@@ -220,13 +233,13 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         type=(Choice(EVENTS), str),
         multiple=True,
         metavar="EVENT COMMAND",
-        help=f"Run a command of the shell once for each event, {', '.join(EVENTS)}, which it gets "
-        "as JSON; may be repeated.",
+        help=f"Run a shell command for each event ({', '.join(EVENTS)}), with the event as JSON "
+        "on its standard input. May be repeated.",
     ),
     option(
         "--fail-idle",
         is_flag=True,
-        help="Exit with 1 once a GPU is idle that somebody holds.",
+        help="Exit with 1 as soon as an allocated GPU is idle.",
     ),
 )
 @click.pass_context

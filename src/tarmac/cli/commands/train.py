@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     "workload",
     required=False,
     shell_complete=complete_workloads,
-    help="A name from --list, or a file and a name in it: my_model.py:workload.",
+    help="Name from --list, or a file and a name in it: my_model.py:workload.",
 )
 @train_options
 @click.pass_context
