@@ -183,7 +183,7 @@ def test_a_place_that_cannot_be_written_is_said():
 def test_rates_of_a_baseline_need_more_than_a_quick_check(good):
     done = run("--quick", "--against", good)
     assert done.returncode == 2
-    assert "good.json: torch on cuda:0, bf16: 780 TFLOP/s is asked for, and a quick" in done.stderr
+    assert "good.json: torch on cuda:0, bf16: 780 TFLOP/s is requested, and a quick" in done.stderr
 
 
 def test_machines_that_are_alike_have_no_odd_one():

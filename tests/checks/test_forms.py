@@ -304,7 +304,7 @@ def test_a_probe_that_cannot_be_started_is_an_unknown_and_exit_code_3(tmp_path):
     program.chmod(0o755)
     done = run("torch", "--quick", "--python", str(program))
     assert done.returncode == 3, done.stdout + done.stderr
-    assert re.search(r"UNKNOWN\s+torch \(.*could not be looked at: .*No such file", done.stdout)
+    assert re.search(r"UNKNOWN\s+torch \(.*gave no answer: .*No such file", done.stdout)
     assert "Could not look: torch (" in done.stdout
 
 

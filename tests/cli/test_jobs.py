@@ -48,7 +48,7 @@ def test_a_submitted_job_is_listed_followed_and_ended(tarmac, tmp_path):
     assert "0/1" in tarmac("ps").stdout
     ended = tarmac("cancel", "latest")
     assert ended.stdout.startswith("ended x-"), ended.stderr
-    assert "no job is at work in runs" in tarmac("ps").stdout
+    assert "no job is active in runs" in tarmac("ps").stdout
     assert "interrupted" in tarmac("ps", "--all").stdout
     again = tarmac("cancel", "latest")
     assert (again.returncode, "is not at work" in again.stderr) == (2, True)

@@ -52,7 +52,7 @@ def test_a_search_prints_a_line_per_network_and_the_best(tarmac):
     assert [line.split()[0] for line in lines[1:3]] == ["trains", "study"]
     assert sum(" complete " in line for line in lines) == 2
     assert "ended, all 2 networks of the space were tried: 2 networks trained, 2 distinct\n" in out
-    assert "trained anew on all training data: test accuracy 0." in out
+    assert "retrained on all training data: test accuracy 0." in out
     assert (
         "again: tarmac train digits-mlp --epochs 1 --seed 0 --monitor accuracy:max --set hidden="
         in out

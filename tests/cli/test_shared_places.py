@@ -24,7 +24,7 @@ READS = {
     "runs list": "good-training",
     "ps --all": "good-job",
     "search list": "good-study",
-    "top --once": "no run is at work",
+    "top --once": "no run is active",
     **{f"runs show good-{kind}": f"good-{kind}" for kind in MAKERS},
     "runs logs good-training": "epoch 1",
     **{f"runs logs good-{kind}": "hello" for kind in ("job", "pipeline")},

@@ -93,7 +93,7 @@ VERBS = (
 )
 def test_no_command_of_others_reaches_a_terminal(typed, runs_of_others, words):
     sent = OWN.sub("", typed(*words, "--output", runs_of_others))
-    # What the others have named or printed is there; no run is at work.
+    # What the others have named or printed is there; no run is active.
     assert "title" in sent or "2J" in sent or words[0] == "top"
     assert not re.search(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", sent), repr(sent)
 

@@ -127,7 +127,7 @@ def test_a_pipe_that_nobody_reads_keeps_no_writer_waiting(tmp_path, monkeypatch)
     monkeypatch.setattr(atomic, "_READER_TIMEOUT_S", 0.0)
     path = tmp_path / "a pipe"
     os.mkfifo(path)
-    with pytest.raises(StorageError, match="it is a pipe that nobody reads") as caught:
+    with pytest.raises(StorageError, match="it is a pipe without a reader") as caught:
         write_bytes(path, b"weights")
     assert caught.value.hint.endswith(f"rm '{path}'")
 

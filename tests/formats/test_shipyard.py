@@ -172,7 +172,7 @@ def test_the_jobs_gpus_hold_for_a_task_that_says_nothing():
 
 def test_gpus_on_a_pool_without_any_are_refused():
     text = refusal(whole("gpus: 1"), POOL.replace("STANDARD_NC12", "STANDARD_F1"))
-    assert "jobs.yaml:5:5: job_specifications[0].tasks[0].gpus: GPUs are asked for" in text
+    assert "jobs.yaml:5:5: job_specifications[0].tasks[0].gpus: GPUs are requested" in text
     assert "STANDARD_F1 has none" in text
     assert "expected all, disable, a number" in refusal(whole("gpus: some"))
 

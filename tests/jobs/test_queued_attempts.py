@@ -549,4 +549,4 @@ def test_ps_lists_a_run_without_a_runner_while_its_tasks_go_on(detached, engine)
     assert (row["state"], row["runner_pid"], row["runner_host"]) == ("detached", None, None)
     assert [(task["state"], task["host"]) for task in row["tasks"]] == [("running", "n1")] * 2
     Handle(detached.path).cancel()
-    assert "no job is at work" in invoke(job_commands.ps, "--output", detached.path.parent).output
+    assert "no job is active" in invoke(job_commands.ps, "--output", detached.path.parent).output

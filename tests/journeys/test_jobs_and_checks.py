@@ -107,7 +107,7 @@ def test_a_job_is_submitted_seen_at_work_and_cancelled(tarmac):
     assert "asleep" in tarmac("ps")[1]
     code, out, _ = tarmac("cancel", "latest")
     assert (code, out.startswith("ended asleep-")) == (0, True)
-    assert "no job is at work" in tarmac("ps")[1]
+    assert "no job is active" in tarmac("ps")[1]
 
 
 def test_a_program_of_hkubes_is_run_and_written_for_hkube(tarmac):

@@ -45,8 +45,8 @@ def with_condition(kind: str, status: str = "True") -> dict[str, Any]:
     [
         (None, "ended", "job x is not there any more"),
         (with_condition("Complete"), "ended", "job x has ended"),
-        (with_condition("Complete", "False"), "waits", "its pod cannot be asked for"),
-        ({}, "waits", "its pod cannot be asked for"),
+        (with_condition("Complete", "False"), "waits", "its pod cannot be queried"),
+        ({}, "waits", "its pod cannot be queried"),
     ],
     ids=["gone", "complete", "not yet", "new"],
 )

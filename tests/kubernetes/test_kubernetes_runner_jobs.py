@@ -168,7 +168,7 @@ def test_a_runner_waits_runs_and_ends(engine):
     assert state(engine, name) == ("runs", f"job {name} runs on n1")
     # Who may not list pods sees that the Job is there.
     engine.cluster.access.deny("list", "pods")
-    expected = f"job {name} is there; its pod cannot be asked for"
+    expected = f"job {name} is there; its pod cannot be queried"
     assert state(engine, name) == ("waits", expected)
     set_status(engine, JOB, conditions=[{"type": "Complete", "status": "True"}])
     assert state(engine, name) == ("ended", f"job {name} has ended")
@@ -203,11 +203,11 @@ def test_a_runner_that_nobody_can_ask_for_is_unknown(engine, monkeypatch):
     engine.cluster.access.deny("get", "jobs", "batch")
     kind, words = state(engine, name)
     assert kind == "unknown"
-    assert words.startswith("job cannot be asked for: ")
+    assert words.startswith("job cannot be queried: ")
     assert name not in words.partition("jobs.batch")[0]
     engine.cluster.kubeconfig.unlink()
     kind, words = state(engine, name)
-    assert (kind, words.partition(": ")[0]) == ("unknown", "job cannot be asked for")
+    assert (kind, words.partition(": ")[0]) == ("unknown", "job cannot be queried")
     # Nothing is to be done about it here.
     engine.cancel(engine.run, [1])
 

@@ -79,7 +79,7 @@ def test_a_search_is_shown_by_the_training_that_is_on_the_gpu():
 def test_processes_of_others_are_told_with_their_user_memory_and_command():
     text = render_once(full_node(), 200)
     assert "- 52001 bob  33.0 GiB  0%  slurm 81234  /opt/conda/bin/python finetune.py" in text
-    assert "a process of nobody known here  1.0 GiB  in quirky_hopper" in text
+    assert "a process of an unknown user  1.0 GiB  in quirky_hopper" in text
 
 
 def test_a_gpu_held_idle_is_told_with_its_holder_and_for_how_long():

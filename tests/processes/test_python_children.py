@@ -194,7 +194,7 @@ def test_a_search_by_processes_trains_among_modules_that_are_called_as_the_libra
     pytest.importorskip("optuna")
     space = ["--set", "hidden=16,17", "--method", "brute", "--epochs", "1", "--train-size", "64"]
     assert _exit_code(["search", "digits-mlp", *space, "--workers", "1", "--trials", "1"]) == 0
-    assert "trained anew" in capfd.readouterr().out
+    assert "retrained" in capfd.readouterr().out
 
 
 def test_a_search_in_which_nothing_trains_says_why(

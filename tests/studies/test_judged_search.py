@@ -54,6 +54,6 @@ def test_a_metric_whose_better_end_is_asked_for_is_maximized(tmp_path):
 
 
 def test_a_metric_whose_better_end_nobody_tells_is_refused(tmp_path):
-    with pytest.raises(FieldError, match="nobody says whether more or less of it is better"):
+    with pytest.raises(FieldError, match="it is not known whether higher or lower is better"):
         search(REFERENCE, output=tmp_path, objective="near", **FIELDS)
     assert not [*tmp_path.iterdir()]

@@ -83,7 +83,7 @@ def test_any_metric_on_held_out_data_can_be_an_objective(asked, judged, found):
         (("test_mae",), "unknown objective 'test_mae'"),
         (("params", "params"), "objective params is named twice"),
         (("mae", "val_mae"), "objective val_mae is named twice"),
-        (("r2",), "objective val_r2: nobody says whether more or less of it is better"),
+        (("r2",), "objective val_r2: it is not known whether higher or lower is better"),
         (("r2:up",), "objective r2 ends in 'up', expected r2:max or r2:min"),
         (("mae:max",), "objective mae:max: of val_mae less is better"),
         (("seconds:max",), "objective seconds:max: of seconds less is better"),

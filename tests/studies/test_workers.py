@@ -227,7 +227,7 @@ def test_a_study_is_shared_once_nobody_works_on_it(make_study):
     study = make_study()
     with (
         study.leases.work(),
-        pytest.raises(RequestError, match="is being worked on by"),
+        pytest.raises(RequestError, match="is in use by"),
     ):
         StudyWriter.open(study.path).shared()
     shared = study.shared()
@@ -248,7 +248,7 @@ def test_a_search_is_not_resumed_beside_the_host_that_has_it_on_its_own_disk(
             monkeypatch.setattr(f"tarmac.studies.{room}.is_network", lambda _: True)
         # As that host's lock is seen from here.
         monkeypatch.setattr("tarmac.studies.study.leases.remove_unowned", lambda _: True)
-        with pytest.raises(RequestError, match=f"is being worked on by {owner}"):
+        with pytest.raises(RequestError, match=f"is in use by {owner}"):
             open_study(resume=study.path)
     assert open_study(resume=study.path).record.locks == "leases"
 

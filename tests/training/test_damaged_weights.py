@@ -160,7 +160,7 @@ def test_whoever_looks_at_a_run_leaves_its_damaged_checkpoints_where_they_are(ru
     ):
         with pytest.raises(TarmacError, match="its checksum is"):
             look()
-    with run.held(), pytest.raises(RequestError, match="being worked on by another process"):
+    with run.held(), pytest.raises(RequestError, match="in use by another process"):
         tarmac.train("digits-mlp", epochs=2, output=run.path.parent)
     assert sorted(run.path.rglob("*")) == files
 

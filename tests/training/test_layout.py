@@ -111,7 +111,7 @@ def test_the_strategy_follows_from_devices_and_launcher(request_, count, rendezv
 @pytest.mark.parametrize(
     ("request_", "rendezvous", "message"),
     [
-        ("single", None, "strategy is 'single', but 4 devices are asked for"),
+        ("single", None, "strategy is 'single', but 4 devices are requested"),
         ("towers", rank(0, 2), "strategy is 'towers', but 2 processes were started"),
         ("fast", None, "strategy is 'fast', expected auto, single, ddp, fsdp or towers"),
     ],
@@ -206,7 +206,7 @@ def test_a_run_goes_on_with_its_devices_or_where_its_processes_lie_now(
         ({"batch_size": 2, "accumulate": 3}, "cannot be cut into 3 parts"),
         ({"max_restarts": -1}, "max_restarts is -1, expected at least 0"),
         ({"hang_timeout_s": 0}, "hang_timeout is 0, expected above 0 seconds"),
-        ({"devices": "cpu:2", "strategy": "single"}, "but 2 devices are asked for"),
+        ({"devices": "cpu:2", "strategy": "single"}, "but 2 devices are requested"),
         (
             {"devices": "cpu:2", "strategy": "towers", "sync_batchnorm": True},
             "towers cannot synchronise batch normalisation",

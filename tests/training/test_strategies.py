@@ -51,7 +51,7 @@ def test_a_package_can_provide_a_strategy_and_hold_it_to_the_contract(tmp_path, 
     run = tarmac.train("digits-mlp", strategy="mine", epochs=1, train_size=64, output=tmp_path)
     assert run.record.parallel.strategy == "mine"
     assert find_strategy("mine").build.steps > 0
-    with pytest.raises(RequestError, match="strategy is 'mine', but 2 devices are asked for"):
+    with pytest.raises(RequestError, match="strategy is 'mine', but 2 devices are requested"):
         tarmac.train("digits-mlp", strategy="mine", devices="cpu:2", output=tmp_path)
 
 

@@ -132,7 +132,7 @@ def refuse_second_runner(runs: Sequence[JobRun]) -> None:
     for run in runs:
         state = read_status(run.path).state
         if state in ("running", "queued"):
-            reason = "is at work already" if state == "running" else "waits for its runner already"
+            reason = "is active already" if state == "running" else "waits for its runner already"
             raise RequestError(f"{run.path.name} {reason}", hint="tarmac ps")
 
 

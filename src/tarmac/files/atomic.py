@@ -288,7 +288,7 @@ def _open_stream(path: Path) -> IO[bytes]:
                 raise
             if time.monotonic() >= end:
                 raise StorageError(
-                    f"cannot write {path}: it is a pipe that nobody reads",
+                    f"cannot write {path}: it is a pipe without a reader",
                     hint=f"Where it lies in the place of a file: rm {quoted(path)}",
                 ) from error
             time.sleep(_READER_PAUSE_S)

@@ -245,7 +245,7 @@ class Connection:
         if status == 401:
             return (
                 "does not accept this login any more (401 Unauthorized): the token or certificate "
-                f"of {login_words(self.place)} has expired or was withdrawn; log in anew"
+                f"of {login_words(self.place)} has expired or was withdrawn; log in again"
             )
         if status in _BUSY:
             message = (

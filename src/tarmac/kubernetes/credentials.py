@@ -75,7 +75,7 @@ def read_credentials(place: Place, environ: Mapping[str, str], now: float) -> Cr
         raise RequestError(
             f"user {login.name!r} of {login.file} logs in by an auth-provider, which Kubernetes "
             "has given up",
-            hint="Let your cluster's command write the kubeconfig anew; it then names an exec "
+            hint="Let your cluster's command write the kubeconfig again; it then names an exec "
             "plug-in.",
         )
     return Credentials(None, certificate)
@@ -118,7 +118,7 @@ def _load_pair(context: ssl.SSLContext, pair: tuple[bytes, bytes], place: Place)
             raise RequestError(
                 f"the client certificate of user {login.name if login else ''!r} and its key do "
                 f"not fit together or are broken ({error.reason})",
-                hint="Fetch the kubeconfig anew.",
+                hint="Fetch the kubeconfig again.",
             ) from None
 
 
@@ -167,7 +167,7 @@ def _run_plugin(
         raise RequestError(
             f"the plug-in {named!r} of {where} speaks {version or 'no version'}, expected "
             + " or ".join(_EXEC_VERSIONS),
-            hint="Update it, and let it write the kubeconfig anew.",
+            hint="Update it, and let it write the kubeconfig again.",
         )
     if entry.get("interactiveMode") == "Always":
         raise RequestError(

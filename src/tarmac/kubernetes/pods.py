@@ -232,7 +232,7 @@ def _ended_itself(last: Mapping[str, Any], said: str) -> PodState:
         message = str(last.get("message") or "")
         return _over(ENDS[reason], reason, message if ENDS[reason].cause == "start" else "")
     if code is None:
-        return _over(End("lost", "has ended, and nobody knows how"), reason, said)
+        return _over(End("lost", "has ended, with an unknown result"), reason, said)
     if code == 0:
         row = End("exit", "another container of its pod failed")
     elif code > 128:

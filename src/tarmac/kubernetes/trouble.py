@@ -54,7 +54,7 @@ _ROWS = (
     _Row(
         httpx.HTTPError,
         " alert ",
-        "does not accept the client certificate of {login} ({text}); fetch the kubeconfig anew",
+        "does not accept the client certificate of {login} ({text}); fetch the kubeconfig again",
         is_passing=False,
     ),
     _Row(

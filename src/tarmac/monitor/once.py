@@ -65,7 +65,7 @@ def render_once(
     ]
     lines += [line for line in (view.heading, *(row.line for row in view.rows)) if line]
     if not any(host.work or host.gpus for host in snapshot.hosts):
-        lines.append((Span("no run is at work", "dim"),))
+        lines.append((Span("no run is active", "dim"),))
     return "".join(_drawn(line, color=color) + "\n" for line in lines)
 
 

@@ -130,7 +130,7 @@ class Claim:
         holder = read_attempt(self._directory, self._number)
         if holder is not None and not _is_same(holder, self._record):
             self.is_lost = True
-            return f"it was begun again on {holder.host}"
+            return f"it was restarted on {holder.host}"
         return ""
 
     def _write(self, record: AttemptRecord, *, is_lasting: bool = True) -> None:
@@ -197,7 +197,7 @@ def _right_to(found: AttemptRecord | None, ours: AttemptRecord, beat_s: float) -
     is_same_unit = found.nonce == ours.nonce and found.engine_id == ours.engine_id
     is_newer = is_same_unit and ours.restart > found.restart
     if is_same_unit and ours.restart < found.restart:
-        raise NotOurs(f"it was begun again on {found.host}")
+        raise NotOurs(f"it was restarted on {found.host}")
     if found.state in _OVER:
         if found.nonce != ours.nonce or (is_newer and found.outcome == "interrupted"):
             return 0.0

@@ -74,8 +74,8 @@ def _sections(report: Report) -> Iterator[Section]:
         yield Section("required", "Required", _requirements(report.requirements))
     if report.unseen:
         rows = [[place.where, place.why] for place in report.unseen]
-        body = table(["where", "why"], rows, label="What could not be looked at")
-        yield Section("unseen", "What could not be looked at", body)
+        body = table(["where", "why"], rows, label="What gave no answer")
+        yield Section("unseen", "What gave no answer", body)
     if report.skipped:
         note = "Found, and asked not to count."
         yield Section("skipped", "Skipped", _findings(report.skipped, "skipped"), note)

@@ -233,7 +233,7 @@ class Run:
             # In a removed directory, the lock cannot be created.
             with contextlib.suppress(FileNotFoundError):
                 if not lock.acquire():
-                    raise RequestError(f"run {self.name} is being worked on by another process")
+                    raise RequestError(f"run {self.name} is in use by another process")
             if not (self.path / "run.json").exists():
                 raise RequestError(f"run {self.name} has been removed")
             yield

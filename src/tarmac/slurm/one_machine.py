@@ -198,7 +198,7 @@ class OneMachineSlurm:
         while not is_so():
             if time.monotonic() > end:
                 raise TarmacError(
-                    f"the Slurm of {self.directory} waited in vain until {what}",
+                    f"the Slurm of {self.directory} waited until {what}",
                     hint=f"Its logs: {self._configuration.logs}",
                 )
             time.sleep(_LOOK_EVERY_S)

@@ -112,7 +112,7 @@ def request_gpus(
     if nodes is None:
         if gpus < 1:
             raise RequestError(
-                f"{gpus:g} of a GPU is asked for, and what a part is called differs between sites",
+                f"{gpus:g} of a GPU is requested, and what a part is called differs between sites",
                 hint="Where Slurm's commands are, its nodes are asked.",
             )
         return _whole_gpus(gpus, kind)
@@ -131,7 +131,7 @@ def request_gpus(
     kind = next(iter(fitting_names(kinds, kind)), kind) if kind and kind not in kinds else kind
     if kind and not kinds:
         raise RequestError(
-            f"GPUs of kind {kind!r} are asked for, and the GPUs of {where} have no kinds",
+            f"GPUs of kind {kind!r} are requested, and the GPUs of {where} have no kinds",
             hint="Leave the kind out; `sinfo -o '%N %G'` shows what nodes have.",
         )
     if kind and kind not in kinds:
@@ -141,7 +141,7 @@ def request_gpus(
         if gpus > most:
             which = f"GPUs of kind {kind!r}" if kind else "GPUs"
             raise RequestError(
-                f"{gpus:g} {which} are asked for on a node, and no node of {where} has more "
+                f"{gpus:g} {which} are requested on a node, and no node of {where} has more "
                 f"than {most}",
                 hint="`sinfo -o '%N %P %G'` shows what nodes have. Tasks that can use several "
                 "nodes ask for `nodes`.",
@@ -165,7 +165,7 @@ def _part_of_gpu(nodes: Sequence[SlurmNode], gpus: float, kind: str, where: str)
         if per_gpu:
             return f"{name}:{math.ceil(min(per_gpu) * gpus)}"
     raise RequestError(
-        f"{gpus:g} of a GPU is asked for, and no node of {where} cuts GPUs into parts",
+        f"{gpus:g} of a GPU is requested, and no node of {where} cuts GPUs into parts",
         hint="Ask for whole GPUs, or ask the site for Slurm's gres/shard or gres/mps.",
     )
 

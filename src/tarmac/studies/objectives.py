@@ -96,7 +96,7 @@ def _find(text: str, judged: JudgedBy) -> Objective:
     if not known:
         raise FieldError(
             ("objective",),
-            f"objective {name}: nobody says whether more or less of it is better",
+            f"objective {name}: it is not known whether higher or lower is better",
             hint=f"Say it: --objective {name}:max, or {name}:min",
         )
     if end and end != known:

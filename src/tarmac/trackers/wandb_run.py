@@ -38,7 +38,7 @@ class WandbRun:
         if mode is None and not wandb.api.api_key:
             # The client would ask on the terminal while a training starts.
             raise RequestError(
-                "nobody is logged in to Weights & Biases",
+                "you are not logged in to Weights & Biases",
                 hint="Log in: wandb login\nOr keep it here, to be sent later: "
                 "export WANDB_MODE=offline",
             )

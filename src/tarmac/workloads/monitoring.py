@@ -31,7 +31,7 @@ def monitored(objective: Objective, text: str) -> Objective:
         raise RequestError(f"monitor is {text!r}, expected {expected}")
     if not known and not colon:
         raise RequestError(
-            f"monitor is {text!r}, of which nobody says whether more or less is better",
+            f"monitor is {text!r}, and it is not known whether higher or lower is better",
             hint=f"Say it: --monitor {name}:max, or {name}:min",
         )
     changed = copy.copy(objective)

@@ -223,7 +223,7 @@ def test_a_job_that_ray_does_not_know_has_ended_and_silence_is_no_end(dashboard,
     dashboard.status = 503
     silent = RayRunners().look(run, 1, place, now())
     assert silent.kind == "unknown"
-    assert silent.words.startswith(f"job cannot be asked for: {dashboard.address}: 503")
+    assert silent.words.startswith(f"job cannot be queried: {dashboard.address}: 503")
 
 
 def test_a_token_that_cannot_be_read_is_no_end(dashboard, run, monkeypatch, tmp_path):

@@ -142,5 +142,5 @@ def test_tasks_never_have_more_gpus_than_there_are_nor_the_same(runs):
 
 def test_more_gpus_than_any_node_has_are_refused_at_once(on_cluster, tmp_path):
     tasks = [*plan_tasks(parse_job("{name: x, command: a, resources: {gpus: 3}}"), tmp_path)]
-    with pytest.raises(RequestError, match="3 GPUs are asked for on a node, and no node"):
+    with pytest.raises(RequestError, match="3 GPUs are requested on a node, and no node"):
         find_executor("slurm").refuse(tasks, 0)

@@ -121,7 +121,7 @@ class Emulator:
             (account / name).write_text(content, encoding="ascii")
 
     def write_kubeconfig(self) -> None:
-        """Write the kubeconfig anew, with the token that is good now."""
+        """Write the kubeconfig again, with the token that is good now."""
         place: dict[str, str] = {"server": self.url}
         if self._ca is not None:
             place["certificate-authority-data"] = base64.b64encode(self._ca.read_bytes()).decode()

@@ -104,7 +104,7 @@ def read_gate(
     if rates and not has_rates:
         source = f"{rates[0].source}: " if rates[0].source else ""
         raise RequestError(
-            f"{source}{rates[0].text} is asked for, and a quick check measures no rates",
+            f"{source}{rates[0].text} is requested, and a quick check measures no rates",
             hint="Leave out --quick, or the rates",
         )
     decides_alone = bool(require) and expect is None and against is None

@@ -30,7 +30,7 @@ _METRICS = {
     "tarmac_check_findings": ("gauge", "Findings of a level; skipped ones are none."),
     "tarmac_check_finding_info": ("gauge", "1 for each finding and place."),
     "tarmac_check_requirement_met": ("gauge", "1 where it holds, 0 where not, else not a number."),
-    "tarmac_check_unseen": ("gauge", "1 for what could not be looked at."),
+    "tarmac_check_unseen": ("gauge", "1 for what gave no answer."),
     "tarmac_framework_ok": ("gauge", "1 where a framework computes right, else 0."),
     "tarmac_framework_flops_per_second": ("gauge", "Rate of matrix products."),
     "tarmac_framework_copy_bytes_per_second": ("gauge", "Rate of copies and of all-reduces."),

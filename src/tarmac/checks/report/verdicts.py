@@ -84,7 +84,7 @@ def judge_framework(probe: Probe, evidence: Evidence, findings: Sequence[Finding
     if probe.outcome == "not installed":
         return Verdict(name=name, answer="absent", text=_not_installed(probe))
     if probe.outcome == "not started":
-        text = f"could not be looked at: {probe.detail}"
+        text = f"gave no answer: {probe.detail}"
         return Verdict(name=name, answer="unknown", text=text)
     answer, suffix = _worst(probe.label, findings)
     version = probe.result.get("version")

@@ -98,7 +98,7 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
             for line in (*_kept_waiting(status), *_of_runner(status)):
                 click.echo(line)
     else:
-        kind = "there are no jobs" if everything else "no job is at work"
+        kind = "there are no jobs" if everything else "no job is active"
         click.echo(f"{kind} in {output or default_output()}")
 
 
@@ -262,7 +262,7 @@ def cancel(run: str, timeout: float, output: Path | None) -> None:
 
     handle = attach(run, output)
     if not handle.cancel():
-        raise RequestError(f"{handle.path.name} is not at work", hint="tarmac ps --all")
+        raise RequestError(f"{handle.path.name} is not active", hint="tarmac ps --all")
     try:
         handle.exception(timeout)
     except CancelledError:

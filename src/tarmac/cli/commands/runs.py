@@ -227,7 +227,9 @@ def remove(
     matches = {run.path.resolve(): run for run in map(catalogue.find, run_names)}
     if not yes:
         if not sys.stdin.isatty():
-            raise RequestError("nobody is there to ask", hint="Add --yes to delete without asking.")
+            raise RequestError(
+                "there is no terminal to ask on", hint="Add --yes to delete without asking."
+            )
         for run in matches.values():
             click.echo(in_one_line(f"{run.kind.name}  {run.path}"))
         click.confirm(f"Delete {len(matches)} of them?", abort=True)

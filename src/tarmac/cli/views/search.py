@@ -141,7 +141,7 @@ class _Plain(Silent):
         metrics: Mapping[str, float],  # noqa: ARG002 - the reporter's signature
     ) -> None:
         if epoch == 0:
-            self.say("the winner is trained anew on all training data")
+            self.say("the winner is retrained on all training data")
 
     def ended(self, study: Study) -> None:
         if study.record.why_ended:
@@ -205,7 +205,7 @@ class _Live(_Plain):
     ) -> None:
         name = study.record.judged_by.metric
         best = f"epoch {epoch}  {name} {metrics[name]:.4f}" if metrics else ""
-        self._retraining = f"training the winner anew on all training data  {best}"
+        self._retraining = f"retraining the winner on all training data  {best}"
         self._draw()
 
     def ended(self, study: Study) -> None:

@@ -67,7 +67,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     test = best.tested(judged)
     if test is not None:
         click.echo(
-            f"trained anew on all training data: "
+            f"retrained on all training data: "
             f"{name_words(judged.of('test'))} {wording.number_text(test)}  "
             f"({wording.in_one_line(str(study.path / (best.run or '')))})"
         )

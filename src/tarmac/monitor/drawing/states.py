@@ -25,8 +25,8 @@ _UNKNOWN = Span("?", "dim")
 LETTERS = (
     ("B", "busy"),
     ("W", "work that has not done its first step"),
-    ("F", "free: idle, and nobody's"),
-    ("I", "idle, but held by somebody"),
+    ("F", "free: idle, and not allocated"),
+    ("I", "idle, but allocated"),
     ("H", "hung: no sign of life"),
     ("Q", "waits in a queue"),
     ("E", "has ended in the last minutes"),

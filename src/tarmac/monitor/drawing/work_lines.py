@@ -74,7 +74,7 @@ def process_row(host: HostSnapshot, process: ProcessRow, look: Look, depth: int 
     text = "  ".join(fact for fact in (*facts, *where) if fact and not fact.startswith(UNKNOWN))
     who = "" if process.user is None else look.clean(process.user)
     pid = "" if process.pid is None else str(process.pid)
-    named = " ".join(part for part in (pid, who) if part) or "a process of nobody known here"
+    named = " ".join(part for part in (pid, who) if part) or "a process of an unknown user"
     command = "" if process.command is None else f"  {look.clean(process.command)}"
     line = (
         Span(f"{indent}- ", "dim"),

@@ -113,7 +113,7 @@ def _processes_of(
 def _of_work(action: Action, name: str, host: HostSnapshot) -> tuple[str, Sequence[int]]:
     work = next((work for work in host.work if work.id == name), None)
     if work is None:
-        raise RequestError(f"{name} is no longer at work")
+        raise RequestError(f"{name} is no longer active")
     if not work.is_own:
         raise RequestError(f"{name} is {work.user or 'somebody else'}'s, not yours")
     if not work.pids:

@@ -52,8 +52,8 @@ class NamedView:
 
 VIEWS = (
     NamedView("GPUs", gpus_view, GPU_COLUMNS, "no GPU and no run is here"),
-    NamedView("runs", runs_view, RUN_COLUMNS, "no run is at work"),
-    NamedView("tasks", tasks_view, RUN_COLUMNS, "no task, search or rank is at work"),
+    NamedView("runs", runs_view, RUN_COLUMNS, "no run is active"),
+    NamedView("tasks", tasks_view, RUN_COLUMNS, "no task, search or rank is active"),
     NamedView("hosts", hosts_view, HOST_COLUMNS, "no host is watched"),
 )
 

@@ -89,9 +89,9 @@ def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
     """Return why networks do not train in stacks, in words; None if they do."""
     settings = study.record.settings
     if study.request.workers is not None:
-        return "a number of workers was asked for"
+        return "a number of workers was requested"
     if len(devices) > 1 and devices[0].type == "cpu":
-        return "several devices were asked for"
+        return "several devices were requested"
     workload = find_workload(study.request.workload)
     dataset = load_dataset(workload, settings)
     for corner in study.space.corners():

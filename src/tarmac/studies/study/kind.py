@@ -64,7 +64,7 @@ def _reserved(path: Path) -> Iterator[None]:
         working = _leases(path, record).seem_living()
         if working or not is_free:
             raise RequestError(
-                f"study {path.name} is being worked on by {', '.join(working) or 'a process'}",
+                f"study {path.name} is in use by {', '.join(working) or 'a process'}",
                 hint="Stop its search first, with Ctrl-C or SIGTERM.",
             )
         yield

@@ -164,7 +164,7 @@ class StudyWriter(Study):
             working = self._leases.living()
             if working:
                 raise RequestError(
-                    f"study {self.name} is being worked on by {', '.join(working)}",
+                    f"study {self.name} is in use by {', '.join(working)}",
                     hint="Stop its search first, with Ctrl-C or SIGTERM; then go on here.",
                 )
             self.update(locks="leases")

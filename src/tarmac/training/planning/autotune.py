@@ -25,7 +25,7 @@ def choose_autotune(device: Device, run_flops: float, *, deterministic: bool) ->
     if device.type == "cpu":
         return False, "a CPU has nothing to try out"
     if deterministic:
-        return False, "which algorithm is the fastest may change, and --deterministic is asked for"
+        return False, "which algorithm is the fastest may change, and --deterministic is requested"
     if run_flops < _AUTOTUNE_MIN_FLOPS:
         return False, f"{run_flops:.0e} FLOP are too few to pay for it"
     return True, f"{run_flops:.0e} FLOP pay for it"

@@ -45,7 +45,7 @@ def choose_strategy(
         )
     if spec.max_devices is not None and len(devices) > spec.max_devices:
         raise RequestError(
-            f"strategy is {request!r}, but {len(devices)} devices are asked for",
+            f"strategy is {request!r}, but {len(devices)} devices are requested",
             hint=f"Use --devices {spec.max_devices}, or --strategy ddp.",
         )
     return spec, "as asked"

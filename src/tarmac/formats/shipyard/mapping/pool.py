@@ -153,6 +153,6 @@ class Pool:
 
     def _refuse_none(self, path: Path) -> None:
         if self.count == 0:
-            self._report.wrong(path, f"GPUs are asked for, and {self._size} has none")
+            self._report.wrong(path, f"GPUs are requested, and {self._size} has none")
         elif self._is_windows:
-            self._report.wrong(path, "GPUs are asked for, and Windows pools give tasks none")
+            self._report.wrong(path, "GPUs are requested, and Windows pools give tasks none")

@@ -112,7 +112,7 @@ class KubernetesRunners:
                     return state
                 return runner_elsewhere(run, place, "Kubernetes", cluster_of(cluster)) or state
         except TarmacError as error:
-            return RunnerState("unknown", f"job cannot be asked for: {error.message}")
+            return RunnerState("unknown", f"job cannot be queried: {error.message}")
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
         """Delete runners' Jobs that have not begun; see `RunnerEngine`."""
@@ -188,7 +188,7 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
     if isinstance(job, (Silence, Refused)):
         words = job.words if isinstance(job, Silence) else job.message
         # No Job name: the same message stands for runners of other runs, without another query.
-        return RunnerState("unknown", f"job cannot be asked for: {words}")
+        return RunnerState("unknown", f"job cannot be queried: {words}")
     if job is None:
         return RunnerState("ended", f"job {name} is not there any more")
     for condition in (job.get("status") or {}).get("conditions") or ():
@@ -196,7 +196,7 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
             return RunnerState("ended", f"job {name} has ended")
     pods = cluster.list("Pod", labels=f"batch.kubernetes.io/job-name={name}")
     if isinstance(pods, (Silence, Refused)):
-        return RunnerState("waits", f"job {name} is there; its pod cannot be asked for")
+        return RunnerState("waits", f"job {name} is there; its pod cannot be queried")
     states = [explain_pod(pod, container=CONTAINER) for pod in pods.items]
     for state in states:
         if state.phase == "running":

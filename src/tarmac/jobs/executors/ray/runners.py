@@ -102,14 +102,14 @@ class RayRunners:
         try:
             jobs = RayJobs(address, read_token(os.environ), timeout_s=_ANSWERS_WITHIN_S)
         except RequestError as error:
-            return RunnerState("unknown", f"job cannot be asked for: {error.message}")
+            return RunnerState("unknown", f"job cannot be queried: {error.message}")
         answer = jobs.look(name)
         if isinstance(answer, RayJob):
             waits_s = (datetime.now(UTC) - since).total_seconds()
             return _waiting(jobs, answer, waits_s) if answer.state == "pending" else _begun(answer)
         if answer is not None:
             # No job name: the same message stands for runners of other runs, without another query.
-            return RunnerState("unknown", f"job cannot be asked for: {answer.words}")
+            return RunnerState("unknown", f"job cannot be queried: {answer.words}")
         return RunnerState("ended", f"job {name} is not known to Ray any more: its head began anew")
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:

@@ -145,7 +145,7 @@ def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
 def _unknown(silence: Silence) -> RunnerState:
     # No job number: the same message stands for runners of other runs, without another query.
     message = f"{silence.command}: {silence.words}"
-    return RunnerState("unknown", f"job cannot be asked for, Slurm does not answer: {message}")
+    return RunnerState("unknown", f"job cannot be queried, Slurm does not answer: {message}")
 
 
 def _said_of(job: Accounted) -> str:
