@@ -29,8 +29,8 @@ from tarmac.files import OwnerLock, Readings, StorageError, append_lines, read_l
 from tarmac.jobs import JOB, find_run, list_statuses
 from tarmac.jobs.history import read_history
 from tarmac.jobs.status import read_status
-from tarmac.monitor import sight
-from tarmac.monitor.sight import RunsInSight
+from tarmac.monitor import run_discovery
+from tarmac.monitor.run_discovery import RunDiscovery
 from tarmac.pages import page_of, render_page
 from tarmac.runs import TRAINING, Catalogue, RunIndex, list_runs
 from tarmac.server.listing import RunLister
@@ -168,7 +168,7 @@ def test_a_record_that_nothing_can_be_read_of_disturbs_no_other_run(look, kind, 
 def test_top_shows_a_run_at_work_whose_record_cannot_be_read(look, kind):
     run = MAKERS[kind](look.output, "bad")
     (run / "workers").mkdir(exist_ok=True)
-    runs_in_sight = RunsInSight(look.output, Readings())
+    runs_in_sight = RunDiscovery(look.output, Readings())
     with (
         OwnerLock(run / ".lock").held(),
         OwnerLock(run / "workers" / "1.lock").held(),
@@ -357,7 +357,7 @@ def test_a_run_that_this_user_may_not_enter_disturbs_no_other(second_user, open_
         summaries, broken = index.summaries()
         statuses, _ = list_statuses(output)
         studies, _ = list_studies(output)
-        sight = RunsInSight(output, Readings()).look()
+        sight = RunDiscovery(output, Readings()).look()
         return (
             {run.name for run in summaries},
             {run.path.name: run.reason for run in broken},
@@ -495,7 +495,7 @@ def test_a_run_whose_glance_raises_is_shown_and_takes_no_other_from_sight(good, 
     try:
         with OwnerLock(run / ".lock").held(), OwnerLock(look.output / "bad" / ".lock").held():
             (look.output / "bad" / "metrics.jsonl").write_text("")
-            glance = sight._KINDS["run.json"].glance
+            glance = run_discovery._KINDS["run.json"].glance
 
             def raises_of_bad(path, readings):
                 if path.name == "bad":
@@ -503,9 +503,11 @@ def test_a_run_whose_glance_raises_is_shown_and_takes_no_other_from_sight(good, 
                 return glance(path, readings)
 
             monkeypatch.setitem(
-                sight._KINDS, "run.json", sight._KINDS["run.json"]._replace(glance=raises_of_bad)
+                run_discovery._KINDS,
+                "run.json",
+                run_discovery._KINDS["run.json"]._replace(glance=raises_of_bad),
             )
-            seen = RunsInSight(look.output, Readings()).look()
+            seen = RunDiscovery(look.output, Readings()).look()
             assert [(run.name, run.status) for run in seen] == [
                 ("bad", "unreadable"),
                 ("other", "running"),

@@ -19,7 +19,7 @@ from crash_verbs import GOOD, VERBS, Verb, may_change, prepare
 from shared import made_once
 from tarmac.cli import main
 from tarmac.files import Readings
-from tarmac.monitor.sight import RunsInSight
+from tarmac.monitor.run_discovery import RunDiscovery
 
 SEED = os.environ.get("TARMAC_CRASH_SEED", "0")
 
@@ -119,7 +119,7 @@ class Trial:
             names = GOOD if words[0] == "runs" else ("good-job", "good-pipeline")
             for name in names:
                 assert name in shown or may_change(self.verb, f"runs/{name}/run.json")
-        RunsInSight(self._directory / "runs", Readings()).look()
+        RunDiscovery(self._directory / "runs", Readings()).look()
 
     def _repeat(self) -> None:
         again = self._shell.run(*(self.verb.again(self._directory) or self.verb.words))

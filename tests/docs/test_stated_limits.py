@@ -31,7 +31,7 @@ STATED = [
         [("slurm/survey.py", "_MEMORY_BYTES", MIB), ("machine/surveyed.py", "MAX_NODES", 1)],
     ),
     ("clusters", "Ctrl-C within {} s cancels", [("cli/stopping.py", "_SECOND_WITHIN_S", 1)]),
-    ("clusters", "run's directory, every {} s", [("files/holders.py", "BEAT_S", 1)]),
+    ("clusters", "run's directory, every {} s", [("files/holders.py", "HEARTBEAT_INTERVAL_S", 1)]),
     (
         "slurm",
         "by default {} MiB and {} KiB for each task",
@@ -44,9 +44,9 @@ STATED = [
         "clusters",
         "at most {} times. The delay starts at {} s and doubles up to {} min",
         [
-            ("jobs/pauses.py", "MAX_DISTURBANCES", 1),
-            ("jobs/pauses.py", "_DISTURBED_PAUSE_S", 1),
-            ("jobs/pauses.py", "_LONGEST_DISTURBED_PAUSE_S", MINUTE),
+            ("jobs/backoff.py", "MAX_DISTURBANCES", 1),
+            ("jobs/backoff.py", "_DISTURBED_PAUSE_S", 1),
+            ("jobs/backoff.py", "_LONGEST_DISTURBED_PAUSE_S", MINUTE),
         ],
     ),
     (
@@ -64,7 +64,11 @@ STATED = [
         [("cli/views/short_tasks.py", "_FIRST", 1), ("cli/views/short_tasks.py", "_SHORT_S", 1)],
     ),
     ("clusters", "other processes hold {} GiB", [("node/gpus.py", "_HELD_BYTES", GIB)]),
-    ("kubernetes", "it waits {} s for the others", [("node/rendezvous.py", "MEET_WITHIN_S", 1)]),
+    (
+        "kubernetes",
+        "it waits {} s for the others",
+        [("node/rendezvous.py", "RENDEZVOUS_TIMEOUT_S", 1)],
+    ),
     (
         "devices",
         "an all-reduce of the gradients, {} us and the time of the bytes: at the rate of NVLink "
@@ -79,7 +83,7 @@ STATED = [
         "lost one are killed after {} s",
         [("training/processes/launcher.py", "_AFTERLIFE_S", 1)],
     ),
-    ("devices", "does not appear within {} s", [("node/rendezvous.py", "MEET_WITHIN_S", 1)]),
+    ("devices", "does not appear within {} s", [("node/rendezvous.py", "RENDEZVOUS_TIMEOUT_S", 1)]),
     ("devices", "within {} s of the last heartbeat", [("node/rendezvous.py", "SILENT_AFTER_S", 1)]),
     ("devices", "with its last {} lines", [("node/member.py", "_TAIL_LINES", 1)]),
     ("hkube", "after a crash, up to {} attempts", [("hkube/hosting/interface.py", "limit", 1)]),
@@ -111,7 +115,10 @@ STATED = [
     (
         "judgement",
         "stays for {} minutes, with its outcome; of tasks and trials, at most the last {} do",
-        [("monitor/look.py", "_ENDED_FOR", MINUTE), ("monitor/look.py", "_MAX_ENDED_PARTS", 1)],
+        [
+            ("monitor/collector.py", "_ENDED_FOR", MINUTE),
+            ("monitor/collector.py", "_MAX_ENDED_PARTS", 1),
+        ],
     ),
     ("judgement", "for at most {} minutes: they", [("monitor/idle.py", "WARM_UP_S", MINUTE)]),
     (
@@ -144,7 +151,7 @@ STATED = [
     ("report", "have {} rows and the number of all", [("pages/search.py", "_MAX_TRIALS", 1)]),
     ("runs", "at the start, every {} s, and", [("training/session/sampling.py", "INTERVAL_S", 1)]),
     ("runs", "Above {} points each two", [("runs/sample_file.py", "MAX_POINTS", 1)]),
-    ("search", "The counter grows every {} s", [("files/holders.py", "BEAT_S", 1)]),
+    ("search", "The counter grows every {} s", [("files/holders.py", "HEARTBEAT_INTERVAL_S", 1)]),
     ("search", "a second one within {} s ends", [("cli/stopping.py", "_SECOND_WITHIN_S", 1)]),
     ("security", "up to {} GB each", [("hkube/hosting/session.py", "MAX_PAYLOAD_BYTES", 1e9)]),
     (

@@ -31,7 +31,7 @@ from tarmac.files import (
 from tarmac.files.mounts import Mounts, network_type
 from waiting import wait_until
 
-BEAT_S = 0.2
+HEARTBEAT_INTERVAL_S = 0.2
 
 HOLD = """
 import pathlib, sys, time
@@ -92,7 +92,7 @@ def hold(tmp_path):
     """Return a function that starts a process which holds a lease, and its end."""
     started = []
 
-    def start(*prefix, beat_s=BEAT_S):
+    def start(*prefix, beat_s=HEARTBEAT_INTERVAL_S):
         process = subprocess.Popen(
             [*prefix, sys.executable, "-c", HOLD, str(tmp_path / "lease"), str(beat_s)],
             stdin=subprocess.PIPE,
@@ -138,7 +138,7 @@ def test_a_holder_on_another_host_is_alive_while_its_beat_grows(hold, path):
     # On a busy machine a beat may come late, and three that are missed mean death.
     _, is_held = hold(*ELSEWHERE, beat_s=1.0)
     assert is_held
-    assert not Lease(path, beat_s=BEAT_S).acquire()
+    assert not Lease(path, beat_s=HEARTBEAT_INTERVAL_S).acquire()
     watch, first = LeaseWatch(), read_lease(path).beat
     assert watch.is_alive(path)
     wait_until(lambda: read_lease(path).beat >= first + 4, "four heartbeats")
@@ -165,7 +165,7 @@ def test_a_holder_that_was_suspended_for_too_long_learns_that_it_has_lost(hold, 
         ).stdout
     )
     os.kill(inside, signal.SIGSTOP)
-    lease = Lease(path, beat_s=BEAT_S)
+    lease = Lease(path, beat_s=HEARTBEAT_INTERVAL_S)
     assert lease.acquire()
     mine = read_lease(path).nonce
     os.kill(inside, signal.SIGCONT)
@@ -301,10 +301,10 @@ VIEWS = pytest.mark.parametrize(
 def host(monkeypatch):
     """Return a function that makes this process one of a host that mounts all files in a way."""
 
-    def become(name: str, view: str, beat_s: float = BEAT_S):
+    def become(name: str, view: str, beat_s: float = HEARTBEAT_INTERVAL_S):
         monkeypatch.setattr("tarmac.files.holders.kernel_name", lambda: name)
         monkeypatch.setattr("tarmac.files.hosts_locks.is_network", lambda _: view == "network")
-        monkeypatch.setattr("tarmac.files.hosts_locks.BEAT_S", beat_s)
+        monkeypatch.setattr("tarmac.files.hosts_locks.HEARTBEAT_INTERVAL_S", beat_s)
 
     return become
 
@@ -411,7 +411,7 @@ def test_a_lease_of_an_older_version_in_the_locks_own_file_holds_until_it_is_dea
     # Written on hosts that saw the directory over the network.
     path = tmp_path / ".lock"
     host("a", "network")
-    lease = Lease(path, beat_s=BEAT_S)
+    lease = Lease(path, beat_s=HEARTBEAT_INTERVAL_S)
     assert lease.acquire()
     host("b", view)
     assert is_held(path)
@@ -447,7 +447,7 @@ ON_ANOTHER_HOST = """
 hostname b && bindfs {subtype} {directory} {directory} && {python} -c '
 import pathlib, sys
 from tarmac.files import is_held, lease, network_type, open_lock
-lease.BEAT_S = 0.2
+lease.HEARTBEAT_INTERVAL_S = 0.2
 path = pathlib.Path("{directory}/.lock")
 lock = open_lock(path)
 print(network_type(path), is_held(path), lock.acquire(), flush=True)
@@ -465,7 +465,7 @@ sys.stdin.read()
 def test_a_lock_holds_between_a_host_and_one_that_mounts_its_directory(
     tmp_path, monkeypatch, subtype
 ):
-    monkeypatch.setattr("tarmac.files.hosts_locks.BEAT_S", 0.2)
+    monkeypatch.setattr("tarmac.files.hosts_locks.HEARTBEAT_INTERVAL_S", 0.2)
     directory, path = tmp_path / "runs", tmp_path / "runs" / ".lock"
     directory.mkdir()
     script = ON_ANOTHER_HOST.format(directory=directory, subtype=subtype, python=sys.executable)

@@ -18,7 +18,7 @@ from tarmac.checks import probe_result
 from tarmac.checks.report.stored import SCHEMA_VERSION, read_report
 from tarmac.errors import TarmacError
 from tarmac.files import Readings, parse_line, read_lease, read_lines
-from tarmac.hkube.clusters.errands import Errand
+from tarmac.hkube.clusters.node_tasks import NodeTaskSpec
 from tarmac.hkube.values import pack, unpack
 from tarmac.jobs.history import read_history
 from tarmac.jobs.record import read_record as read_job_record
@@ -188,7 +188,7 @@ READERS = {
         raises=(ValueError, RecursionError),
     ),
     "results of pipelines": Reader(_errand, lambda content, _: unpack(content)),
-    "errands": Reader(_errand, of_file("errand.msgpack", Errand.read)),
+    "errands": Reader(_errand, of_file("errand.msgpack", NodeTaskSpec.read)),
     "results of probes": Reader(
         lambda: {
             "result.json": json.dumps(

@@ -23,7 +23,7 @@ from tarmac.jobs.executors.elements import prepare_element
 from tarmac.jobs.executors.spool import Spool
 from tarmac.jobs.placeholders import escape
 from tarmac.jobs.reader import parse_job
-from tarmac.node import Element
+from tarmac.node import AttemptSpec
 
 # What a job of an engine starts from: none of the variables of the process that submits.
 CLEAN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
@@ -38,7 +38,7 @@ class Node:
     spool: Spool
     variables: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def element(self, task, *, number=1, options=None) -> Element:
+    def element(self, task, *, number=1, options=None) -> AttemptSpec:
         attempt = Attempt(task, number, self.base / "tasks" / str(task.index))
         return prepare_element(attempt, "ab12", self.site, self.spool, options=options or {})
 
@@ -53,14 +53,14 @@ class Node:
             **options,
         )
 
-    def stage(self, element: Element, *arguments: str, **variables: str) -> dict:
+    def stage(self, element: AttemptSpec, *arguments: str, **variables: str) -> dict:
         env = CLEAN | self.variables | variables
         process = self.start(*arguments, env=env, cwd="/", stderr=subprocess.PIPE)
         stdout, stderr = process.communicate((element.stage or "").encode())
         assert process.returncode == 0, stderr.decode()
         return json.loads(stdout)
 
-    def run(self, element: Element) -> tuple[dict, subprocess.CompletedProcess, dict]:
+    def run(self, element: AttemptSpec) -> tuple[dict, subprocess.CompletedProcess, dict]:
         """Take an attempt to its end; return what was staged, the program's end, what was kept."""
         work = str(Path(element.directory) / "work")
         staged = self.stage(element, "in", work)
@@ -114,7 +114,7 @@ def test_a_task_that_needs_nothing_stages_nothing(node):
     assert (element.timeout_s, element.memory_bytes) == (90.0, 2**30)
     assert (element.gpus, element.gpu_memory_bytes) == (1, 2**31)
     assert (element.work, element.python) == ("shared", sys.executable)
-    assert Element(**json.loads(json.dumps(element._asdict()))) == element
+    assert AttemptSpec(**json.loads(json.dumps(element._asdict()))) == element
 
 
 def test_inputs_come_and_outputs_are_kept_as_on_this_machine(node, tmp_path):

@@ -27,7 +27,7 @@ from tarmac.jobs.executors.queueing import (
     Terms,
 )
 from tarmac.jobs.executors.queueing.engine import UnitName
-from tarmac.node import AttemptRecord, Element, attempt_file, fence_file, read_attempt
+from tarmac.node import AttemptRecord, AttemptSpec, attempt_file, fence_file, read_attempt
 from waiting import limit_s
 
 _PATIENCE_S = 60.0
@@ -85,7 +85,7 @@ class Scripted:
     def endings(self, units):
         return {}
 
-    def last_words(self, chunk, unit):
+    def final_status(self, chunk, unit):
         return None
 
     def cancel(self, units=(), chunks=()):
@@ -139,9 +139,9 @@ def queue(tmp_path, monkeypatch):
     tasks = plan_tasks(parse_job("{name: x, command: a, sweep: {repeat: 3}}"), tmp_path)
     attempts = [Attempt(task, 1, tmp_path / "tasks" / str(task.index)) for task in tasks]
 
-    def prepare(attempt: Attempt, nonce: str) -> Element:
+    def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
         directory = str(attempt.directory)
-        return Element(attempt.task.index, attempt.task.name, 1, nonce, directory, ["a"])
+        return AttemptSpec(attempt.task.index, attempt.task.name, 1, nonce, directory, ["a"])
 
     site = Site(tasks=tasks, run=tmp_path, base=tmp_path, shared=tmp_path / "shared")
     engine = Scripted()

@@ -23,8 +23,8 @@ from tarmac.node import (
     RECORD,
     STREAMS,
     AttemptRecord,
+    AttemptSpec,
     Chunk,
-    Element,
     attempt_file,
     log_file,
 )
@@ -46,7 +46,7 @@ class Agent:
         heeds_term: Whether it ends when it is told to, rather than takes its grace.
     """
 
-    def __init__(self, pod: dict[str, Any], element: Element, *, has_volume: bool) -> None:
+    def __init__(self, pod: dict[str, Any], element: AttemptSpec, *, has_volume: bool) -> None:
         self.pod: str = pod["metadata"]["name"]
         self.host: str = pod["spec"]["nodeName"]
         self.element = element
@@ -215,15 +215,15 @@ class HollowAgents:
             agent.terminate()
         return agent.outcome
 
-    def _element(self, pod: dict[str, Any], name: str) -> Element:
+    def _element(self, pod: dict[str, Any], name: str) -> AttemptSpec:
         """Return what a pod's agent reads in the ConfigMap that the pod mounts."""
         files = self._cluster.objects.read(CONFIG_MAP, self._cluster.namespace, name)["binaryData"]
         lines = gzip.decompress(base64.b64decode(files["spec.gz"])).splitlines()
         index = int(pod["metadata"]["annotations"][_INDEX])
-        return Element(**json.loads(lines[index if len(lines) > 1 else 0]))
+        return AttemptSpec(**json.loads(lines[index if len(lines) > 1 else 0]))
 
 
-def _shared_element(pod: dict[str, Any]) -> Element:
+def _shared_element(pod: dict[str, Any]) -> AttemptSpec:
     """Return what a pod's agent reads in the run's directory, once it has noted its beginning."""
     spec = Chunk(Path(pod["spec"]["containers"][0]["command"][-1]))
     element = spec.element(int(pod["metadata"]["annotations"][_INDEX]))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from emulator import JOB, Emulator
 
-from tarmac.kubernetes import Cluster, Refused, Right, Silence, Version, Watch, connect
+from tarmac.kubernetes import Cluster, NoAnswer, Refused, Right, Version, Watch, connect
 from waiting import limit_s
 
 
@@ -49,7 +49,7 @@ def settles(watch: Watch[Any], is_so: Callable[[Any], bool], timeout_s: float = 
 
 
 def names(*expected: str) -> Callable[[Any], bool]:
-    return lambda seen: not isinstance(seen, Silence) and sorted(seen) == sorted(expected)
+    return lambda seen: not isinstance(seen, NoAnswer) and sorted(seen) == sorted(expected)
 
 
 def test_what_is_created_is_got_listed_changed_and_deleted(client: Cluster) -> None:
@@ -114,11 +114,11 @@ def test_a_server_without_an_end_to_its_trouble_is_a_silence(server: Emulator) -
     server.faults.answer(503, 100, message="etcd has no leader")
     with connect(kubeconfig=server.kubeconfig, environ={}, patience_s=1) as client:
         first = client.get("Pod", "a")
-        assert isinstance(first, Silence)
+        assert isinstance(first, NoAnswer)
         assert "etcd has no leader" in first.words
         assert server.url in first.words
         second = client.list("Pod")
-        assert isinstance(second, Silence)
+        assert isinstance(second, NoAnswer)
         assert second.since == first.since
         server.faults.clear()
         assert client.get("Pod", "a") is None
@@ -128,14 +128,14 @@ def test_a_server_that_says_nothing_is_a_silence(server: Emulator) -> None:
     server.faults.silence(100)
     with connect(kubeconfig=server.kubeconfig, environ={}, patience_s=1) as client:
         answer = client.delete("Pod", "a")
-        assert isinstance(answer, Silence)
+        assert isinstance(answer, NoAnswer)
         assert "did not answer" in answer.words
 
 
 def test_one_that_is_closed_says_so_and_does_not_wait(client: Cluster) -> None:
     client.close()
     for answer in (client.list("Pod"), client.log("a", "main", follow=True)):
-        assert isinstance(answer, Silence)
+        assert isinstance(answer, NoAnswer)
         assert "its connections are closed" in answer.words
 
 
@@ -154,7 +154,7 @@ def test_a_login_that_is_no_longer_accepted_is_told_without_it(
     server.kubeconfig.write_text(before)
     for _ in range(3):
         answer = client.get("Pod", "a")
-        assert isinstance(answer, Silence)
+        assert isinstance(answer, NoAnswer)
         assert "expired" in answer.words
         assert str(server.kubeconfig) in answer.words
         assert token not in answer.words
@@ -263,7 +263,7 @@ def test_a_watch_says_that_it_does_not_know(server: Emulator) -> None:
             settles(pods, names("a"))
             server.faults.answer(503, 1000)
             server.faults.cut_watches()
-            silence = settles(pods, lambda seen: isinstance(seen, Silence))
+            silence = settles(pods, lambda seen: isinstance(seen, NoAnswer))
             assert "503" in silence.words
             server.faults.clear()
             settles(pods, names("a"))
@@ -297,9 +297,9 @@ def test_a_proxys_page_is_no_word_on_whether_an_object_exists(tmp_path: Path) ->
         config = write_config(tmp_path, url)
         with connect(kubeconfig=config, environ={}, patience_s=1) as client:
             answer = client.get("Pod", "a")
-            assert isinstance(answer, Silence)
+            assert isinstance(answer, NoAnswer)
             assert "proxy" in answer.words
-            assert isinstance(client.delete("Pod", "a"), Silence)
+            assert isinstance(client.delete("Pod", "a"), NoAnswer)
 
 
 def test_a_kind_that_lacks_is_no_object_that_lacks(tmp_path: Path) -> None:
@@ -314,9 +314,9 @@ def test_a_page_of_success_that_is_no_json_is_a_silence(tmp_path: Path) -> None:
     with serve(200, b"<html>Please log in</html>") as url:
         config = write_config(tmp_path, url)
         with connect(kubeconfig=config, environ={}, patience_s=1) as client:
-            assert isinstance(client.create(pod("a")), Silence)
-            assert isinstance(client.list("Pod"), Silence)
-            assert isinstance(client.may(Right("list", "pods")), Silence)
+            assert isinstance(client.create(pod("a")), NoAnswer)
+            assert isinstance(client.list("Pod"), NoAnswer)
+            assert isinstance(client.may(Right("list", "pods")), NoAnswer)
 
 
 def write_config(directory: Path, url: str) -> Path:

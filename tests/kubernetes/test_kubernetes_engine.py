@@ -23,7 +23,7 @@ from tarmac.jobs.executors.kubernetes.engine import KubernetesEngine
 from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
 from tarmac.jobs.executors.kubernetes.pods import SeenJob
 from tarmac.jobs.executors.queueing import QueueingExecutor, watch
-from tarmac.kubernetes import WAITS, Silence
+from tarmac.kubernetes import WAITS, NoAnswer
 from tarmac.kubernetes import watch as watch_of_objects
 from tarmac.testing.executors.case import ExecutorCase, Watch
 from waiting import once, wait_until
@@ -67,8 +67,8 @@ def run_job(tmp_path, monkeypatch):
 
     def look(engine, chunks):
         pods, jobs = engine._pods.look(), engine._jobs.look()
-        is_told = not isinstance(pods, Silence) and any(pod.told for pod in pods.values())
-        if not isinstance(jobs, Silence):
+        is_told = not isinstance(pods, NoAnswer) and any(pod.told for pod in pods.values())
+        if not isinstance(jobs, NoAnswer):
             is_told |= any(job.is_suspended for job in jobs.values())
         shown = looks(engine, chunks)
         if is_told:
@@ -553,7 +553,7 @@ def test_pods_of_two_nodes_are_shown_later_than_the_end_of_their_job(on_two, run
 
     def look(watch):
         found = looks(watch)
-        if isinstance(found, Silence):
+        if isinstance(found, NoAnswer):
             return found
         jobs = [thing for thing in found.values() if isinstance(thing, SeenJob)]
         hidden.extend(job.name for job in jobs if job.completed)
@@ -580,7 +580,7 @@ def test_a_deleted_job_is_told_though_the_jobs_watch_still_shows_it(on_two, run_
 
     def look(watch):
         found = looks(watch)
-        if isinstance(found, Silence):
+        if isinstance(found, NoAnswer):
             return found
         jobs = {name: thing for name, thing in found.items() if isinstance(thing, SeenJob)}
         shown.setdefault(watch, {}).update(jobs)
@@ -670,7 +670,7 @@ def test_pods_are_shown_later_than_the_end_of_their_job(run_job, monkeypatch, is
 
     def look(watch):
         found = looks(watch)
-        if isinstance(found, Silence):
+        if isinstance(found, NoAnswer):
             return found
         jobs = [thing for thing in found.values() if isinstance(thing, SeenJob)]
         hidden.extend(job.name for job in jobs if job.completed | job.failed)
@@ -699,7 +699,7 @@ def test_a_pod_that_fails_was_not_evicted_though_its_queue_is_shown_to_hold_it(
     def look(watch):
         """Show each Job as it was made."""
         found = looks(watch)
-        if isinstance(found, Silence):
+        if isinstance(found, NoAnswer):
             return found
         return {
             name: dataclasses.replace(it, is_suspended=True) if isinstance(it, SeenJob) else it

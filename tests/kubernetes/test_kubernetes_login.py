@@ -19,7 +19,7 @@ import yaml
 from emulator import Emulator
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.kubernetes import Silence, Version, connect
+from tarmac.kubernetes import NoAnswer, Version, connect
 from tarmac.kubernetes.credentials import read_credentials, tls_of
 from tarmac.kubernetes.kubeconfig import find_place
 
@@ -211,7 +211,7 @@ def test_an_address_that_does_not_answer_is_told(tmp_path: Path) -> None:
         (tmp_path / "config").write_text(yaml.safe_dump(config))
         with connect(kubeconfig=tmp_path / "config", environ={}) as cluster:
             silence = cluster.version()
-    assert isinstance(silence, Silence)
+    assert isinstance(silence, NoAnswer)
     assert server in silence.words
     assert "is the server up?" in silence.words
     assert "s3cret" not in silence.words
@@ -235,7 +235,7 @@ def test_a_certificate_decides_whom_we_talk_to(
 ) -> None:
     server = start_cluster(nodes=0, tls=True)
 
-    def asked(**fields: Any) -> Version | Silence:
+    def asked(**fields: Any) -> Version | NoAnswer:
         with connect(kubeconfig=changed(server, tmp_path, **fields), environ={}) as cluster:
             return cluster.version()
 
@@ -243,11 +243,11 @@ def test_a_certificate_decides_whom_we_talk_to(
     # A real cluster's may be named as a file.
     untold = {"certificate_authority_data": None, "certificate_authority": None}
     unknown = asked(**untold)
-    assert isinstance(unknown, Silence)
+    assert isinstance(unknown, NoAnswer)
     assert "certificate" in unknown.words
     assert str(tmp_path / "changed") in unknown.words
     wrong = asked(tls_server_name="wrong.test")
-    assert isinstance(wrong, Silence)
+    assert isinstance(wrong, NoAnswer)
     assert "wrong.test" in wrong.words
     assert isinstance(asked(**untold, insecure_skip_tls_verify=True), Version)
 
@@ -258,7 +258,7 @@ def test_a_proxy_is_asked_and_told(start_cluster: Callable[..., Emulator], tmp_p
         reserved.bind(("127.0.0.1", 0))
         proxy = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         with connect(kubeconfig=changed(server, tmp_path, proxy_url=proxy), environ={}) as cluster:
-            assert isinstance(cluster.version(), Silence)
+            assert isinstance(cluster.version(), NoAnswer)
     with pytest.raises(TarmacError, match="proxy-url"):
         connect(kubeconfig=changed(server, tmp_path, proxy_url="nonsense"), environ={})
 

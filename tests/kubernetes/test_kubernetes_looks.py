@@ -16,7 +16,7 @@ from tarmac.jobs.executors.kubernetes.followers import Followed, Followers
 from tarmac.jobs.executors.kubernetes.mirror import Heard
 from tarmac.jobs.executors.kubernetes.runners import KubernetesRunners
 from tarmac.jobs.executors.runners import RunnerJob
-from tarmac.kubernetes import Silence
+from tarmac.kubernetes import NoAnswer
 
 
 class Answers:
@@ -25,12 +25,12 @@ class Answers:
     def __init__(self, job: dict[str, Any] | None) -> None:
         self._job = job
 
-    def get(self, kind: str, name: str) -> dict[str, Any] | Silence | None:
+    def get(self, kind: str, name: str) -> dict[str, Any] | NoAnswer | None:
         # Which cluster this is it does not tell either.
-        return self._job if (kind, name) == ("Job", "x") else Silence("it is busy", since=0.0)
+        return self._job if (kind, name) == ("Job", "x") else NoAnswer("it is busy", since=0.0)
 
-    def list(self, kind: str, labels: str) -> Silence:
-        return Silence("the server is busy", since=0.0)
+    def list(self, kind: str, labels: str) -> NoAnswer:
+        return NoAnswer("the server is busy", since=0.0)
 
     def log(self, pod: str, container: str, *, follow: bool) -> bytes:
         return b""

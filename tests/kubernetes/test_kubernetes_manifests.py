@@ -87,7 +87,7 @@ def test_pods_that_are_one_attempt_are_valid_and_end_together(demand, nodes):
     assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (nodes, nodes, 0)
     assert spec["template"]["spec"]["subdomain"] == service["metadata"]["name"]
     env = spec["template"]["spec"]["containers"][0]["env"]
-    (meeting,) = [each["value"] for each in env if each["name"] == "TARMAC_MEETING"]
+    (meeting,) = [each["value"] for each in env if each["name"] == "TARMAC_RENDEZVOUS"]
     port, token, first = meeting.split()
     assert 20_000 <= int(port) < 30_000
     assert (token, first) == ("nonce", "tarmac-01234567-0000-0.tarmac-01234567-0000")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tarmac.node import AttemptRecord, Chunk, Element, read_attempt, write_agent
+from tarmac.node import AttemptRecord, AttemptSpec, Chunk, read_attempt, write_agent
 
 _PATIENCE_S = 60
 
@@ -33,12 +33,12 @@ class Run:
     _chunks: itertools.count = dataclasses.field(default_factory=itertools.count)
     _started: list[subprocess.Popen] = dataclasses.field(default_factory=list)
 
-    def element(self, *command: str, task: int = 0, **values) -> Element:
+    def element(self, *command: str, task: int = 0, **values) -> AttemptSpec:
         directory = str(self.path / "tasks" / str(task))
         given = {"number": 1, "nonce": "ours", "directory": directory, "name": f"task {task}"}
-        return Element(task=task, command=[*command], **{**given, **values})
+        return AttemptSpec(task=task, command=[*command], **{**given, **values})
 
-    def chunk(self, *elements: Element) -> Path:
+    def chunk(self, *elements: AttemptSpec) -> Path:
         spec = self.path / "chunks" / f"{next(self._chunks):04}.spec"
         spec.parent.mkdir(parents=True, exist_ok=True)
         Chunk(spec).write([*elements])
@@ -46,7 +46,7 @@ class Run:
 
     def start(
         self,
-        *elements: Element,
+        *elements: AttemptSpec,
         arguments: tuple[str, ...] = ("0",),
         interpreter: tuple[str, ...] = (sys.executable, "-I", "-S"),
         spec: Path | None = None,
@@ -70,15 +70,15 @@ class Run:
         assert said == ""
         return agent.returncode, errors
 
-    def run(self, *elements: Element, **given) -> tuple[int, str]:
+    def run(self, *elements: AttemptSpec, **given) -> tuple[int, str]:
         return self.end(self.start(*elements, **given))
 
-    def record(self, element: Element) -> AttemptRecord:
+    def record(self, element: AttemptSpec) -> AttemptRecord:
         record = read_attempt(Path(element.directory), element.number)
         assert record is not None
         return record
 
-    def printed(self, element: Element, stream: str = "stdout") -> str:
+    def printed(self, element: AttemptSpec, stream: str = "stdout") -> str:
         return Path(element.directory, stream).read_text()
 
     def pipe(self, name: str = "pipe") -> Path:

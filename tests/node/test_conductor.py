@@ -46,7 +46,7 @@ def test_a_program_on_each_node_is_told_where_all_meet(run, on_nodes):
     )
     element, agent = on_nodes(
         f"import os; print(*(os.environ[n] for n in {names!r}.split()), "
-        "'TARMAC_MEETING' in os.environ)",
+        "'TARMAC_RENDEZVOUS' in os.environ)",
         gpus=2,
     )
     assert run.end(agent) == (0, "")
@@ -196,7 +196,7 @@ def test_a_node_without_its_gpus_is_named(run, on_nodes):
 # for both nodes.
 SAYS_ALL_AT_ONCE = """
 import json, os, socket, sys
-port, token, *_ = os.environ["TARMAC_MEETING"].split()
+port, token, *_ = os.environ["TARMAC_RENDEZVOUS"].split()
 ended = {"do": "ended", "outcome": "failed", "cause": "start", "reason": "so", "tail": ""}
 lines = []
 for rank in (0, 1):

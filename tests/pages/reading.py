@@ -9,7 +9,7 @@ VOID = {"meta", "br", "input", "img", "link", "hr", "path", "line", "rect", "cir
 
 
 @dataclasses.dataclass
-class Element:
+class AttemptSpec:
     name: str
     attributes: dict[str, str]
     text: str = ""
@@ -18,19 +18,19 @@ class Element:
 class Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.open: list[Element] = []
-        self.all: list[Element] = []
+        self.open: list[AttemptSpec] = []
+        self.all: list[AttemptSpec] = []
 
     def handle_starttag(self, tag, attrs):
         names = [name for name, _ in attrs]
         assert len(set(names)) == len(names), f"<{tag}> has an attribute twice: {names}"
-        element = Element(tag, {name: value or "" for name, value in attrs})
+        element = AttemptSpec(tag, {name: value or "" for name, value in attrs})
         self.all.append(element)
         if tag not in VOID:
             self.open.append(element)
 
     def handle_startendtag(self, tag, attrs):
-        self.all.append(Element(tag, {name: value or "" for name, value in attrs}))
+        self.all.append(AttemptSpec(tag, {name: value or "" for name, value in attrs}))
 
     def handle_endtag(self, tag):
         if tag in VOID:
@@ -44,7 +44,7 @@ class Reader(HTMLParser):
             element.text += data
 
 
-def read(html: str) -> list[Element]:
+def read(html: str) -> list[AttemptSpec]:
     """Return all elements of a page or of a part of one, which must be whole."""
     reader = Reader()
     reader.feed(html)
@@ -53,11 +53,11 @@ def read(html: str) -> list[Element]:
     return reader.all
 
 
-def ids(elements: list[Element]) -> list[str]:
+def ids(elements: list[AttemptSpec]) -> list[str]:
     return [element.attributes["id"] for element in elements if "id" in element.attributes]
 
 
-def check_page(html: str) -> list[Element]:
+def check_page(html: str) -> list[AttemptSpec]:
     """Assert what holds of every page, and return its elements."""
     elements = read(html)
     found = ids(elements)
@@ -82,5 +82,5 @@ def check_page(html: str) -> list[Element]:
     return elements
 
 
-def texts(elements: list[Element], name: str) -> list[str]:
+def texts(elements: list[AttemptSpec], name: str) -> list[str]:
     return [" ".join(element.text.split()) for element in elements if element.name == name]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
-from tarmac.ray import RayJobs, Refused, Silence, Submission, dashboard_address, read_token
+from tarmac.ray import NoAnswer, RayJobs, Refused, Submission, dashboard_address, read_token
 
 MINE = Submission(name="tarmac-1-1", entrypoint="true")
 
@@ -108,7 +108,7 @@ def test_what_ray_does_not_do_is_its_reason_without_its_trace():
 )
 def test_what_says_nothing_of_a_submission_is_silence(status, body):
     with answering(status, body) as (address, _):
-        assert isinstance(RayJobs(address).submit(MINE), Silence)
+        assert isinstance(RayJobs(address).submit(MINE), NoAnswer)
 
 
 def test_another_server_is_not_taken_for_a_dashboard():
@@ -127,7 +127,7 @@ def test_silence_is_said_and_is_no_answer():
         assert "Connection refused" in RayJobs(address).version().words
         taken.listen()
         silent = RayJobs(address, timeout_s=0.2).look("x")
-        assert silent == Silence(f"{address} has not answered within 0.2 s")
+        assert silent == NoAnswer(f"{address} has not answered within 0.2 s")
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def changing():
 def test_no_answer_breaks_the_client(changing, body, status):
     jobs, answer = changing
     answer.status, answer.body = status, b"" if status == 204 else body
-    assert isinstance(jobs.version(), (Refused, Silence))
+    assert isinstance(jobs.version(), (Refused, NoAnswer))
     jobs.look("x")
     jobs.submit(MINE)
     jobs.stop("x")

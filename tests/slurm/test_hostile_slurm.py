@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tarmac.slurm import (
+    NoAnswer,
     Request,
     Shape,
-    Silence,
     SlurmCommands,
     Submitted,
     Unit,
@@ -98,7 +98,7 @@ def test_a_doubtful_answer_to_a_submission_is_silence_and_the_job_is_found(
 ):
     slurm = wrapped("sbatch", wrapper)
     answer = slurm.submit(script, job_variables(os.environ))
-    assert isinstance(answer, Silence), answer
+    assert isinstance(answer, NoAnswer), answer
     found = slurm.find(script.name, ago())
     assert isinstance(found, Submitted), found
 
@@ -113,7 +113,7 @@ def test_a_submission_that_hangs_is_given_up_with_all_that_it_started(
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     hasty = wrapped("sbatch", f"sleep 600 > {pipe} & wait", timeout_s=1)
     answer = hasty.submit(script, job_variables(os.environ))
-    assert answer == Silence("sbatch", "did not answer within 1 s")
+    assert answer == NoAnswer("sbatch", "did not answer within 1 s")
     os.set_blocking(reader, True)
     assert os.read(reader, 1) == b""
     os.close(reader)
@@ -136,7 +136,7 @@ def test_a_queue_that_is_not_answered_is_silence(wrapped, script, wrapper, words
     slurm = wrapped("squeue", wrapper)
     assert isinstance(slurm.submit(script, job_variables(os.environ)), Submitted)
     for answer in (slurm.queue([script.name]), slurm.find(script.name, ago())):
-        assert isinstance(answer, Silence), answer
+        assert isinstance(answer, NoAnswer), answer
         assert answer.command == "squeue"
         assert words in answer.words
         assert len(answer.words) < 1000
@@ -151,13 +151,13 @@ def test_notices_of_squeue_are_no_jobs(wrapped, script):
 @pytest.mark.slurm
 def test_a_controller_that_remembers_nothing_in_words_is_silence(wrapped):
     slurm = wrapped("scontrol", 'case "$*" in *config*) exec "$REAL" "$@";; esac')
-    assert isinstance(slurm.ended([Unit(1, 0)], ago()), Silence)
+    assert isinstance(slurm.ended([Unit(1, 0)], ago()), NoAnswer)
 
 
 @pytest.mark.slurm
 def test_limits_that_were_not_answered_are_asked_again(wrapped, tmp_path):
     slurm = wrapped("scontrol", f'[ -e {tmp_path}/well ] || exit 0; exec "$REAL" "$@"')
-    assert isinstance(slurm.limits(), Silence)
+    assert isinstance(slurm.limits(), NoAnswer)
     (tmp_path / "well").touch()
     assert slurm.limits().max_array_size == 1001
 
@@ -165,7 +165,7 @@ def test_limits_that_were_not_answered_are_asked_again(wrapped, tmp_path):
 def test_a_machine_without_slurm_says_so(tmp_path):
     slurm = SlurmCommands({"PATH": str(tmp_path)})
     answer = slurm.limits()
-    assert isinstance(answer, Silence)
+    assert isinstance(answer, NoAnswer)
     assert "not in PATH" in answer.words
 
 
@@ -175,5 +175,5 @@ def test_a_command_that_cannot_be_started_is_silence(wrapped, tmp_path, text):
     slurm = wrapped("squeue", "")
     (tmp_path / "bin/squeue").write_text(text)
     answer = slurm.queue(["tarmac-of-nobody"])
-    assert isinstance(answer, Silence)
+    assert isinstance(answer, NoAnswer)
     assert "cannot be started" in answer.words

@@ -10,9 +10,9 @@ import pytest
 from recorded_slurm import ACCOUNTING, HEADER, SACCT, RecordedSlurm
 from tarmac.masking import remember
 from tarmac.slurm import (
+    NoAnswer,
     Request,
     Shape,
-    Silence,
     SlurmCommands,
     Submitted,
     Unit,
@@ -58,10 +58,10 @@ def test_a_site_is_asked_once_for_its_limits_and_for_its_nodes_each_time(recorde
     ("said", "kind"),
     [
         (("a notice\n80\n", "", 0), Submitted),
-        (("", "", 0), Silence),
-        (("80\n", "", 1), Silence),
-        (("", TIMED_OUT, 1), Silence),
-        (("", "a wrapper broke", 1), Silence),
+        (("", "", 0), NoAnswer),
+        (("80\n", "", 1), NoAnswer),
+        (("", TIMED_OUT, 1), NoAnswer),
+        (("", "a wrapper broke", 1), NoAnswer),
         (("", "sbatch: error: invalid partition specified: x", 1), str),
         (("", "sbatch: unrecognized option '--x'", 1), str),
     ],
@@ -83,7 +83,7 @@ def test_what_can_never_run_is_refused_and_silence_is_no_refusal(recorded, slurm
     recorded.answer("sbatch --test-only", err=refusal, code=1)
     assert slurm.test(script) == refusal
     recorded.answer("sbatch --test-only", err=TIMED_OUT, code=1)
-    assert slurm.test(script) == Silence("sbatch", f"{TIMED_OUT} (exit code 1)")
+    assert slurm.test(script) == NoAnswer("sbatch", f"{TIMED_OUT} (exit code 1)")
 
 
 def test_a_script_is_found_in_the_queue_and_then_in_the_accounts(recorded, slurm):
@@ -104,11 +104,11 @@ def test_a_script_is_found_in_the_queue_and_then_in_the_accounts(recorded, slurm
     recorded.answer("sacct", f"{SACCT}90_1|COMPLETED|0:0|n1|||main|1:00|1\n")
     assert again.find("tarmac-1", SINCE) == Submitted(90, "tarmac-1")
     recorded.answer("sacct", err="sacct: error: slurmdbd is gone", code=1)
-    assert again.find("tarmac-1", SINCE) == Silence(
+    assert again.find("tarmac-1", SINCE) == NoAnswer(
         "sacct", "sacct: error: slurmdbd is gone (exit code 1)"
     )
     recorded.answer("squeue", "busy\n")
-    assert again.find("tarmac-1", SINCE) == Silence("squeue", "busy")
+    assert again.find("tarmac-1", SINCE) == NoAnswer("squeue", "busy")
 
 
 def test_many_names_are_asked_for_as_all_of_the_users_jobs(recorded, slurm):
@@ -131,9 +131,9 @@ def test_the_nodes_of_ones_running_jobs_are_named_one_by_one(recorded, slurm):
     assert slurm.own_nodes() == ("n1", "n2")
     assert recorded.calls("scontrol") == ["scontrol show hostnames n[1-2],n2"]
     recorded.answer("scontrol show hostnames", "a notice of the site\n")
-    assert isinstance(slurm.own_nodes(), Silence)
+    assert isinstance(slurm.own_nodes(), NoAnswer)
     recorded.answer("squeue", "")
-    assert slurm.own_nodes() == Silence("squeue", "said nothing")
+    assert slurm.own_nodes() == NoAnswer("squeue", "said nothing")
 
 
 REMEMBERED = (
@@ -152,7 +152,7 @@ def test_without_accounts_the_controller_is_asked_for_one_job_or_for_all(recorde
     recorded.answer("scontrol --oneliner show job", err=gone, code=1)
     assert slurm.ended([Unit(80, 1)], SINCE) == []
     recorded.answer("scontrol --oneliner show job", err="Unable to contact slurm", code=1)
-    assert slurm.ended([Unit(80, 1)], SINCE) == Silence(
+    assert slurm.ended([Unit(80, 1)], SINCE) == NoAnswer(
         "scontrol", "Unable to contact slurm (exit code 1)"
     )
 
@@ -214,14 +214,14 @@ def test_what_has_left_is_no_error_and_other_words_are_silence(recorded, slurm):
     recorded.answer("scontrol update", err="80_1: Job is no longer pending execution", code=1)
     assert slurm.avoid(80, ["n1", "n2"]) is None
     assert recorded.calls("scontrol")[-1] == "scontrol update JobId=80 ExcNodeList=n1,n2"
-    assert slurm.throttle(80, 3) == Silence(
+    assert slurm.throttle(80, 3) == NoAnswer(
         "scontrol", "80_1: Job is no longer pending execution (exit code 1)"
     )
     assert recorded.calls("scontrol")[-1] == "scontrol update JobId=80 ArrayTaskThrottle=3"
     for call in ("scancel", "scontrol update"):
         recorded.answer(call, err="Unable to contact slurm controller", code=1)
     for answer in (slurm.cancel([Unit(80)]), slurm.cancel(names=["x"]), slurm.avoid(80, ["n1"])):
-        assert isinstance(answer, Silence)
+        assert isinstance(answer, NoAnswer)
         assert answer.words == "Unable to contact slurm controller (exit code 1)"
 
 
@@ -238,7 +238,7 @@ def test_a_silent_controller_is_silence_to_every_question(recorded, slurm, scrip
         slurm.ended([Unit(1)], SINCE),
         slurm.own_nodes(),
     ]
-    assert {type(answer) for answer in answers} == {Silence}
+    assert {type(answer) for answer in answers} == {NoAnswer}
 
 
 def test_a_program_that_does_not_start_or_says_too_much_is_silence(recorded, slurm, tmp_path):

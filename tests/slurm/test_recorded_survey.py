@@ -10,7 +10,7 @@ import pytest
 
 from recorded_slurm import HEADER, RecordedSlurm
 from tarmac.errors import TarmacError
-from tarmac.slurm import Shape, Silence, SlurmCommands, Submitted, survey, survey_nodes
+from tarmac.slurm import NoAnswer, Shape, SlurmCommands, Submitted, survey, survey_nodes
 
 NODES = """\
 tarmac|NODELIST|PARTITION|STATE|CPUS|MEMORY|TIMELIMIT|AVAIL_FEATURES|GRES|REASON
@@ -150,7 +150,7 @@ def test_a_job_that_was_refused_or_not_answered_is_said_in_slurms_words(look, re
     site = Site(recorded)
     site.answers = {
         "n1": "sbatch: error: Batch job submission failed: Invalid account\nmore",
-        "n2": Silence("sbatch", "said nothing"),
+        "n2": NoAnswer("sbatch", "said nothing"),
     }
     nodes = look(site)
     assert {node.state for node in nodes.values()} == {"failed"}

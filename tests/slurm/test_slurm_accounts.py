@@ -12,9 +12,9 @@ import pytest
 from tarmac.slurm import (
     UNIT,
     Accounted,
+    NoAnswer,
     Request,
     Shape,
-    Silence,
     SlurmCommands,
     Submitted,
     Unit,
@@ -59,7 +59,7 @@ def request_of(tmp_path, request):
     return make
 
 
-def submit(slurm: SlurmCommands, request: Request) -> Submitted | str | Silence:
+def submit(slurm: SlurmCommands, request: Request) -> Submitted | str | NoAnswer:
     return slurm.submit(write_script(request), job_variables(os.environ))
 
 
@@ -139,7 +139,7 @@ def test_accounts_that_are_silent_leave_the_controller_to_be_asked(cluster, slur
         cluster.wait_until(remembered, "scontrol shows the end")
         assert seen[0].exit_code == 3
         # Whether it was ever submitted is not known without the accounts.
-        assert isinstance(slurm.find("tarmac-of-nobody", began), Silence)
+        assert isinstance(slurm.find("tarmac-of-nobody", began), NoAnswer)
     finally:
         cluster.start_daemon("slurmdbd")
 

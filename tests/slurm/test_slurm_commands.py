@@ -16,10 +16,10 @@ from tarmac.errors import RequestError
 from tarmac.slurm import (
     UNIT,
     Accounted,
+    NoAnswer,
     Queued,
     Request,
     Shape,
-    Silence,
     Slurm,
     SlurmCommands,
     Submitted,
@@ -65,7 +65,7 @@ def ended(cluster, slurm: Slurm, *units: Unit) -> list[Accounted]:
 
     def have_ended() -> bool:
         answer = slurm.ended(units, datetime.now(UTC))
-        assert not isinstance(answer, Silence), answer
+        assert not isinstance(answer, NoAnswer), answer
         found[:] = sorted(answer, key=lambda one: one.unit)
         unfinished = ("pending", "running", "completing")
         return len(found) == len(units) and all(one.state not in unfinished for one in found)
@@ -104,7 +104,7 @@ def test_of_accounts_that_do_not_answer_the_controller_is_asked(recorded):
 
 def test_where_neither_accounts_nor_the_controller_answer_nothing_is_said_of_ends(recorded):
     slurm = recorded(sacct="exit 1", scontrol=f"[ $2 = config ] && echo '{CONFIG}'")
-    assert isinstance(slurm.ended([Unit(90)], datetime.now(UTC)), Silence)
+    assert isinstance(slurm.ended([Unit(90)], datetime.now(UTC)), NoAnswer)
 
 
 def test_each_of_very_many_jobs_is_cancelled_once_by_lines_that_are_not_too_long(
@@ -328,7 +328,7 @@ def test_a_controller_that_is_gone_is_silence_to_every_question(start_slurm, req
         "own nodes": asked.own_nodes(),
     }
     assert {name: type(answer) for name, answer in answers.items()} == dict.fromkeys(
-        answers, Silence
+        answers, NoAnswer
     )
     cluster.start_daemon("slurmctld")
     cluster.wait_until(lambda: slurm.queue([script.name]) == [], "it answers again")

@@ -31,7 +31,7 @@ from tarmac.studies.loop import SearchLoop
 from tarmac.studies.opening import open_study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.trial_queue import TrialQueue
-from tarmac.studies.verb import work_as_one
+from tarmac.studies.verb import run_worker
 from tarmac.testing.stand_in import StandIn
 from tarmac.testing.stand_in import search_without_networks as search
 
@@ -146,7 +146,7 @@ def test_a_worker_with_too_little_time_for_any_network_fails_with_words(make_stu
     study = make_study(generations=1, population=6, is_shared=True)
     monkeypatch.setattr("tarmac.studies.verb.choose_evaluator", lambda *_: chosen(StandIn()))
     with pytest.raises(TarmacError, match="a network takes about 0 s, and this worker had 0 s"):
-        work_as_one(study, Silent(), Terms(workers=2, time_left_s=lambda: 0.0))
+        run_worker(study, Silent(), Terms(workers=2, time_left_s=lambda: 0.0))
     assert Study.open(study.path).record.status == "running"
 
 
@@ -166,7 +166,7 @@ def test_a_worker_that_is_ended_before_an_epoch_fails_as_the_next_would(make_stu
     study = make_study(generations=1, population=6, is_shared=True)
     monkeypatch.setattr("tarmac.studies.verb.choose_evaluator", lambda *_: chosen(StandIn()))
     with pytest.raises(TarmacError, match="ended before it had trained an epoch"):
-        work_as_one(study, Silent(), Terms(workers=2), stop=lambda: True)
+        run_worker(study, Silent(), Terms(workers=2), stop=lambda: True)
     assert Study.open(study.path).record.status == "running"
 
 
@@ -182,7 +182,7 @@ def test_a_worker_that_only_waited_for_others_has_not_failed(
     is_over = lambda: next(looks) > 5  # noqa: E731 - a name would say no more
     terms = Terms(workers=2, time_left_s=lambda: 0.0 if leave == "time" and is_over() else 1e9)
     stop = is_over if leave == "stopped" else lambda: False
-    assert work_as_one(study, Silent(), terms, stop=stop) == leave
+    assert run_worker(study, Silent(), terms, stop=stop) == leave
 
 
 def test_what_a_worker_trained_that_seemed_dead_counts_once(make_study):

@@ -121,7 +121,7 @@ def files_of(
 
     Executors that submit no files yield nothing. For the arguments, see `print_files`.
     """
-    from tarmac.jobs import SHARED, Site, UnfitFileError, find_executor, placed
+    from tarmac.jobs import SHARED, ConversionError, Site, find_executor, placed
     from tarmac.runs import default_output
 
     kind = find_executor(on)
@@ -138,7 +138,7 @@ def files_of(
     try:
         for count, text in enumerate(kind.preview(site), start=1):
             yield f"{plan.name}: file {count} for {kind.title}", text
-    except UnfitFileError as error:
+    except ConversionError as error:
         raise placed(error, plan.source) from error
 
 

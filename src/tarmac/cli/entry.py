@@ -16,10 +16,10 @@ import cloup
 
 from tarmac.cli.lead_process import (
     code_of_peer,
+    is_rank_zero,
     leave,
-    speaks_for_all,
     wait_for_failed,
-    wait_for_lead,
+    wait_for_rank_zero,
 )
 from tarmac.cli.options import SETTINGS, Group, examples, option
 from tarmac.cli.output import flush_output, guarded_output
@@ -284,7 +284,7 @@ def _with_notes(message: str, error: Exception) -> str:
 
 def _end(interruption: Interrupted) -> NoReturn:
     """Print that the work was interrupted, which is not an error, and exit."""
-    if speaks_for_all():
+    if is_rank_zero():
         _say(str(interruption))
     sys.exit(interruption.exit_code)
 
@@ -310,8 +310,8 @@ def _say(message: str, *, before: str = "") -> None:
 
 def _refuse(error: click.ClickException) -> NoReturn:
     """Print what is wrong with the command line, and exit."""
-    if not speaks_for_all():
-        wait_for_lead()
+    if not is_rank_zero():
+        wait_for_rank_zero()
         sys.exit(2)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         # A group without a command prints its help, which is no error text.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def uncollected_imports() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Import without garbage collection, and exempt the present objects from later collections.
 
     Modules stay until the process ends, and PyTorch's have 170,000 objects. The collector would

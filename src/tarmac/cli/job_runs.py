@@ -28,7 +28,7 @@ def make_runs(
     by_job: bool = False,
 ) -> list[JobRun]:
     """Create the runs of jobs after all of them have passed the checks; see `prepare_job`."""
-    from tarmac.jobs import UnfitFileError, create_run, placed
+    from tarmac.jobs import ConversionError, create_run, placed
 
     at = place.on or "local"
     planned = []
@@ -36,7 +36,7 @@ def make_runs(
         for job in reading.jobs:
             try:
                 tasks = prepare_job(job, base, request, at, by_job=by_job)
-            except UnfitFileError as error:
+            except ConversionError as error:
                 raise placed(error, reading.source) from error
             file = None if reading.source is None else Path(reading.source.name)
             planned.append((job, base, tasks, file))

@@ -116,7 +116,7 @@ def _watched(run: JobRun, request: RunRequest) -> Iterator[_Watch]:
             outlives=kind.outlives,
             warn=lambda: click.echo(_what_goes_on(run, kind.title), err=True),
         ) as stop,
-        _told_how_to_go_on(run),
+        _with_resume_hint(run),
     ):
         yield _Watch(stop, detach, runner_job)
 
@@ -142,7 +142,7 @@ def _work_tasks(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, Any
     if num_ended < len(run.tasks):
         raise _interrupted(run)
     if not ok and not shown.as_json:
-        _say_again(run)
+        _print_resume_hint(run)
     return {"path": str(run.path), "ok": ok, "counts": dict(counts), "tasks": watcher.rows}
 
 
@@ -179,7 +179,7 @@ def _work_pipeline(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, 
         click.echo(f"result: {path}" if is_large or shown.result else to_json(end.result, indent=2))
     elif not shown.as_json:
         click.secho(in_lines(f"failed: {end.reason}"), fg="red", err=True)
-        _say_again(run)
+        _print_resume_hint(run)
     return {
         "path": str(run.path),
         "ok": ok,
@@ -191,7 +191,7 @@ def _work_pipeline(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, 
 
 
 @contextlib.contextmanager
-def _told_how_to_go_on(run: JobRun) -> Iterator[None]:
+def _with_resume_hint(run: JobRun) -> Iterator[None]:
     """Add the command that resumes the run to an error of its disk."""
     from tarmac.files import StorageError
 
@@ -245,5 +245,5 @@ def _detached(run: JobRun) -> Interrupted:
     return Interrupted(f"detached from {run.path.name}", hint=hint)
 
 
-def _say_again(run: JobRun) -> None:
+def _print_resume_hint(run: JobRun) -> None:
     click.echo(f"Again what has not succeeded: tarmac run --resume {quoted(run.path)}", err=True)

@@ -13,7 +13,7 @@ _PATIENCE_S = 10.0
 _PRINTED_WITHIN_S = 3.0
 
 
-def speaks_for_all() -> bool:
+def is_rank_zero() -> bool:
     """Return whether this process prints: it is rank 0, or the only process."""
     return "WORLD_SIZE" not in os.environ or os.environ.get("RANK", "0") == "0"
 
@@ -39,7 +39,7 @@ def leave(exit_code: int, *, is_own_process: bool) -> NoReturn:
     sys.exit(exit_code)
 
 
-def wait_for_lead() -> None:
+def wait_for_rank_zero() -> None:
     """Give the lead time to print its message.
 
     A launcher such as torchrun ends all processes when the first one ends, also a lead that has not

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tarmac.cli.lead_process import speaks_for_all
+from tarmac.cli.lead_process import is_rank_zero
 from tarmac.cli.trial_end import trial_lines
 from tarmac.cli.views.scores import score_text
 from tarmac.errors import Interrupted, PeerFailed, TarmacError, quoted
@@ -34,7 +34,7 @@ def conclude(run: Run, *, as_json: bool, verify: bool) -> None:
         PeerFailed: The result is not as expected, and another process reports that.
     """
     failure = _failure(run, verify=verify)
-    if not speaks_for_all():
+    if not is_rank_zero():
         if failure is None:
             return
         raise failure if isinstance(failure, Interrupted) else PeerFailed(failure.message)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tarmac.files.atomic import write_text as write_text
     from tarmac.files.fields import Fields as Fields
     from tarmac.files.fields import moment_after as moment_after
-    from tarmac.files.holders import BEAT_S as BEAT_S
+    from tarmac.files.holders import HEARTBEAT_INTERVAL_S as HEARTBEAT_INTERVAL_S
     from tarmac.files.holders import Holder as Holder
     from tarmac.files.holders import LeaseWatch as LeaseWatch
     from tarmac.files.holders import read_lease as read_lease

@@ -19,7 +19,7 @@ from tarmac.files.leftovers import kernel_name, start_ticks
 from tarmac.files.parsing import Shape, parse_json
 
 # Interval between two heartbeats of a holder, in seconds.
-BEAT_S = 10.0
+HEARTBEAT_INTERVAL_S = 10.0
 
 # Number of missed heartbeats after which a holder counts as dead.
 MISSED_BEATS = 3
@@ -50,7 +50,7 @@ class Holder:
     start_ticks: int
     nonce: str
     beat: int = 0
-    beat_s: float = BEAT_S
+    beat_s: float = HEARTBEAT_INTERVAL_S
     is_kernel_locked: bool = False
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tarmac.files.atomic import StorageError, storage_errors
-from tarmac.files.holders import BEAT_S, Holder, LeaseWatch, Sign, read_lease
+from tarmac.files.holders import HEARTBEAT_INTERVAL_S, Holder, LeaseWatch, Sign, read_lease
 from tarmac.files.lease import LOOK_INTERVAL_S, Lease
 from tarmac.files.locks import OwnerLock, is_owned
 from tarmac.files.mounts import is_network
@@ -147,7 +147,9 @@ class _HostsLock:
             if not self._kernel.acquire():
                 return False
         if self._lease is None:
-            self._lease = Lease(lease_file(self._path), beat_s=BEAT_S, is_kernel_locked=is_local)
+            self._lease = Lease(
+                lease_file(self._path), beat_s=HEARTBEAT_INTERVAL_S, is_kernel_locked=is_local
+            )
         try:
             is_mine = self._outlive_old() and self._lease.acquire()
         except StorageError:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from tarmac.files.atomic import storage_errors
 from tarmac.files.holders import (
-    BEAT_S,
+    HEARTBEAT_INTERVAL_S,
     MISSED_BEATS,
     Holder,
     LeaseWatch,
@@ -61,7 +61,7 @@ class Lease:
     """
 
     def __init__(
-        self, path: Path, *, beat_s: float = BEAT_S, is_kernel_locked: bool = False
+        self, path: Path, *, beat_s: float = HEARTBEAT_INTERVAL_S, is_kernel_locked: bool = False
     ) -> None:
         self._path = path
         self._beat_s = beat_s

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 from tarmac.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tarmac.jobs.backoff import MAX_DISTURBANCES as MAX_DISTURBANCES
+    from tarmac.jobs.backoff import disturbed_pause_s as disturbed_pause_s
     from tarmac.jobs.containers import WORK as WORK
+    from tarmac.jobs.conversion_error import ConversionError as ConversionError
+    from tarmac.jobs.conversion_error import placed as placed
     from tarmac.jobs.executors import DISTURBANCES as DISTURBANCES
     from tarmac.jobs.executors import Attempt as Attempt
     from tarmac.jobs.executors import Began as Began
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.executors import find_executor as find_executor
     from tarmac.jobs.executors import is_retried as is_retried
     from tarmac.jobs.glance import glance_job as glance_job
-    from tarmac.jobs.graph import circle_of as circle_of
+    from tarmac.jobs.graph import find_cycle as find_cycle
     from tarmac.jobs.handle import Handle as Handle
     from tarmac.jobs.handle import JobFailed as JobFailed
     from tarmac.jobs.handle import attach as attach
@@ -75,8 +79,6 @@ if TYPE_CHECKING:
     from tarmac.jobs.model import SystemEnvironment as SystemEnvironment
     from tarmac.jobs.model import TaskSpec as TaskSpec
     from tarmac.jobs.model import Venv as Venv
-    from tarmac.jobs.pauses import MAX_DISTURBANCES as MAX_DISTURBANCES
-    from tarmac.jobs.pauses import disturbed_pause_s as disturbed_pause_s
     from tarmac.jobs.placeholders import escape as escape
     from tarmac.jobs.plan import LAUNCH as LAUNCH
     from tarmac.jobs.plan import Task as Task
@@ -119,7 +121,5 @@ if TYPE_CHECKING:
     from tarmac.jobs.timeline import Timeline as Timeline
     from tarmac.jobs.timeline import read_timeline as read_timeline
     from tarmac.jobs.training_jobs import training_job as training_job
-    from tarmac.jobs.unfit import UnfitFileError as UnfitFileError
-    from tarmac.jobs.unfit import placed as placed
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -82,7 +82,7 @@ def too_many(number: int) -> str:
     return f"makes {number:,} tasks, expected at most {MAX_TASKS:,} in a job"
 
 
-def circle_of(needs: Mapping[str, Sequence[str]]) -> list[str]:
+def find_cycle(needs: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a cycle of tasks, with the first task again at the end; empty without a cycle.
 
     Args:
@@ -149,7 +149,7 @@ def _wrong_needs(job: Job) -> Iterator[Fault]:
                 hint = _hint(needed, others) if num_hints <= _MAX_HINTS and others else ""
                 message = f"unknown task that {spec.name!r} needs: {needed!r}"
                 yield Fault((*path, "needs", number), message, hint)
-    circle = circle_of({task.name: task.needs for task in job.tasks})
+    circle = find_cycle({task.name: task.needs for task in job.tasks})
     if circle:
         number, first = next((n, t) for n, t in enumerate(job.tasks) if t.name == circle[0])
         message = f"tasks need each other: {' -> '.join(circle)}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tarmac.jobs.backoff import MAX_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.executors import (
     DISTURBANCES,
     Attempt,
@@ -25,7 +26,6 @@ from tarmac.jobs.executors import (
 from tarmac.jobs.history import History, read_history
 from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
-from tarmac.jobs.pauses import MAX_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.plan import Task
 from tarmac.jobs.progress import Ended, Reporter
 from tarmac.jobs.run_files import directory_name

@@ -1,6 +1,6 @@
 """A client of the Kubernetes API: kubeconfig, requests, watches and explanations of states.
 
-This package knows nothing of job files. A `Silence` is no answer; a `Refused` is a denial.
+This package knows nothing of job files. A `NoAnswer` is no answer; a `Refused` is a denial.
 
 Example::
 
@@ -17,10 +17,10 @@ from tarmac.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tarmac.kubernetes.answers import Listed as Listed
+    from tarmac.kubernetes.answers import NoAnswer as NoAnswer
     from tarmac.kubernetes.answers import Object as Object
     from tarmac.kubernetes.answers import Refused as Refused
     from tarmac.kubernetes.answers import Right as Right
-    from tarmac.kubernetes.answers import Silence as Silence
     from tarmac.kubernetes.answers import Version as Version
     from tarmac.kubernetes.answers import in_form as in_form
     from tarmac.kubernetes.bounds import why_out_of_bounds as why_out_of_bounds

@@ -17,7 +17,7 @@ Object: TypeAlias = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Silence:
+class NoAnswer:
     """The lack of a usable answer, which says nothing about any object.
 
     A rejected login (401) counts as no answer too: running pods go on running.

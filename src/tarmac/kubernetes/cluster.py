@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeVar, overload
 from tarmac.errors import TarmacError
 from tarmac.kubernetes.answers import (
     Listed,
+    NoAnswer,
     Object,
     Refused,
     Right,
-    Silence,
     Version,
     in_form,
     name_of,
@@ -92,12 +92,12 @@ class Cluster:
         """Close all connections."""
         self._connection.close()
 
-    def version(self) -> Version | Silence:
+    def version(self) -> Version | NoAnswer:
         """Request the server's version, without retries."""
         answer = self._connection.ask("GET", "/version", patience_s=0)
         if isinstance(answer, Refused):
             return self._connection.silence(f"does not say its version: {answer.message}")
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             return answer
         text = str(answer.get("gitVersion"))
         match = re.match(r"v(\d+)\.(\d+)", text)
@@ -105,7 +105,7 @@ class Cluster:
             return self._connection.silence(f"is no Kubernetes: its version is {text!r}")
         return Version(int(match[1]), int(match[2]), text)
 
-    def create(self, manifest: Object, *, dry_run: bool = False) -> Object | Refused | Silence:
+    def create(self, manifest: Object, *, dry_run: bool = False) -> Object | Refused | NoAnswer:
         """Create an object; the server refuses unknown fields.
 
         Args:
@@ -117,12 +117,12 @@ class Cluster:
         path = kind.path(self.namespace, version=manifest["apiVersion"])
         return self._connection.ask("POST", path, query=query, body=manifest)
 
-    def get(self, kind: str, name: str) -> Object | Refused | Silence | None:
+    def get(self, kind: str, name: str) -> Object | Refused | NoAnswer | None:
         """Return an object, or None if it does not exist."""
         answer = self._connection.ask("GET", kind_of(kind).path(self.namespace, name))
         return None if _is_absent(answer) else answer
 
-    def list(self, kind: str, *, labels: str = "", fields: str = "") -> Listed | Refused | Silence:
+    def list(self, kind: str, *, labels: str = "", fields: str = "") -> Listed | Refused | NoAnswer:
         """Return all objects of a kind that match a label selector and a field selector."""
         path = kind_of(kind).path(self.namespace)
         selectors = {"labelSelector": labels} if labels else {}
@@ -134,12 +134,12 @@ class Cluster:
                 break
         return listed
 
-    def _list_once(self, path: str, selectors: Mapping[str, str]) -> Listed | Refused | Silence:
+    def _list_once(self, path: str, selectors: Mapping[str, str]) -> Listed | Refused | NoAnswer:
         items: list[Object] = []
         query = {"limit": str(_PAGE), **selectors}
         while True:
             answer = self._connection.ask("GET", path, query=query)
-            if isinstance(answer, (Refused, Silence)):
+            if isinstance(answer, (Refused, NoAnswer)):
                 return answer
             about = answer.get("metadata")
             if not isinstance(about, dict) or "resourceVersion" not in about:
@@ -161,7 +161,7 @@ class Cluster:
         *,
         grace_s: int | None = None,
         propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
-    ) -> Refused | Silence | None:
+    ) -> Refused | NoAnswer | None:
         """Delete an object; a missing object counts as deleted.
 
         Args:
@@ -180,7 +180,7 @@ class Cluster:
             options["gracePeriodSeconds"] = grace_s
         path = kind_of(kind).path(self.namespace, name)
         answer = self._connection.ask("DELETE", path, body=options)
-        if isinstance(answer, (Refused, Silence)) and not _is_absent(answer):
+        if isinstance(answer, (Refused, NoAnswer)) and not _is_absent(answer):
             return answer
         return None
 
@@ -191,7 +191,7 @@ class Cluster:
         patch: Object | Sequence[Object],
         *,
         how: Literal["merge", "json", "strategic"] = "merge",
-    ) -> Object | Refused | Silence:
+    ) -> Object | Refused | NoAnswer:
         """Patch an object; the server refuses unknown fields."""
         return self._connection.ask(
             "PATCH",
@@ -203,7 +203,7 @@ class Cluster:
 
     def log(
         self, pod: str, container: str, *, follow: bool = False, since: str | None = None
-    ) -> Iterator[bytes] | Refused | Silence:
+    ) -> Iterator[bytes] | Refused | NoAnswer:
         """Return the log of a container as an iterator of chunks.
 
         Args:
@@ -221,7 +221,7 @@ class Cluster:
         return self._connection.read(path, query)
 
     @in_form
-    def may(self, *rights: Right) -> tuple[Right, ...] | Silence:
+    def may(self, *rights: Right) -> tuple[Right, ...] | NoAnswer:
         """Return the rights that this login lacks in the namespace."""
         missing: list[Right] = []
         for right in rights:
@@ -239,7 +239,7 @@ class Cluster:
                     "spec": {"resourceAttributes": attributes},
                 }
             )
-            if isinstance(answer, Silence):
+            if isinstance(answer, NoAnswer):
                 return answer
             if isinstance(answer, Refused):
                 return self._connection.silence(f"does not say what we may do: {answer.message}")

@@ -24,7 +24,7 @@ import httpx
 
 from tarmac.errors import RequestError
 from tarmac.files import parse_json
-from tarmac.kubernetes.answers import Refused, Silence
+from tarmac.kubernetes.answers import NoAnswer, Refused
 from tarmac.kubernetes.credentials import Credentials, read_credentials, tls_of
 from tarmac.kubernetes.kubeconfig import Place, read_login
 from tarmac.kubernetes.trouble import explain_trouble, login_words
@@ -87,7 +87,7 @@ class Connection:
         body: Any = None,
         content_type: str = "application/json",
         patience_s: float | None = None,
-    ) -> Mapping[str, Any] | Refused | Silence:
+    ) -> Mapping[str, Any] | Refused | NoAnswer:
         """Send a request, with retries, and return the JSON of the answer.
 
         Args:
@@ -111,7 +111,7 @@ class Connection:
                 ) as response:
                     response.read()
                     answer = self._understood(response)
-                    if not isinstance(answer, Silence):
+                    if not isinstance(answer, NoAnswer):
                         self._silent_since = None
                         return answer
                     words, again = answer.words, response.status_code in _BUSY
@@ -189,7 +189,7 @@ class Connection:
                 shown = "".join(c if c.isprintable() else "?" for c in plain)
                 _warn(f"{self.place.title} warns: {shown}")
 
-    def read(self, path: str, query: Mapping[str, str]) -> Iterator[bytes] | Refused | Silence:
+    def read(self, path: str, query: Mapping[str, str]) -> Iterator[bytes] | Refused | NoAnswer:
         """Return the body of an answer as an iterator of chunks; the body may be endless.
 
         The iterator raises ConnectionError if the connection breaks off.
@@ -203,7 +203,7 @@ class Connection:
                 return _pieces(response, stack)
             response.read()
             answer = self._understood(response)
-            words = answer.words if isinstance(answer, Silence) else ""
+            words = answer.words if isinstance(answer, NoAnswer) else ""
             stack.close()
             if isinstance(answer, Refused):
                 return answer
@@ -213,17 +213,17 @@ class Connection:
             words = explain_trouble(error, self.place).words
         return self.silence(f"GET {path}: {words}")
 
-    def silence(self, words: str) -> Silence:
-        """Return a Silence that began with the first request without an answer."""
+    def silence(self, words: str) -> NoAnswer:
+        """Return a NoAnswer that began with the first request without an answer."""
         if self._silent_since is None:
             self._silent_since = time.time()
-        return Silence(f"{self.place.title} {words}", self._silent_since)
+        return NoAnswer(f"{self.place.title} {words}", self._silent_since)
 
     def heard(self) -> None:
         """Note that the server answers."""
         self._silent_since = None
 
-    def _understood(self, response: httpx.Response) -> Mapping[str, Any] | Refused | Silence:
+    def _understood(self, response: httpx.Response) -> Mapping[str, Any] | Refused | NoAnswer:
         status = response.status_code
         try:
             body = parse_json(response.content)
@@ -231,7 +231,7 @@ class Connection:
             body = None
         fields = body if isinstance(body, dict) else {}
         if words := self._no_answer(response, fields):
-            return Silence(words, 0)
+            return NoAnswer(words, 0)
         if 200 <= status < 300:
             return fields
         if not fields:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import parse_json
-from tarmac.kubernetes.answers import Object, Refused, Right, Silence
+from tarmac.kubernetes.answers import NoAnswer, Object, Refused, Right
 from tarmac.kubernetes.events import explain_creation
 from tarmac.kubernetes.jobs import explain_job
 from tarmac.kubernetes.look import CONTAINER, LABEL, Look, asked_gpus, look_manifest
@@ -100,7 +100,7 @@ def survey_cluster(
 
 def _nodes(cluster: Cluster, look: Look) -> list[ClusterNode]:
     listed = cluster.list("Node")
-    if isinstance(listed, Silence):
+    if isinstance(listed, NoAnswer):
         raise TarmacError(listed.words)
     if isinstance(listed, Refused):
         explained = explain_refusal(listed, cluster.namespace)
@@ -120,7 +120,7 @@ def _nodes(cluster: Cluster, look: Look) -> list[ClusterNode]:
 
 def _refuse_lacking(cluster: Cluster) -> None:
     missing = cluster.may(*_RIGHTS)
-    if isinstance(missing, Silence):
+    if isinstance(missing, NoAnswer):
         raise TarmacError(missing.words)
     if missing:
         words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
@@ -151,24 +151,24 @@ class _Survey:
         answer = self._cluster.create(
             look_manifest(name, self._mark, node, self._look, self._patience_s)
         )
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             self._problems[node.name] = answer.words
         elif isinstance(answer, Refused):
             explained = explain_refusal(answer, self._cluster.namespace)
             self._problems[node.name] = f"its Job is refused: {explained.words}. {explained.hint}"
 
-    def wait(self) -> Mapping[str, Object] | Silence:
+    def wait(self) -> Mapping[str, Object] | NoAnswer:
         """Wait until all pods are over or the time is up; return the pods by Job name."""
         end = time.monotonic() + self._patience_s
         expected = [job for name, job in self._jobs.items() if name not in self._problems]
-        pods: Mapping[str, Object] | Silence = {}
+        pods: Mapping[str, Object] | NoAnswer = {}
         while expected:
             listed = self._cluster.list("Pod", labels=f"{LABEL}={self._mark}")
-            if isinstance(listed, Silence):
+            if isinstance(listed, NoAnswer):
                 pods = listed
             elif isinstance(listed, Refused):
                 words = explain_refusal(listed, self._cluster.namespace).words
-                pods = Silence(words, time.time())
+                pods = NoAnswer(words, time.time())
             else:
                 pods = {_job_of(pod): pod for pod in listed.items}
                 if all(_is_settled(pods.get(job)) for job in expected):
@@ -178,7 +178,7 @@ class _Survey:
             time.sleep(_LOOK_EVERY_S)
         return pods
 
-    def findings(self, node: ClusterNode, pods: Mapping[str, Object] | Silence) -> ClusterFindings:
+    def findings(self, node: ClusterNode, pods: Mapping[str, Object] | NoAnswer) -> ClusterFindings:
         """Return the findings of a node."""
 
         def found(state: Literal["waits", "blind", "failed"], words: str) -> ClusterFindings:
@@ -186,7 +186,7 @@ class _Survey:
 
         if node.name in self._problems:
             return found("failed", self._problems[node.name])
-        if isinstance(pods, Silence):
+        if isinstance(pods, NoAnswer):
             return found("failed", pods.words)
         job = self._jobs[node.name]
         if job not in pods:
@@ -203,7 +203,7 @@ class _Survey:
         there = self._cluster.get("Job", job)
         if there is None:
             return "its Job is gone: somebody has deleted it"
-        if isinstance(there, Silence):
+        if isinstance(there, NoAnswer):
             return there.words
         if isinstance(there, Refused):
             return explain_refusal(there, self._cluster.namespace).words
@@ -212,7 +212,7 @@ class _Survey:
             return f"its Job {state.words}" if state.phase == "held" else state.words
         fields = f"involvedObject.kind=Job,involvedObject.name={job}"
         events = self._cluster.list("Event", fields=fields)
-        reason = "" if isinstance(events, (Refused, Silence)) else explain_creation(events.items)
+        reason = "" if isinstance(events, (Refused, NoAnswer)) else explain_creation(events.items)
         return f"its Job makes no pod: {reason}" if reason else "its Job has made no pod yet"
 
     def clear(self) -> None:

@@ -18,7 +18,7 @@ import httpx
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
-from tarmac.kubernetes.answers import Listed, Object, Refused, Silence, name_of
+from tarmac.kubernetes.answers import Listed, NoAnswer, Object, Refused, name_of
 
 if TYPE_CHECKING:
     from tarmac.kubernetes.connection import Connection
@@ -55,7 +55,7 @@ class Watch(Generic[T]):
         path: str,
         labels: str,
         *,
-        list_all: Callable[[], Listed | Refused | Silence],
+        list_all: Callable[[], Listed | Refused | NoAnswer],
         keep: Callable[[Object], T],
         silence_s: float = SILENCE_S,
     ) -> None:
@@ -71,7 +71,7 @@ class Watch(Generic[T]):
         self._seen: Mapping[str, T] | None = None
         self._count = 0
         self._told = 0
-        self._silence: Silence | None = _not_yet(path)
+        self._silence: NoAnswer | None = _not_yet(path)
         self._socket: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
 
@@ -97,7 +97,7 @@ class Watch(Generic[T]):
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 
-    def look(self) -> Mapping[str, T] | Silence:
+    def look(self) -> Mapping[str, T] | NoAnswer:
         """Return the current objects by name, or why they are not known."""
         with self._changed:
             if self._silence is not None:
@@ -120,7 +120,7 @@ class Watch(Generic[T]):
         while not self._stopping.is_set():
             if not version:
                 listed = self._list_all()
-                if isinstance(listed, (Refused, Silence)):
+                if isinstance(listed, (Refused, NoAnswer)):
                     self._fall_silent(listed)
                     pause_s = self._rest(pause_s)
                     continue
@@ -209,7 +209,7 @@ class Watch(Generic[T]):
                 self._world, self._silence = world, None
                 self._note_change()
 
-    def _fall_silent(self, answer: Refused | Silence) -> None:
+    def _fall_silent(self, answer: Refused | NoAnswer) -> None:
         if isinstance(answer, Refused):
             answer = self._connection.silence(f"does not let us look: {answer.message}")
         with self._changed:
@@ -223,9 +223,9 @@ class Watch(Generic[T]):
         self._changed.notify_all()
 
 
-def _not_yet(path: str) -> Silence:
-    """Return the Silence that holds until the first list."""
-    return Silence(f"GET {path}: not listed yet", time.time())
+def _not_yet(path: str) -> NoAnswer:
+    """Return the NoAnswer that holds until the first list."""
+    return NoAnswer(f"GET {path}: not listed yet", time.time())
 
 
 def _lines(response: httpx.Response) -> Iterator[bytes]:

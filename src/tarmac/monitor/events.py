@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from tarmac.monitor.sinks import OUTLET
 from tarmac.monitor.snapshot import HostSnapshot, Snapshot, Work
-from tarmac.monitor.taps import OUTLET
 
 EVENTS = ("idle", "finding", "finished", "stalled")
 

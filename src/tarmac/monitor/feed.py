@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from tarmac.monitor.look import Watcher
+from tarmac.monitor.collector import Watcher
 from tarmac.monitor.snapshot import Snapshot
 
 if TYPE_CHECKING:

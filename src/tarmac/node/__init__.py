@@ -10,9 +10,9 @@ from tarmac.node.plain import plain_units
 from tarmac.node.pod import RECORD, STREAMS, packed_elements
 from tarmac.node.records import (
     AttemptRecord,
+    AttemptSpec,
     Cause,
     Chunk,
-    Element,
     attempt_file,
     fence_file,
     log_file,
@@ -24,9 +24,9 @@ __all__ = [
     "RECORD",
     "STREAMS",
     "AttemptRecord",
+    "AttemptSpec",
     "Cause",
     "Chunk",
-    "Element",
     "GpuWatch",
     "agent_file",
     "attempt_file",

@@ -13,7 +13,7 @@ from tarmac.node.gate import Gate, UnfitGpus
 from tarmac.node.gpu_watch import GpuWatch
 from tarmac.node.gpus import BrokenGpu, GpuError, choose_gpus, held_by_others
 from tarmac.node.program import Ending, Program, run_program
-from tarmac.node.records import Element, log_file, own_variables
+from tarmac.node.records import AttemptSpec, log_file, own_variables
 from tarmac.node.staging import Staged, StageError, ask_tarmac
 from tarmac.processes import MARK, guarded, parent_of_groups
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tarmac.node.inbox import Inbox
 
 
-class Here(NamedTuple):
+class AgentContext(NamedTuple):
     """The context of an attempt on this node.
 
     Attributes:
@@ -47,7 +47,7 @@ class Here(NamedTuple):
     beat: Callable[[], None] = lambda: None
 
 
-def find_gpus(element: Element, engine: Engine) -> list[str]:
+def find_gpus(element: AttemptSpec, engine: Engine) -> list[str]:
     """Return the UUIDs of an attempt's GPUs on this node.
 
     Raises:
@@ -80,7 +80,7 @@ def without_gpus(error: GpuError, engine: Engine) -> Ending:
     return Ending("failed", "start", f"not started: {error}")
 
 
-def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
+def perform(element: AttemptSpec, gpus: Sequence[str], here: AgentContext) -> Ending:
     """Stage in an attempt on this node, run its program and stage out its outputs.
 
     Args:
@@ -105,7 +105,9 @@ def perform(element: Element, gpus: Sequence[str], here: Here) -> Ending:
         return Ending("failed", "start", f"not started: {words} (on {here.engine.host})")
 
 
-def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -> Ending:
+def _perform_in(
+    work: Path, element: AttemptSpec, gpus: Sequence[str], here: AgentContext
+) -> Ending:
     gpu_variables = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
     notes = _look_at_gpus(element, gpus, gpu_variables, here)
     if here.inbox.asked is not None:
@@ -148,7 +150,7 @@ def _perform_in(work: Path, element: Element, gpus: Sequence[str], here: Here) -
 
 
 def _look_at_gpus(
-    element: Element, gpus: Sequence[str], given: Mapping[str, str], here: Here
+    element: AttemptSpec, gpus: Sequence[str], given: Mapping[str, str], here: AgentContext
 ) -> list[str]:
     """Check an attempt's GPUs; return a line for each note about them.
 
@@ -171,11 +173,11 @@ def _look_at_gpus(
 
 
 def _program(
-    element: Element,
+    element: AttemptSpec,
     work: Path,
     variables: Mapping[str, str],
     staged: Staged | None,
-    here: Here,
+    here: AgentContext,
 ) -> Program:
     command = staged.command if staged and staged.command else element.command
     in_container = bool(staged and staged.kill_command)
@@ -194,7 +196,7 @@ def _program(
     )
 
 
-def _read_secrets(element: Element, here: Here) -> dict[str, str]:
+def _read_secrets(element: AttemptSpec, here: AgentContext) -> dict[str, str]:
     """Return the variables whose values are in files.
 
     Raises:
@@ -213,7 +215,7 @@ def _read_secrets(element: Element, here: Here) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _work_directory(element: Element, here: Here) -> Iterator[Path]:
+def _work_directory(element: AttemptSpec, here: AgentContext) -> Iterator[Path]:
     """Create the working directory; remove it at the end if it is on the node's own disk."""
     if element.work == "shared":
         work = Path(element.directory) / "work"
@@ -240,7 +242,7 @@ def _work_directory(element: Element, here: Here) -> Iterator[Path]:
 
 
 def _keep(
-    ending: Ending, work: Path, element: Element, given: Mapping[str, str], here: Here
+    ending: Ending, work: Path, element: AttemptSpec, given: Mapping[str, str], here: AgentContext
 ) -> Ending:
     """Stage out the outputs, and add the container engine's verdict on memory to the ending."""
     is_kept = ending.outcome != "interrupted" and here.rank == 0
@@ -260,7 +262,9 @@ def _keep(
     return ending._replace(problems=tuple(staged.problems))
 
 
-def _ask(element: Element, words: Sequence[str], given: Mapping[str, str], here: Here) -> Staged:
+def _ask(
+    element: AttemptSpec, words: Sequence[str], given: Mapping[str, str], here: AgentContext
+) -> Staged:
     return ask_tarmac(
         element,
         words,

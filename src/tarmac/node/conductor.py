@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac.node.program import Ending
-from tarmac.node.records import Cause, Element
+from tarmac.node.records import AttemptSpec, Cause
 from tarmac.node.rendezvous import (
     BEAT_EVERY_S,
-    MEET_WITHIN_S,
+    RENDEZVOUS_TIMEOUT_S,
     SILENT_AFTER_S,
     Invitation,
     Line,
@@ -51,14 +51,14 @@ _SAYS_WITHIN_S = 10.0
 
 
 def conduct(
-    element: Element,
+    element: AttemptSpec,
     arguments: Sequence[str],
     environment: Mapping[str, str],
     inbox: Inbox,
     began: Callable[[list[str]], None],
     *,
     mark: str,
-    meet_within_s: float = MEET_WITHIN_S,
+    meet_within_s: float = RENDEZVOUS_TIMEOUT_S,
 ) -> Ending:
     """Run an attempt on all nodes of the engine's allocation, and return its ending.
 
@@ -75,7 +75,7 @@ def conduct(
     # when this agent ends, and give their programs the whole grace period.
     command = [*_starter(element.nodes, environment), "env", "-u", MARK, *_agent(environment)]
     nodes = Nodes(element, hosts_of(environment.get("SLURM_JOB_NODELIST", "")))
-    conductor = _Conductor(
+    conductor = _MultiNodeLauncher(
         element,
         nodes,
         inbox,
@@ -135,7 +135,7 @@ def _agent(environment: Mapping[str, str]) -> list[str]:
     return [sys.executable, "-I", "-S", file] if is_here else ["sh", file]
 
 
-class _Conductor:
+class _MultiNodeLauncher:
     """The conductor of one attempt.
 
     Args:
@@ -149,7 +149,7 @@ class _Conductor:
 
     def __init__(
         self,
-        element: Element,
+        element: AttemptSpec,
         nodes: Nodes,
         inbox: Inbox,
         began: Callable[[list[str]], None],
@@ -330,13 +330,13 @@ class _Conductor:
         """Register a node by its first message; handle messages that arrived with it."""
         node = Node(line=line, heard_at=time.monotonic(), **said)
         self._nodes.add(node)
-        hear = functools.partial(self._hear, node)
+        hear = functools.partial(self._on_answer, node)
         self._selector.register(line.socket, selectors.EVENT_READ, hear)
         if self._is_ending:
             line.send(do="end", is_told=self._is_told)
         self._heed(node, more)
 
-    def _hear(self, node: Node) -> None:
+    def _on_answer(self, node: Node) -> None:
         messages = node.line.receive()
         if messages is None:
             self._selector.unregister(node.line.socket)

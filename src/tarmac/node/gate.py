@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tarmac.node.records import Element
+from tarmac.node.records import AttemptSpec
 from tarmac.node.staging import ask_module
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Gate:
 
     def check(
         self,
-        element: Element,
+        element: AttemptSpec,
         gpus: Sequence[str],
         *,
         environment: Mapping[str, str],

@@ -57,7 +57,7 @@ class Inbox:
         # With a wakeup descriptor, a signal just before a wait ends the wait at once.
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._on_answer)
 
     def ask(
         self, reason: str, *, is_told: bool = False, ends_unit: bool = False, cause: str = "stop"
@@ -100,7 +100,7 @@ class Inbox:
         if self._signals_all:
             self.is_asked_within(_HEARS_WITHIN_S if has_failed else _HEARS_WITHIN_WELL_S)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_answer(self, number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGUSR1:
             words = "its engine said that its end is near (SIGUSR1)"

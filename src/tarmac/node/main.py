@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tarmac.node.attempt import Here, find_gpus, perform, without_gpus
+from tarmac.node.attempt import AgentContext, find_gpus, perform, without_gpus
 from tarmac.node.claim import Claim, NotOurs, take_claim
 from tarmac.node.engine import given_environment, read_engine
 from tarmac.node.gate import Gate
 from tarmac.node.gpus import GpuError
 from tarmac.node.inbox import Inbox
 from tarmac.node.program import Ending
-from tarmac.node.records import PART, AttemptRecord, Chunk, Element
+from tarmac.node.records import PART, AttemptRecord, AttemptSpec, Chunk
 from tarmac.processes import guarded_by_fork, parent_of_groups
 
 # Time until every host sees a file that was written before this agent started.
@@ -82,17 +82,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _here() -> Iterator[Here]:
+def _here() -> Iterator[AgentContext]:
     """Yield the context of this agent; a guardian ends its processes however the agent ends."""
     environment = given_environment()
     engine = read_engine(environment)
     mark = os.urandom(8).hex()
     with guarded_by_fork(mark, parent_of_groups()):
         inbox = Inbox(signals_all=engine.signals_all, lifeline=0 if engine.has_lifeline else None)
-        yield Here(engine, environment, inbox, mark, Gate())
+        yield AgentContext(engine, environment, inbox, mark, Gate())
 
 
-def _read_element(spec: Path, number: int, here: Here) -> Element:
+def _read_element(spec: Path, number: int, here: AgentContext) -> AttemptSpec:
     for _ in range(_SEEN_WITHIN_S):
         with contextlib.suppress(FileNotFoundError):
             return Chunk(spec).element(number)
@@ -117,7 +117,7 @@ def _run_part(spec: Path, number: int) -> int:
     return 0
 
 
-def _run(element: Element, part: Sequence[str], here: Here) -> int:
+def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
     """Claim an attempt, run it and write its result; return the exit code.
 
     Args:
@@ -145,7 +145,7 @@ def _run(element: Element, part: Sequence[str], here: Here) -> int:
     except OSError as error:
         _say(f"{directory}: {error}")
         return _NOT_STARTED
-    with _beating(claim, element, here.inbox) as beat:
+    with _send_heartbeats(claim, element, here.inbox) as beat:
         here = here._replace(beat=beat)
         begin = _begin if element.nodes == 1 else functools.partial(_begin_on_all, part)
         ending = begin(element, claim, here)
@@ -169,7 +169,7 @@ def _run(element: Element, part: Sequence[str], here: Here) -> int:
     return _exit_code(ending)
 
 
-def _begin(element: Element, claim: Claim, here: Here) -> Ending:
+def _begin(element: AttemptSpec, claim: Claim, here: AgentContext) -> Ending:
     try:
         gpus = find_gpus(element, here.engine)
     except GpuError as error:
@@ -181,7 +181,9 @@ def _begin(element: Element, claim: Claim, here: Here) -> Ending:
     return perform(element, gpus, here)
 
 
-def _begin_on_all(part: Sequence[str], element: Element, claim: Claim, here: Here) -> Ending:
+def _begin_on_all(
+    part: Sequence[str], element: AttemptSpec, claim: Claim, here: AgentContext
+) -> Ending:
     def began(gpus: list[str]) -> None:
         # The attempt runs all the same, and its result is written in any case.
         with contextlib.suppress(OSError):
@@ -193,7 +195,9 @@ def _begin_on_all(part: Sequence[str], element: Element, claim: Claim, here: Her
 
 
 @contextlib.contextmanager
-def _beating(claim: Claim, element: Element, inbox: Inbox) -> Iterator[Callable[[], None]]:
+def _send_heartbeats(
+    claim: Claim, element: AttemptSpec, inbox: Inbox
+) -> Iterator[Callable[[], None]]:
     """Send heartbeats, and end the program once its attempt is fenced or taken over.
 
     Yields:

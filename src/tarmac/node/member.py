@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tarmac.node.attempt import Here, find_gpus, perform, without_gpus
+from tarmac.node.attempt import AgentContext, find_gpus, perform, without_gpus
 from tarmac.node.engine import rank_of
 from tarmac.node.gpus import GpuError
 from tarmac.node.program import Ending
-from tarmac.node.records import Element, log_file
+from tarmac.node.records import AttemptSpec, log_file
 from tarmac.node.rendezvous import (
     BEAT_EVERY_S,
-    MEET_WITHIN_S,
+    RENDEZVOUS_TIMEOUT_S,
     SILENT_AFTER_S,
     Invitation,
     Line,
@@ -46,7 +46,7 @@ class NotMet(Exception):  # noqa: N818 - named after the condition
     """The conductor is unreachable or gone; the message says how."""
 
 
-def perform_part(element: Element, here: Here) -> None:
+def perform_part(element: AttemptSpec, here: AgentContext) -> None:
     """Run one node's part of an attempt, and report the result to the conductor.
 
     Args:
@@ -60,7 +60,7 @@ def perform_part(element: Element, here: Here) -> None:
     rank = rank_of(environment)
     try:
         invitation = Invitation.take(environment)
-        _, connection = reach(invitation, MEET_WITHIN_S)
+        _, connection = reach(invitation, RENDEZVOUS_TIMEOUT_S)
     except (ValueError, Unreachable) as error:
         raise NotMet(f"node {rank} cannot reach the first one: {error}") from error
     member = Member(element, rank, Line(connection), invitation.token, here.inbox)
@@ -93,7 +93,9 @@ class Member:
         port: TCP port that the agent listens on until the program takes it over.
     """
 
-    def __init__(self, element: Element, rank: int, line: Line, token: str, inbox: Inbox) -> None:
+    def __init__(
+        self, element: AttemptSpec, rank: int, line: Line, token: str, inbox: Inbox
+    ) -> None:
         self._element = element
         self._rank = rank
         self._line = line
@@ -117,7 +119,7 @@ class Member:
         finally:
             self._stop_answering()
 
-    def come(self, here: Here, gpus: Sequence[str]) -> None:
+    def come(self, here: AgentContext, gpus: Sequence[str]) -> None:
         """Introduce this node to the conductor, and handle its messages from now on."""
         self._send(
             rank=self._rank,

@@ -15,7 +15,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from tarmac.node.records import AttemptRecord, Element, own_variables
+from tarmac.node.records import AttemptRecord, AttemptSpec, own_variables
 
 # The script sleeps whole seconds, because `sleep` of some images takes no fractions.
 _AGENT = r"""
@@ -101,7 +101,7 @@ _NEEDS_PYTHON = "its image has no Python, and its inputs or outputs need one wit
 _TEXT = re.compile(r"[ -!#-\[\]-~]*")
 
 
-def plain_units(elements: Iterable[Element]) -> bytes:
+def plain_units(elements: Iterable[AttemptSpec]) -> bytes:
     """Return the compressed script for units, with reproducible bytes.
 
     Args:
@@ -112,7 +112,7 @@ def plain_units(elements: Iterable[Element]) -> bytes:
     return gzip.compress(os.fsencode(text), mtime=0)
 
 
-def _settings(element: Element) -> str:
+def _settings(element: AttemptSpec) -> str:
     """Return the part of the script for one attempt: shell variables and a function."""
     limit = element.timeout_s
     memory = element.memory_bytes

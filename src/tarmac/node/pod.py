@@ -12,7 +12,7 @@ each line behind the number of its stream. The attempt's record follows the outp
 Lines of any other form are the agent's own messages.
 
 An attempt on several nodes has such a pod on each node, and UNIT is 0. The first pod has the
-record; the others run their parts (``TARMAC_MEETING`` has the address of the first).
+record; the others run their parts (``TARMAC_RENDEZVOUS`` has the address of the first).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO
 
 from tarmac.node.engine import rank_of
-from tarmac.node.records import PART, Chunk, Element, attempt_file, log_file
+from tarmac.node.records import PART, AttemptSpec, Chunk, attempt_file, log_file
 
 STREAMS = {"stdout": b"1", "stderr": b"2"}
 RECORD = b"="
@@ -40,7 +40,7 @@ _LOOK_EVERY_S = 0.1
 _AT_ONCE_BYTES = 2**20
 
 
-def packed_elements(elements: Iterable[Element]) -> bytes:
+def packed_elements(elements: Iterable[AttemptSpec]) -> bytes:
     """Return elements in the format of CHUNK, with reproducible bytes."""
     lines = b"".join(json.dumps(element._asdict()).encode() + b"\n" for element in elements)
     return gzip.compress(lines, mtime=0)
@@ -66,7 +66,7 @@ def run_framed(arguments: Sequence[str]) -> int:
         signal.signal(number, pass_on)
     chunk, unit, root = Path(arguments[0]), int(arguments[1]), Path(arguments[2])
     line = gzip.decompress(chunk.read_bytes()).splitlines()[unit]
-    element = Element(**json.loads(line))
+    element = AttemptSpec(**json.loads(line))
     spec = root / "0000.spec"
     Chunk(spec).write([element])
     directory = Path(element.directory)

@@ -33,7 +33,7 @@ _MAX_BYTES = 2**24
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Element(NamedTuple):
+class AttemptSpec(NamedTuple):
     """One attempt of a task, ready for an agent.
 
     Attributes:
@@ -89,7 +89,7 @@ class Element(NamedTuple):
     beat_s: float = 30.0
 
 
-def own_variables(element: Element, *, restart: int, rank: int) -> dict[str, str]:
+def own_variables(element: AttemptSpec, *, restart: int, rank: int) -> dict[str, str]:
     """Return the environment variables that describe an attempt to its program.
 
     Args:
@@ -120,7 +120,7 @@ class Chunk(NamedTuple):
 
     spec: Path
 
-    def write(self, elements: list[Element]) -> None:
+    def write(self, elements: list[AttemptSpec]) -> None:
         """Write all elements; the file appears only when it is complete."""
         lines = [json.dumps(element._asdict()).encode() + b"\n" for element in elements]
         offsets, at = [], 0
@@ -130,7 +130,7 @@ class Chunk(NamedTuple):
         replace_file(self._index, b"".join(offsets))
         replace_file(self.spec, b"".join(lines))
 
-    def element(self, number: int) -> Element:
+    def element(self, number: int) -> AttemptSpec:
         """Return an element by its number, from 0.
 
         Raises:
@@ -144,7 +144,7 @@ class Chunk(NamedTuple):
             raise IndexError(f"{self.spec} has no element {number}")
         with self.spec.open("rb") as lines:
             lines.seek(int.from_bytes(offset, "little"))
-            return Element(**json.loads(lines.readline()))
+            return AttemptSpec(**json.loads(lines.readline()))
 
     @property
     def _index(self) -> Path:
@@ -155,7 +155,7 @@ class AttemptRecord(NamedTuple):
     """The record of an attempt, written by its agent: claim, heartbeat and result in one file.
 
     Attributes:
-        nonce: Identifier of the submission, from `Element.nonce`.
+        nonce: Identifier of the submission, from `AttemptSpec.nonce`.
         state: ``claimed``, ``began`` or ``ended``; ``fenced`` if the runner gave up the attempt
             before any agent claimed it.
         restart: Number of times that the engine has restarted the unit. A later restart takes over

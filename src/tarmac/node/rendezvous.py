@@ -20,10 +20,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_INVITATION = "TARMAC_MEETING"
+_INVITATION = "TARMAC_RENDEZVOUS"
 
 # Nodes that power up or have a long prolog join late.
-MEET_WITHIN_S = 300.0
+RENDEZVOUS_TIMEOUT_S = 300.0
 
 # Heartbeats, because a host without power or network does not close its connections.
 BEAT_EVERY_S = 5.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tarmac.node.program import supervise
-from tarmac.node.records import Element
+from tarmac.node.records import AttemptSpec
 from tarmac.processes import MARK, last_line, python_command, spawn, watch
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Staged(NamedTuple):
 
 
 def ask_tarmac(
-    element: Element,
+    element: AttemptSpec,
     words: Sequence[str],
     *,
     environment: Mapping[str, str],
@@ -94,7 +94,7 @@ def ask_tarmac(
 
 
 def ask_module(
-    element: Element,
+    element: AttemptSpec,
     words: Sequence[str],
     given: str,
     *,
@@ -160,7 +160,9 @@ def _interpreter(named: str) -> str | None:
     return shutil.which(named)
 
 
-def _without_tarmac(element: Element, what: str, how: str, environment: Mapping[str, str]) -> str:
+def _without_tarmac(
+    element: AttemptSpec, what: str, how: str, environment: Mapping[str, str]
+) -> str:
     if _is_pod(environment):
         return (
             f"the image's interpreter {element.python} {how}, and this task {what}. Take an image "

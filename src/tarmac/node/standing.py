@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.node.program import Ending
-from tarmac.node.records import Cause, Element
+from tarmac.node.records import AttemptSpec, Cause
 
 if TYPE_CHECKING:
     from tarmac.node.inbox import Asked
@@ -70,7 +70,7 @@ class Nodes:
         hosts: Host names of the nodes by rank, for messages.
     """
 
-    def __init__(self, element: Element, hosts: Sequence[str]) -> None:
+    def __init__(self, element: AttemptSpec, hosts: Sequence[str]) -> None:
         self._element = element
         self._hosts = hosts
         self._come: dict[int, Node] = {}

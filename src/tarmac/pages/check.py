@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from tarmac.pages.components import Tile, chip, details, message, paragraph, pre, table, tiles
 from tarmac.pages.numbers import UNKNOWN, worded
 from tarmac.pages.page import Page, Section
-from tarmac.pages.pieces import Tile, chip, details, message, paragraph, pre, table, tiles
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

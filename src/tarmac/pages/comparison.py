@@ -8,14 +8,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from tarmac.pages.components import chip, message, paragraph, table
 from tarmac.pages.epochs import Epochs, read_epochs
 from tarmac.pages.figure import plot_id
-from tarmac.pages.hiding import without_secrets
 from tarmac.pages.numbers import UNKNOWN, heading, unit_of, worded
 from tarmac.pages.numbers import metric as metric_words
 from tarmac.pages.page import Page, Section
-from tarmac.pages.pieces import chip, message, paragraph, table
 from tarmac.pages.plots import Series, line_plot
+from tarmac.pages.redaction import without_secrets
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
 from tarmac.runs import TRAINING, Comparison, Run, RunKind, RunSummary, compare

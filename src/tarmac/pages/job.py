@@ -25,13 +25,13 @@ from tarmac.jobs import (
 )
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, stacked_bars
-from tarmac.pages.hiding import without_secrets
+from tarmac.pages.components import Tile, chip, details, facts, message, pre, table, tiles
 from tarmac.pages.job_failures import failed_groups, failures_body, retries_body
 from tarmac.pages.job_lanes import STATES, device_lanes, folded, load_plot, task_lanes
 from tarmac.pages.job_time import SpecTime, ready_times, spec_times
 from tarmac.pages.numbers import moment, worded
 from tarmac.pages.page import Page, Section
-from tarmac.pages.pieces import Tile, chip, details, facts, message, pre, table, tiles
+from tarmac.pages.redaction import without_secrets
 from tarmac.pages.scales import Axis
 from tarmac.wording import counted
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tarmac.masking import masked_text
+from tarmac.pages.components import details, table
 from tarmac.pages.job_time import spec_of
 from tarmac.pages.log_end import known_failures, log_end
 from tarmac.pages.numbers import worded
-from tarmac.pages.pieces import details, table
 
 if TYPE_CHECKING:
     from tarmac.jobs import AttemptSpan, TaskStatus, Timeline

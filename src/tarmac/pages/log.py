@@ -10,8 +10,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from tarmac.pages.components import details, paragraph, pre
 from tarmac.pages.log_end import log_lines
-from tarmac.pages.pieces import details, paragraph, pre
 
 _LINES = 40
 # A traceback may begin before the lines that are shown.

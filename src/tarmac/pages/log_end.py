@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tarmac.checks import read_tails
 from tarmac.files import masked_end
 from tarmac.masking import masked_text
-from tarmac.pages.pieces import details, message, pre
+from tarmac.pages.components import details, message, pre
 
 _TAIL_BYTES = 2**15
 _LONGEST_LINE = 400

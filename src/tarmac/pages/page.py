@@ -62,7 +62,7 @@ class Page:
         sections: Sections of the page, from top to bottom.
         status: Status in one word, such as ``completed``. Empty for none.
         state: Style of the status: ``ok``, ``bad``, ``warn``, ``busy`` or ``plain``.
-        head: The most important figures, beside the title; see `tarmac.pages.pieces.tiles`.
+        head: The most important figures, beside the title; see `tarmac.pages.components.tiles`.
     """
 
     title: str

@@ -12,10 +12,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from tarmac.errors import TarmacError
+from tarmac.pages.components import message, paragraph
 from tarmac.pages.matrix import matrix
 from tarmac.pages.numbers import worded
 from tarmac.pages.page import Section
-from tarmac.pages.pieces import message, paragraph
 from tarmac.runs import PREDICTIONS, Mistake, Predictions, read_predictions
 from tarmac.wording import counted
 

@@ -13,12 +13,12 @@ from markupsafe import Markup
 from tarmac.errors import quoted
 from tarmac.masking import masked_command, masked_text
 from tarmac.pages.bars import Bar, bars
-from tarmac.pages.hiding import without_secrets
+from tarmac.pages.components import Tile, chip, facts, flat, message, paragraph, pre, table, tiles
 from tarmac.pages.numbers import UNKNOWN, heading, metric, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.parameters import Dimension, Tried, parallel, shown_networks, slice_plot
-from tarmac.pages.pieces import Tile, chip, facts, flat, message, paragraph, pre, table, tiles
 from tarmac.pages.plots import Point, Series, scatter
+from tarmac.pages.redaction import without_secrets
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
 from tarmac.wording import counted

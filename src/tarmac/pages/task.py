@@ -12,14 +12,14 @@ from markupsafe import Markup
 from tarmac.errors import RequestError, TarmacError, quoted
 from tarmac.jobs import Job, Task, TaskStatus, Timeline, find_run, read_timeline
 from tarmac.masking import masked_command, masked_environment, masked_text
-from tarmac.pages.hiding import without_secrets
+from tarmac.pages.components import Tile, chip, facts, message, pre, table, tiles
 from tarmac.pages.job import resources_text, shown_end
 from tarmac.pages.job_lanes import STATES, one_task_lanes
 from tarmac.pages.job_time import ready_times, spec_of, spent
 from tarmac.pages.log_end import known_failures, log_end
 from tarmac.pages.numbers import UNKNOWN, worded
 from tarmac.pages.page import Page, Section
-from tarmac.pages.pieces import Tile, chip, facts, message, pre, table, tiles
+from tarmac.pages.redaction import without_secrets
 
 _NUMBER = re.compile(r"\d+(?=-)")
 _LOG_LINES = 60

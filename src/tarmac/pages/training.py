@@ -13,13 +13,13 @@ from markupsafe import Markup
 from tarmac.errors import TarmacError
 from tarmac.files import moment_after
 from tarmac.masking import masked_text
+from tarmac.pages.components import Tile, details, facts, message, paragraph, table, tiles
 from tarmac.pages.curves import curves, gpu_lanes, marks_of, share_waited, speed, time_axis, waits
 from tarmac.pages.epochs import Epochs, read_epochs
 from tarmac.pages.log import tails_of_ranks
 from tarmac.pages.numbers import known, metric, moment, worded
 from tarmac.pages.page import Page, Section
 from tarmac.pages.pictures import pictures
-from tarmac.pages.pieces import Tile, details, facts, message, paragraph, table, tiles
 from tarmac.pages.plots import Mark
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES

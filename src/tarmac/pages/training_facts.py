@@ -12,10 +12,10 @@ from markupsafe import Markup
 from tarmac.checks import Report, read_report
 from tarmac.errors import RequestError
 from tarmac.masking import masked_command, masked_text
-from tarmac.pages.hiding import without_secrets
+from tarmac.pages.components import chip, details, facts, flat, message, paragraph, pre, table
 from tarmac.pages.numbers import worded
 from tarmac.pages.page import Section
-from tarmac.pages.pieces import chip, details, facts, flat, message, paragraph, pre, table
+from tarmac.pages.redaction import without_secrets
 
 if TYPE_CHECKING:
     from tarmac.runs import RunRecord

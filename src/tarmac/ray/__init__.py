@@ -1,7 +1,7 @@
 """A client of Ray's Jobs REST interface: submit, look up and stop jobs.
 
 The client is independent of job files and of Ray's own package. A missing or unusable answer is a
-`Silence`, and a refusal of Ray a `Refused`.
+`NoAnswer`, and a refusal of Ray a `Refused`.
 
 Example::
 
@@ -10,13 +10,13 @@ Example::
 """
 
 from tarmac.ray.access import dashboard_address, read_token
-from tarmac.ray.jobs import RayJob, RayJobs, Refused, Silence, Submission
+from tarmac.ray.jobs import NoAnswer, RayJob, RayJobs, Refused, Submission
 
 __all__ = [
+    "NoAnswer",
     "RayJob",
     "RayJobs",
     "Refused",
-    "Silence",
     "Submission",
     "dashboard_address",
     "read_token",

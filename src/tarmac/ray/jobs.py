@@ -38,7 +38,7 @@ _STATES: Mapping[str, _States] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Silence:
+class NoAnswer:
     """No answer, or an unusable one; the request may have been carried out.
 
     Attributes:
@@ -114,15 +114,15 @@ class RayJobs:
         self.__headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._timeout_s = timeout_s
 
-    def version(self) -> str | Refused | Silence:
+    def version(self) -> str | Refused | NoAnswer:
         """Return the cluster's version of Ray, ``2.60.0``."""
         answer = self._ask("GET", "/api/version")
-        if isinstance(answer, (Refused, Silence)):
+        if isinstance(answer, (Refused, NoAnswer)):
             return answer
         version = answer.get("ray_version")
         return version if isinstance(version, str) else self._unlike("its version")
 
-    def submit(self, submission: Submission) -> str | Refused | Silence:
+    def submit(self, submission: Submission) -> str | Refused | NoAnswer:
         """Submit a job once; an existing job of the same name counts as submitted.
 
         Returns:
@@ -137,15 +137,15 @@ class RayJobs:
         answer = self._ask("POST", "/api/jobs/", body)
         if isinstance(answer, Refused) and "already exists" in answer.words:
             return submission.name
-        return answer if isinstance(answer, (Refused, Silence)) else submission.name
+        return answer if isinstance(answer, (Refused, NoAnswer)) else submission.name
 
-    def look(self, name: str) -> RayJob | Refused | Silence | None:
+    def look(self, name: str) -> RayJob | Refused | NoAnswer | None:
         """Return the state of a job; None for a job that Ray does not know."""
         answer = self._ask("GET", f"/api/jobs/{name}")
         if isinstance(answer, Refused) and answer.status == HTTPStatus.NOT_FOUND:
             # A server that is no dashboard answers 404 as well.
             return None if name in answer.words else answer
-        if isinstance(answer, (Refused, Silence)):
+        if isinstance(answer, (Refused, NoAnswer)):
             return answer
         state = _STATES.get(str(answer.get("status")))
         if state is None:
@@ -156,7 +156,7 @@ class RayJobs:
         message = _shortened(text)
         return RayJob(name, state, message, code if isinstance(code, int) else None)
 
-    def stop(self, name: str) -> bool | Refused | Silence:
+    def stop(self, name: str) -> bool | Refused | NoAnswer:
         """Stop a job: SIGTERM, and 3 seconds later SIGKILL.
 
         Returns:
@@ -165,7 +165,7 @@ class RayJobs:
         answer = self._ask("POST", f"/api/jobs/{name}/stop")
         if isinstance(answer, Refused) and answer.status == HTTPStatus.NOT_FOUND:
             return False
-        return answer if isinstance(answer, (Refused, Silence)) else answer.get("stopped") is True
+        return answer if isinstance(answer, (Refused, NoAnswer)) else answer.get("stopped") is True
 
     @functools.cached_property
     def _trusted(self) -> ssl.SSLContext:
@@ -176,7 +176,7 @@ class RayJobs:
 
     def _ask(
         self, verb: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> dict[str, Any] | Refused | Silence:
+    ) -> dict[str, Any] | Refused | NoAnswer:
         # The import takes a tenth of a second, which other executors need not wait for.
         import httpx  # noqa: PLC0415
 
@@ -191,9 +191,9 @@ class RayJobs:
                 timeout=httpx.Timeout(self._timeout_s, connect=connect_s),
             )
         except httpx.TimeoutException:
-            return Silence(f"{self.address} has not answered within {self._timeout_s:g} s")
+            return NoAnswer(f"{self.address} has not answered within {self._timeout_s:g} s")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Silence(f"{self.address}: {_shortened(str(error)) or type(error).__name__}")
+            return NoAnswer(f"{self.address}: {_shortened(str(error)) or type(error).__name__}")
         if answer.is_success:
             try:
                 body = parse_json(answer.content)
@@ -202,7 +202,7 @@ class RayJobs:
             return body if isinstance(body, dict) else self._unlike("JSON")
         return self._failure(answer, knows_token=bool(self.__headers))
 
-    def _failure(self, answer: httpx.Response, *, knows_token: bool) -> Refused | Silence:
+    def _failure(self, answer: httpx.Response, *, knows_token: bool) -> Refused | NoAnswer:
         status = answer.status_code
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             known = "does not take the token" if knows_token else "asks for a token"
@@ -215,10 +215,12 @@ class RayJobs:
         words = _shortened(answer.text)
         # The head also answers 500 for its agent's refusals, with the agent's trace.
         is_busy = status >= HTTPStatus.INTERNAL_SERVER_ERROR and "already exists" not in words
-        return Silence(f"{self.address}: {status}: {words}") if is_busy else Refused(status, words)
+        return NoAnswer(f"{self.address}: {status}: {words}") if is_busy else Refused(status, words)
 
-    def _unlike(self, what: str) -> Silence:
-        return Silence(f"{self.address} gives an answer that is not {what}: is it Ray's dashboard?")
+    def _unlike(self, what: str) -> NoAnswer:
+        return NoAnswer(
+            f"{self.address} gives an answer that is not {what}: is it Ray's dashboard?"
+        )
 
 
 def _shortened(text: str) -> str:

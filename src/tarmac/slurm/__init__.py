@@ -1,7 +1,7 @@
 """Slurm through its commands: submit, poll, cancel, and explain its messages.
 
 Independent of job files. `write_script` makes the file for sbatch, and `SlurmCommands` calls a
-real cluster. A failed call returns a `Silence`. `OneMachineSlurm` is a small cluster for trials.
+real cluster. A failed call returns a `NoAnswer`. `OneMachineSlurm` is a small cluster for trials.
 
 Example::
 
@@ -15,9 +15,9 @@ from tarmac.slurm.interface import (
     SILENCE_HINT,
     Accounted,
     Limits,
+    NoAnswer,
     Queued,
     Script,
-    Silence,
     Slurm,
     Submitted,
     Unit,
@@ -55,12 +55,12 @@ __all__ = [
     "Accounted",
     "Gres",
     "Limits",
+    "NoAnswer",
     "OneMachineSlurm",
     "Queued",
     "Request",
     "Script",
     "Shape",
-    "Silence",
     "Slurm",
     "SlurmCommands",
     "SlurmFindings",

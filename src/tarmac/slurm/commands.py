@@ -2,7 +2,7 @@
 
 Output counts as an answer only if it has the form of one. Sites print notices, wrappers print
 nothing, and a busy controller prints errors although it may have carried out the request. All
-other output becomes a `Silence`.
+other output becomes a `NoAnswer`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tarmac.slurm.answers import (
     read_nodes,
     read_queue,
 )
-from tarmac.slurm.interface import Accounted, Limits, Queued, Script, Silence, Submitted, Unit
+from tarmac.slurm.interface import Accounted, Limits, NoAnswer, Queued, Script, Submitted, Unit
 from tarmac.slurm.never import ASSOCIATION_FIELDS, QOS_FIELDS, read_asked, why_never
 from tarmac.slurm.site import SlurmNode
 from tarmac.slurm.words import is_silence
@@ -108,29 +108,29 @@ class SlurmCommands:
         """Whether this machine has sbatch."""
         return shutil.which("sbatch", path=self._variables.get("PATH")) is not None
 
-    def limits(self) -> Limits | Silence:
+    def limits(self) -> Limits | NoAnswer:
         """Return the site's limits, cached after the first answer."""
         if self._known_limits is None:
             limits = self._read(read_limits, "scontrol", "show", "config")
-            if isinstance(limits, Silence):
+            if isinstance(limits, NoAnswer):
                 return limits
             self._known_limits = limits
         return self._known_limits
 
-    def nodes(self) -> Sequence[SlurmNode] | Silence:
+    def nodes(self) -> Sequence[SlurmNode] | NoAnswer:
         """Return the site's nodes, once for each partition of a node."""
         return self._read(read_nodes, "sinfo", "--Node", f"--format={NODE_FORMAT}")
 
-    def test(self, script: Script) -> str | Silence | None:
+    def test(self, script: Script) -> str | NoAnswer | None:
         """Return why a script can never run, in Slurm's words; None where it may run."""
         # sbatch sends these variables to the controller, as a submission does.
         variables = {**job_variables(self._variables), **self._leading}
         done = self._run(("sbatch", "--test-only"), variables, script.text)
-        if isinstance(done, Silence):
+        if isinstance(done, NoAnswer):
             return done
         return None if done.returncode == 0 else _refusal(done)
 
-    def submit(self, script: Script, variables: Mapping[str, str]) -> Submitted | str | Silence:
+    def submit(self, script: Script, variables: Mapping[str, str]) -> Submitted | str | NoAnswer:
         """Submit a script; return a refusal in Slurm's words.
 
         Args:
@@ -138,105 +138,105 @@ class SlurmCommands:
             variables: Environment of the job, such as `job_variables`.
 
         Returns:
-            A `Silence` where Slurm may or may not have the job: call `find` next.
+            A `NoAnswer` where Slurm may or may not have the job: call `find` next.
         """
         done = self._run(("sbatch", "--parsable"), {**variables, **self._leading}, script.text)
-        if isinstance(done, Silence):
+        if isinstance(done, NoAnswer):
             return done
         number = read_job_number(done.stdout)
         if done.returncode == 0 and number is not None:
             return Submitted(number, script.name)
         if done.returncode == 0 or number is not None:
-            return Silence("sbatch", _words(done))
+            return NoAnswer("sbatch", _words(done))
         return _refusal(done)
 
-    def find(self, name: str, since: datetime) -> Submitted | Silence | None:
+    def find(self, name: str, since: datetime) -> Submitted | NoAnswer | None:
         """Find a submitted script by its name, queued or ended; None where there is none."""
         shown = self._queue("--states=all", f"--name={name}")
-        if isinstance(shown, Silence):
+        if isinstance(shown, NoAnswer):
             return shown
         jobs = {queued.unit.job for queued in shown if queued.name == name}
         if not jobs:
             limits = self.limits()
-            if isinstance(limits, Silence):
+            if isinstance(limits, NoAnswer):
                 return limits
             if limits.has_accounting:
                 kept = self._accounting(since, f"--name={name}")
-                if isinstance(kept, Silence):
+                if isinstance(kept, NoAnswer):
                     return kept
                 jobs = {accounted.unit.job for accounted in kept}
         return Submitted(min(jobs), name) if jobs else None
 
-    def queue(self, names: Collection[str]) -> Sequence[Queued] | Silence:
+    def queue(self, names: Collection[str]) -> Sequence[Queued] | NoAnswer:
         """Return the units of some scripts that squeue shows, in one call."""
         wanted = frozenset(names)
         chosen = [f"--name={','.join(sorted(wanted))}"] if len(wanted) <= _MAX_NAMES else []
         shown = self._queue(*chosen)
-        if isinstance(shown, Silence):
+        if isinstance(shown, NoAnswer):
             return shown
         return [queued for queued in shown if queued.name in wanted]
 
-    def own_nodes(self) -> Sequence[str] | Silence:
+    def own_nodes(self) -> Sequence[str] | NoAnswer:
         """Return the distinct names of nodes on which jobs of this user run."""
         shown = self._queue("--states=RUNNING")
-        if isinstance(shown, Silence):
+        if isinstance(shown, NoAnswer):
             return shown
         lists = ",".join(dict.fromkeys(queued.nodes for queued in shown if queued.nodes))
         if not lists:
             return ()
         names = self._read(read_hostnames, "scontrol", "show", "hostnames", lists)
-        return names if isinstance(names, Silence) else tuple(dict.fromkeys(names))
+        return names if isinstance(names, NoAnswer) else tuple(dict.fromkeys(names))
 
-    def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | Silence:
+    def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | NoAnswer:
         """Return the endings of units that have left the queue, in one call for up to 500.
 
         Where sacct does not answer, the controller is asked. It remembers a job for
         `Limits.min_job_age_s`.
         """
         limits = self.limits()
-        if isinstance(limits, Silence):
+        if isinstance(limits, NoAnswer):
             return limits
         results: list[Accounted] = []
         for first in range(0, len(units), _MAX_UNITS):
             some = units[first : first + _MAX_UNITS]
-            kept: Sequence[Accounted] | Silence | None = None
+            kept: Sequence[Accounted] | NoAnswer | None = None
             if limits.has_accounting:
                 # sacct shows elements that were cancelled before they began as one row of the
                 # array.
                 jobs = sorted({unit.job for unit in some})
                 kept = self._accounting(since, f"--jobs={','.join(map(str, jobs))}")
-            if kept is None or isinstance(kept, Silence):
+            if kept is None or isinstance(kept, NoAnswer):
                 kept = self._remembered(some)
-            if isinstance(kept, Silence):
+            if isinstance(kept, NoAnswer):
                 return kept
             wanted = frozenset(some)
             results += [accounted for accounted in kept if accounted.unit in wanted]
         return results
 
-    def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> Silence | None:
+    def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> NoAnswer | None:
         """Cancel units, or all units of some names; ended units stay as they are."""
         arguments = [("--quiet", *words) for words in _argued(units)]
         arguments += [("--quiet", f"--user={os.geteuid()}", f"--name={name}") for name in names]
         for words in arguments:
             answer = self._ask("scancel", *words)
-            if isinstance(answer, Silence):
+            if isinstance(answer, NoAnswer):
                 return answer
         return None
 
-    def avoid(self, job: int, nodes: Collection[str]) -> Silence | None:
+    def avoid(self, job: int, nodes: Collection[str]) -> NoAnswer | None:
         """Keep a job's waiting units off some nodes."""
         excluded = f"ExcNodeList={','.join(nodes)}"
         done = self._run(("scontrol", "update", f"JobId={job}", excluded), self._variables)
-        if isinstance(done, Silence):
+        if isinstance(done, NoAnswer):
             return done
         # An array's update reports on each part, and fails where a part has begun.
         is_heard = done.returncode == 0 or _GONE.search(done.stderr) or _BEGUN in done.stderr
-        return None if is_heard else Silence("scontrol", _words(done))
+        return None if is_heard else NoAnswer("scontrol", _words(done))
 
-    def throttle(self, job: int, most: int) -> Silence | None:
+    def throttle(self, job: int, most: int) -> NoAnswer | None:
         """Limit how many elements of an array run at once."""
         answer = self._ask("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}")
-        return answer if isinstance(answer, Silence) else None
+        return answer if isinstance(answer, NoAnswer) else None
 
     def why_never(self, job: int) -> str:
         """Return why a limit of its QOS or account never lets a job start; empty where it may.
@@ -244,7 +244,7 @@ class SlurmCommands:
         Also empty where the site's limits cannot be read, or there are none.
         """
         request = self._read(read_asked, "scontrol", "--oneliner", "show", "job", str(job))
-        if isinstance(request, Silence):
+        if isinstance(request, NoAnswer):
             return ""
         names = [request.qos, *self._qos_of_partition(request.partition)]
         qos = self._show("qos", QOS_FIELDS, f"name={','.join(filter(None, names))}")
@@ -266,12 +266,12 @@ class SlurmCommands:
         # A site's notice has another number of columns.
         return [line for line in lines if line.count("|") == len(fields) - 1]
 
-    def _queue(self, *words: str) -> Sequence[Queued] | Silence:
+    def _queue(self, *words: str) -> Sequence[Queued] | NoAnswer:
         return self._read(
             read_queue, "squeue", f"--user={os.geteuid()}", f"--format={QUEUE_FORMAT}", *words
         )
 
-    def _accounting(self, since: datetime, chosen: str) -> Sequence[Accounted] | Silence:
+    def _accounting(self, since: datetime, chosen: str) -> Sequence[Accounted] | NoAnswer:
         start = (since.astimezone(UTC) - _EARLIER).strftime("%Y-%m-%dT%H:%M:%S")
         return self._read(
             read_accounting,
@@ -279,7 +279,7 @@ class SlurmCommands:
             *(f"--format={ACCOUNT_FORMAT}", f"--starttime={start}", chosen),
         )
 
-    def _remembered(self, units: Sequence[Unit]) -> Sequence[Accounted] | Silence:
+    def _remembered(self, units: Sequence[Unit]) -> Sequence[Accounted] | NoAnswer:
         jobs = {unit.job for unit in units}
         # scontrol takes one job or none, but no list.
         chosen = [str(job) for job in jobs] if len(jobs) == 1 else []
@@ -290,30 +290,30 @@ class SlurmCommands:
         read: Callable[[str], _Answer | None],
         *command: str,
         gone: _Answer | None = None,
-    ) -> _Answer | Silence:
+    ) -> _Answer | NoAnswer:
         """Run a command and parse its output; return `gone` where the job is unknown."""
         output = self._ask(*command)
-        if isinstance(output, Silence):
+        if isinstance(output, NoAnswer):
             return output
         answer = gone if output is None else read(output)
-        return Silence(command[0], _shortened(output or "")) if answer is None else answer
+        return NoAnswer(command[0], _shortened(output or "")) if answer is None else answer
 
-    def _ask(self, *command: str) -> str | Silence | None:
+    def _ask(self, *command: str) -> str | NoAnswer | None:
         """Return the output of a command; None where the job is unknown."""
         done = self._run(command, self._variables)
-        if isinstance(done, Silence):
+        if isinstance(done, NoAnswer):
             return done
         if done.returncode == 0:
             return done.stdout
-        return None if _GONE.search(done.stderr) else Silence(command[0], _words(done))
+        return None if _GONE.search(done.stderr) else NoAnswer(command[0], _words(done))
 
     def _run(
         self, command: Sequence[str], variables: Mapping[str, str], script: str = ""
-    ) -> _Done | Silence:
+    ) -> _Done | NoAnswer:
         name = command[0]
         program = shutil.which(name, path=self._variables.get("PATH"))
         if program is None:
-            return Silence(name, "is not in PATH")
+            return NoAnswer(name, "is not in PATH")
         with (
             tempfile.TemporaryFile() as stdin,
             tempfile.TemporaryFile() as out,
@@ -330,11 +330,11 @@ class SlurmCommands:
                     stderr=err,
                 )
             except OSError as error:
-                return Silence(name, f"cannot be started: {error.strerror}")
+                return NoAnswer(name, f"cannot be started: {error.strerror}")
             has_ended = child.wait(self._timeout_s)
             code = child.finish()
             if not has_ended:
-                return Silence(name, f"did not answer within {self._timeout_s:g} s")
+                return NoAnswer(name, f"did not answer within {self._timeout_s:g} s")
             return _Done(name, code, _text(out), _text(err))
 
 
@@ -372,10 +372,10 @@ def _shortened(said: str) -> str:
     return said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}..."
 
 
-def _refusal(done: _Done) -> str | Silence:
-    """Return sbatch's refusal; a `Silence` where sbatch may have been accepted."""
+def _refusal(done: _Done) -> str | NoAnswer:
+    """Return sbatch's refusal; a `NoAnswer` where sbatch may have been accepted."""
     if is_silence(done.stderr) or not _REFUSED.search(done.stderr):
-        return Silence(done.name, _words(done))
+        return NoAnswer(done.name, _words(done))
     return done.stderr.strip()
 
 

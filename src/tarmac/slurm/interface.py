@@ -130,7 +130,7 @@ class Accounted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Silence:
+class NoAnswer:
     """No answer, or one that cannot be understood: no evidence about any job.
 
     Attributes:
@@ -172,22 +172,22 @@ class Limits:
 class Slurm(Protocol):
     """The commands of a cluster. No call blocks for longer than a minute.
 
-    A call without an answer returns a `Silence`, never an empty list.
+    A call without an answer returns a `NoAnswer`, never an empty list.
     """
 
-    def limits(self) -> Limits | Silence:
+    def limits(self) -> Limits | NoAnswer:
         """Return the site's limits, cached after the first answer."""
         ...
 
-    def nodes(self) -> Sequence[SlurmNode] | Silence:
+    def nodes(self) -> Sequence[SlurmNode] | NoAnswer:
         """Return the site's nodes, once for each partition of a node."""
         ...
 
-    def test(self, script: Script) -> str | Silence | None:
+    def test(self, script: Script) -> str | NoAnswer | None:
         """Return why a script can never run, in Slurm's words; None where it may run."""
         ...
 
-    def submit(self, script: Script, variables: Mapping[str, str]) -> Submitted | str | Silence:
+    def submit(self, script: Script, variables: Mapping[str, str]) -> Submitted | str | NoAnswer:
         """Submit a script; return a refusal in Slurm's words.
 
         Args:
@@ -195,19 +195,19 @@ class Slurm(Protocol):
             variables: Environment variables of the job.
 
         Returns:
-            A `Silence` where Slurm may or may not have the job: call `find` next.
+            A `NoAnswer` where Slurm may or may not have the job: call `find` next.
         """
         ...
 
-    def find(self, name: str, since: datetime) -> Submitted | Silence | None:
+    def find(self, name: str, since: datetime) -> Submitted | NoAnswer | None:
         """Find a submitted script by its name, queued or ended; None where there is none."""
         ...
 
-    def queue(self, names: Collection[str]) -> Sequence[Queued] | Silence:
+    def queue(self, names: Collection[str]) -> Sequence[Queued] | NoAnswer:
         """Return the units of some scripts that squeue shows, in one call."""
         ...
 
-    def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | Silence:
+    def ended(self, units: Sequence[Unit], since: datetime) -> Sequence[Accounted] | NoAnswer:
         """Return the endings of units that have left the queue, in one call for up to 500."""
         ...
 
@@ -215,14 +215,14 @@ class Slurm(Protocol):
         """Return why a limit never lets a job start, in words; empty where it may start."""
         ...
 
-    def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> Silence | None:
+    def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> NoAnswer | None:
         """Cancel units, or all units of some names; ended units stay as they are."""
         ...
 
-    def avoid(self, job: int, nodes: Collection[str]) -> Silence | None:
+    def avoid(self, job: int, nodes: Collection[str]) -> NoAnswer | None:
         """Keep a job's waiting units off some nodes."""
         ...
 
-    def throttle(self, job: int, most: int) -> Silence | None:
+    def throttle(self, job: int, most: int) -> NoAnswer | None:
         """Limit how many elements of an array run at once."""
         ...

@@ -14,7 +14,7 @@ from pathlib import Path
 from tarmac.errors import TarmacError
 from tarmac.files import scratch_directory
 from tarmac.machine import MAX_NODES, NodeFindings, group_alike
-from tarmac.slurm.interface import SILENCE_HINT, Silence, Slurm, Submitted
+from tarmac.slurm.interface import SILENCE_HINT, NoAnswer, Slurm, Submitted
 from tarmac.slurm.script import Request, Shape, write_script
 from tarmac.slurm.site import SlurmNode, gpus_of
 from tarmac.slurm.words import explain_reason, explain_refusal
@@ -125,7 +125,7 @@ def survey_nodes(
         TarmacError: Slurm does not answer.
     """
     nodes = slurm.nodes()
-    if isinstance(nodes, Silence):
+    if isinstance(nodes, NoAnswer):
         raise TarmacError(
             f"Slurm does not answer: {nodes.command}: {nodes.words}", hint=SILENCE_HINT
         )
@@ -199,7 +199,7 @@ class _Survey:
         answer = self._slurm.submit(script, self._variables)
         if isinstance(answer, Submitted):
             self._submitted[node.name] = answer
-        elif isinstance(answer, Silence):
+        elif isinstance(answer, NoAnswer):
             self._problems[node.name] = f"{answer.command}: {answer.words}"
         else:
             self._problems[node.name] = explain_refusal(answer).splitlines()[0]
@@ -210,7 +210,7 @@ class _Survey:
         gone_since: float | None = None
         while not all(self._answer(name) for name in self._submitted):
             shown = self._slurm.queue(self.names)
-            if isinstance(shown, Silence):
+            if isinstance(shown, NoAnswer):
                 self._left = dict.fromkeys(self._submitted, f"{shown.command}: {shown.words}")
             else:
                 reasons = {queued.name: explain_reason(queued.reason) for queued in shown}

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from tarmac.studies.terms import Terms as Terms
     from tarmac.studies.tracking import check_trackers as check_trackers
     from tarmac.studies.tracking import tracked as tracked
+    from tarmac.studies.verb import run_worker as run_worker
     from tarmac.studies.verb import search as search
-    from tarmac.studies.verb import work_as_one as work_as_one
     from tarmac.studies.verb import work_on as work_on
     from tarmac.studies.views.dashboard import serve_dashboard as serve_dashboard
     from tarmac.studies.views.export import export as export

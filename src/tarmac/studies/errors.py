@@ -17,5 +17,5 @@ class FieldError(RequestError):
         self.path = path
 
 
-class HopelessError(TarmacError):
+class AllTrialsFailedError(TarmacError):
     """A search whose trainings all fail: the request is wrong, and a retry cannot help."""

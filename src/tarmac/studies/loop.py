@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import TrialState
 
-from tarmac.studies.errors import HopelessError
+from tarmac.studies.errors import AllTrialsFailedError
 from tarmac.studies.evaluation.interface import Candidate, Progress, Result
 from tarmac.studies.ledger import GENERATION
 from tarmac.studies.methods.pruning import find_rule
@@ -254,7 +254,7 @@ class SearchLoop:
             return
         if ledger.trials[-1].system_attrs.get(GENERATION, 0) > 0:
             return
-        raise HopelessError(
+        raise AllTrialsFailedError(
             f"none of the first {counted(len(failed), 'network')} could be trained; most often: "
             f"{ledger.usual_error}",
             hint="Try one alone: tarmac train",

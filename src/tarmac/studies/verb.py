@@ -13,7 +13,7 @@ from tarmac.studies.cluster.session import search_on
 from tarmac.studies.cluster.workers import Workers
 from tarmac.studies.conclusion import conclude, concluding
 from tarmac.studies.confirm import NUM_SEEDS, confirm
-from tarmac.studies.errors import HopelessError
+from tarmac.studies.errors import AllTrialsFailedError
 from tarmac.studies.evaluation.choice import choose_evaluator
 from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.loop import SearchLoop
@@ -108,7 +108,7 @@ def work_on(
     return study
 
 
-def work_as_one(
+def run_worker(
     study: StudyWriter,
     reporter: Reporter,
     terms: Terms,
@@ -141,7 +141,7 @@ def work_as_one(
                 study.record.storage, f"tarmac search --resume {quoted(study.path)}"
             ):
                 return _work(study, owner, reporter, stop or (lambda: bool(signals)), terms)
-        except HopelessError as error:
+        except AllTrialsFailedError as error:
             study.end("failed", error=error.message)
             raise
         finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tarmac.files import append_lines
-from tarmac.hkube.clusters.past import Past
+from tarmac.hkube.clusters.previous_session import PreviousSession
 
 
-def past(path, *events) -> Past:
+def past(path, *events) -> PreviousSession:
     each = {"task": 0, "name": "a-0", "seconds": 1.0, "reason": ""}
     append_lines(path / "journal.jsonl", [each | event for event in events])
-    return Past(path)
+    return PreviousSession(path)
 
 
 QUEUED = {"event": "queued", "attempt": 1}

@@ -19,7 +19,7 @@ from tarmac.jobs.executors.ray.engine import Probe, RayEngine
 from tarmac.jobs.executors.ray.groups import Group
 from tarmac.jobs.executors.ray.units import Unit, Units
 from tarmac.jobs.executors.spool import Spool
-from tarmac.node import Element
+from tarmac.node import AttemptSpec
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def engine(started, tmp_path):
     (task,) = plan_tasks(parse_job(text), tmp_path)
     chunk = files.make(dict(made.shape(task)), [(0, 1), (1, 1), (2, 1)], 1)
     elements = [
-        Element(
+        AttemptSpec(
             task=n, number=1, nonce="n", directory=str(run / f"{n}"), name="x", command=["true"]
         )
         for n in range(3)
@@ -231,7 +231,7 @@ def test_an_engine_shows_what_its_driver_has_and_how_it_ended(engine):
     reasons = {one.reason.partition(" (")[0] for one in shown.values()}
     assert reasons == {"waits for Ray to begin it; it needs 1 CPU"}
     assert made.endings([(chunk, 0)]) == {}
-    assert made.last_words(chunk, 0) is None
+    assert made.final_status(chunk, 0) is None
     made.throttle(chunk, 2)
     assert [unit.state for unit in units.of(chunk.name)] == ["sent", "sent", "here"]
     made.cancel([(chunk, 2)])

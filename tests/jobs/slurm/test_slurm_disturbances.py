@@ -9,7 +9,7 @@ import pytest
 
 from tarmac.jobs import Began, Requeued
 from tarmac.jobs.executors import elements
-from tarmac.node import Element
+from tarmac.node import AttemptSpec
 
 pytestmark = pytest.mark.slurm
 
@@ -81,7 +81,7 @@ def test_a_preempted_task_that_slurm_cancels_is_submitted_again(runs, cluster):
 
 def test_a_task_whose_node_fails_is_done_on_another(runs, cluster, monkeypatch):
     # Its agent lives on there, and is given a beat and a half to see that another one follows.
-    monkeypatch.setattr(elements, "Element", functools.partial(Element, beat_s=2.0))
+    monkeypatch.setattr(elements, "AttemptSpec", functools.partial(AttemptSpec, beat_s=2.0))
     command = ONCE.format(test="[ $TARMAC_RESTART != 0 ]")
 
     def fail():

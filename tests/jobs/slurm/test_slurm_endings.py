@@ -10,14 +10,14 @@ from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
 from tarmac.jobs.executors.queueing.engine import UnitName
 from tarmac.jobs.executors.slurm.endings import accounted_ending, printed_ending
 from tarmac.jobs.executors.slurm.engine import SlurmEngine
-from tarmac.slurm import UNIT, Accounted, Silence, Unit
+from tarmac.slurm import UNIT, Accounted, NoAnswer, Unit
 
 
 class Forgetful:
     """A Slurm that has forgotten what has ended."""
 
     def limits(self):
-        return Silence("scontrol", "is down")
+        return NoAnswer("scontrol", "is down")
 
     def ended(self, units, since):
         return ()

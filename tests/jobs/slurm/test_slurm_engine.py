@@ -232,10 +232,10 @@ def test_ends_are_told_by_the_controller_and_else_by_what_slurmstepd_printed(
         *("timeout", "the time limit of its job in Slurm"),
         "n1",
     )
-    assert engine.last_words(chunk, 2) == limit
-    assert engine.last_words(chunk, 3) is None
+    assert engine.final_status(chunk, 2) == limit
+    assert engine.final_status(chunk, 3) is None
     assert engine.endings([(chunk_of(job=""), 0)]) == {}
-    assert engine.last_words(chunk_of(job=""), 0) is None
+    assert engine.final_status(chunk_of(job=""), 0) is None
     recorded.answer("scontrol --oneliner show job", err=BUSY, code=1)
     assert engine.endings([(chunk, 0)]) == Silent(f"scontrol: {BUSY} (exit code 1)")
 

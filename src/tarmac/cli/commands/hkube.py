@@ -8,7 +8,7 @@ import click
 import cloup
 
 from tarmac.cli.completion import complete_workloads
-from tarmac.cli.imports import uncollected_imports
+from tarmac.cli.imports import gc_paused
 from tarmac.cli.options import Filename, Group, examples, option
 from tarmac.cli.output import outlives_output
 
@@ -55,7 +55,7 @@ def _serve(workload: str | None, worker_timeout_s: float) -> int:
     tarmac train --set. The result is {"loss", "acc", "output"}. A stopped task resumes when the
     worker starts it again.
     """
-    with uncollected_imports():
+    with gc_paused():
         from tarmac.cli.views.training import reporter_for
         from tarmac.hkube import serve
 
@@ -77,7 +77,7 @@ def _work(errand: Path) -> int:
 
     The pipeline's runner submits this command: tarmac run pipeline.json --on slurm.
     """
-    with uncollected_imports():
+    with gc_paused():
         from tarmac.hkube import run_errand
 
     return run_errand(errand)

@@ -22,7 +22,7 @@ from tarmac.cli.commands.search_studies import (
 )
 from tarmac.cli.commands.search_worker import worker
 from tarmac.cli.completion import complete_workloads
-from tarmac.cli.imports import uncollected_imports
+from tarmac.cli.imports import gc_paused
 from tarmac.cli.options import (
     GroupWithMain,
     MainCommand,
@@ -100,7 +100,7 @@ def begin(
 
     Candidates are judged on held-out data, and the best is scored on the test set once.
     """
-    with uncollected_imports():
+    with gc_paused():
         from tarmac.cli.views.search import reporter_for
         from tarmac.documents import dump_document
         from tarmac.studies import check_trackers, open_study, preview_search, tracked, work_on

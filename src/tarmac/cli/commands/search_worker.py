@@ -10,7 +10,7 @@ import click
 import cloup
 
 from tarmac.cli.commands.search_studies import study_argument
-from tarmac.cli.imports import uncollected_imports
+from tarmac.cli.imports import gc_paused
 from tarmac.cli.options import count_option, examples, option, output_option
 from tarmac.cli.output import outlives_output
 from tarmac.errors import RequestError
@@ -44,10 +44,10 @@ def worker(
 
     The last worker concludes the study. Exits with 75 if the time is over and networks are left.
     """
-    with uncollected_imports():
+    with gc_paused():
         from tarmac.cli.views.search import reporter_for
         from tarmac.documents import parse_seconds
-        from tarmac.studies import AGAIN, Terms, open_study, time_left, work_as_one
+        from tarmac.studies import AGAIN, Terms, open_study, run_worker, time_left
 
     try:
         limit_s = None if time is None else parse_seconds(time)
@@ -57,5 +57,5 @@ def worker(
     left_s = time_left(limit_s, os.environ)
     writer = open_study(resume=study, output=output, **fields)
     with outlives_output(), reporter_for(quiet=False) as reporter:
-        leave = work_as_one(writer, reporter, Terms(workers=count, time_left_s=left_s))
+        leave = run_worker(writer, reporter, Terms(workers=count, time_left_s=left_s))
     ctx.exit(0 if leave in ("concluded", "others") else AGAIN)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from tarmac.cli.ahead import begun_ahead
 from tarmac.cli.completion import complete_workloads
 from tarmac.cli.failed_work import explaining_failure
-from tarmac.cli.imports import uncollected_imports
-from tarmac.cli.lead_process import speaks_for_all
+from tarmac.cli.imports import gc_paused
+from tarmac.cli.lead_process import is_rank_zero
 from tarmac.cli.options import examples
 from tarmac.cli.output import outlives_output
+from tarmac.cli.prefetch import prefetching
 from tarmac.cli.train_checks import (
     SELFTEST_OPTIONS,
     SUMMARY_OPTIONS,
@@ -120,22 +120,22 @@ def command(
     if "TARMAC_NODES" in os.environ:
         _start_ranks(ctx, devices, resumed, output)
     is_new = resumed is None and from_checkpoint is None
-    begun = begun_ahead(workload if is_new else None, devices=devices, strategy=strategy)
-    with begun as load, uncollected_imports():
+    begun = prefetching(workload if is_new else None, devices=devices, strategy=strategy)
+    with begun as load, gc_paused():
         from tarmac.cli.views.training import reporter_for
         from tarmac.training import extend, resume, train
         from tarmac.workloads import find_workload
 
     if verify and workload is not None and find_workload(workload).expectation is None:
         raise RequestError(f"{workload} has no expectation to verify")
-    is_quiet = as_json or not speaks_for_all()
+    is_quiet = as_json or not is_rank_zero()
     checked: Checking | None = None
     with contextlib.ExitStack() as opened:
         opened.enter_context(outlives_output(unless=as_json))
         reporter = opened.enter_context(reporter_for(quiet=is_quiet, verbose=verbose))
-        if speaks_for_all():
+        if is_rank_zero():
             opened.enter_context(explaining_failure(resumed or "latest", output, as_json=as_json))
-        if speaks_for_all() and not no_check:
+        if is_rank_zero() and not no_check:
             from tarmac.cli.preflight import checking
 
             reporter = checked = opened.enter_context(checking(reporter, quiet=is_quiet))

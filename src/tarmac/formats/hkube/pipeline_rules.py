@@ -22,7 +22,7 @@ from tarmac.formats.hkube.references import (
     references,
     value_at,
 )
-from tarmac.jobs import circle_of
+from tarmac.jobs import find_cycle
 
 Path = tuple[str | int, ...]
 
@@ -158,7 +158,7 @@ def _order_faults(
         source, target = edge.source, edge.target
         if isinstance(source, str) and isinstance(target, str) and {source, target} <= needs.keys():
             needs[target].append(source)
-    circle = circle_of(needs) if pipeline.kind == "batch" else []
+    circle = find_cycle(needs) if pipeline.kind == "batch" else []
     if circle:
         number = next(n for n, node in enumerate(pipeline.nodes) if node.name == circle[0])
         yield Fault(

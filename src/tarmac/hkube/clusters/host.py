@@ -13,10 +13,10 @@ from typing import Any, Self
 from tarmac.files import storage_errors
 from tarmac.formats import Algorithm
 from tarmac.hkube.clusters.driver import Driver
-from tarmac.hkube.clusters.errands import Errand, ending_file, errand_file, read_ending
 from tarmac.hkube.clusters.interface import EngineWatcher
 from tarmac.hkube.clusters.judging import ending_without_word, is_disturbed
-from tarmac.hkube.clusters.past import Past
+from tarmac.hkube.clusters.node_tasks import NodeTaskSpec, ending_file, errand_file, read_ending
+from tarmac.hkube.clusters.previous_session import PreviousSession
 from tarmac.hkube.clusters.wrapping import Wrapped, wrap
 from tarmac.hkube.hosting import Calls, Ending, Work, first_of, is_tried_again
 from tarmac.hkube.values import digest_of
@@ -145,7 +145,7 @@ class ClusterHost:
         self._driver = Driver(
             executor,
             [flight.attempt for flight in self._flights.values()],
-            heard=self._hear,
+            heard=self._on_answer,
             failed=self._fail,
         )
         return self
@@ -173,7 +173,7 @@ class ClusterHost:
 
     def _open(self) -> Executor:
         """Open the executor and attach to the attempts of an earlier session."""
-        self._past = Past(self._run)
+        self._past = PreviousSession(self._run)
         executor = self._kind.open(self._site)
         try:
             for answer in executor.attach(self._attached):
@@ -189,7 +189,7 @@ class ClusterHost:
             path = errand_file(directory, number)
             if not path.exists():
                 continue
-            work = Errand.read(path).work
+            work = NodeTaskSpec.read(path).work
             wrapped = self._wrapped.get(work.algorithm)
             if wrapped is None or self._past.is_settled(work.name, index, number):
                 return None
@@ -198,7 +198,7 @@ class ClusterHost:
         return None
 
     def _take_over(self, attempt: Attempt) -> None:
-        work = Errand.read(errand_file(attempt.directory, attempt.number)).work
+        work = NodeTaskSpec.read(errand_file(attempt.directory, attempt.number)).work
         self._past.has_had(attempt.task.index, attempt.number)
         flight = self._flight(work, attempt)
         self._left[work.name] = flight
@@ -274,7 +274,7 @@ class ClusterHost:
             directory, number = unsettled
             errand = errand_file(directory, number)
             has_ended = errand.exists() and ending_file(errand).exists()
-            if has_ended and _is_same(Errand.read(errand).work, work):
+            if has_ended and _is_same(NodeTaskSpec.read(errand).work, work):
                 return number, read_ending(ending_file(errand), work)
         return 0, None
 
@@ -286,7 +286,7 @@ class ClusterHost:
         directory = self._run / "tasks" / directory_name(work.index, work.name)
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
-        errand = Errand(
+        errand = NodeTaskSpec(
             # This host handles the retries, so the node makes one attempt.
             work=dataclasses.replace(work, retry="Never", limit=1, caller=None),
             algorithm=wrapped.algorithm,
@@ -317,7 +317,7 @@ class ClusterHost:
             ending = read_ending(path, flight.work)
         return ending
 
-    def _hear(self, event: Event) -> None:
+    def _on_answer(self, event: Event) -> None:
         """Pass an executor event on to the watcher."""
         attempt = event.attempt
         flight = self._flights[attempt.task.index, attempt.number]

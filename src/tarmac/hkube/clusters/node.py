@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from tarmac.errors import TarmacError
-from tarmac.hkube.clusters.errands import Errand, ending_file, read_ending, write_ending
+from tarmac.hkube.clusters.node_tasks import NodeTaskSpec, ending_file, read_ending, write_ending
 from tarmac.hkube.hosting import Ending, Pool, Timers, Work, first_of
 from tarmac.wording import in_one_line
 
@@ -50,7 +50,7 @@ def run_errand(path: Path) -> int:
         StorageError: The task file cannot be read, or the ending cannot be written.
         TarmacError: The task file is damaged.
     """
-    errand = Errand.read(path)
+    errand = NodeTaskSpec.read(path)
     before = read_ending(ending_file(path), errand.work)
     if before is not None and before.succeeded:
         return 0
@@ -64,7 +64,7 @@ def run_errand(path: Path) -> int:
     return 0 if ending.succeeded else 1
 
 
-async def _host(errand: Errand) -> Ending | None:
+async def _host(errand: NodeTaskSpec) -> Ending | None:
     """Host the task and return its ending; None after SIGTERM or SIGINT."""
     directory = Path(tempfile.mkdtemp(prefix="host-", dir=Path.cwd()))  # noqa: TID251 - kept
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ from typing import Any
 from tarmac.distribution import install_hint
 from tarmac.errors import RequestError
 from tarmac.formats import Algorithm
-from tarmac.hkube.clusters.errands import errand_file
+from tarmac.hkube.clusters.node_tasks import errand_file
 from tarmac.hkube.hosting import Work
 from tarmac.jobs import (
     Container,

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from tarmac.errors import RequestError
 from tarmac.hkube.hosting.algorithms import Hosted
+from tarmac.hkube.hosting.instance_table import InstanceTable
 from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Why, Work
-from tarmac.hkube.hosting.lives import Lives
+from tarmac.hkube.hosting.lifecycle import InstanceLifecycle
 from tarmac.hkube.hosting.needs import beside_callers
 from tarmac.hkube.hosting.processes import Processes
-from tarmac.hkube.hosting.roster import Roster
 from tarmac.hkube.hosting.timers import Timers
 from tarmac.hkube.hosting.waiting import Entry
 from tarmac.jobs import RunRequest, Secret, missing_secrets, plan_tasks, prepare, read_machine
@@ -106,9 +106,9 @@ class Pool:
         }
         self._templates = {name: each.template for name, each in hosted.items()}
         self._machine = read_machine(fake_gpus=fake_gpus)
-        self._roster = Roster(hosted, self._machine, concurrency)
+        self._roster = InstanceTable(hosted, self._machine, concurrency)
         self._arrivals = itertools.count()
-        self._stands_still_since: float | None = None
+        self._deadlocked_since: float | None = None
         self._dispatched_at = 0.0
         self._is_due = False
         self._is_closing = False
@@ -129,7 +129,7 @@ class Pool:
                 failed=self._fail,
             )
         )
-        self._lives = Lives(
+        self._lives = InstanceLifecycle(
             self._run / _FOLDER,
             self._roster,
             processes,
@@ -203,7 +203,7 @@ class Pool:
             for hosted in self._roster.hosted.values():
                 self._wake_idle(hosted)
             self._start_in_line()
-            self._look_for_standstill()
+            self._detect_deadlock()
         except Exception as error:
             self._fail(error)
 
@@ -272,18 +272,18 @@ class Pool:
             hosted.told = reason
             self._watcher.waiting(first.work, reason)
 
-    def _look_for_standstill(self) -> None:
+    def _detect_deadlock(self) -> None:
         """Resolve a deadlock of tasks that wait for each other: refuse a waiting task."""
         deadlock = self._roster.waiting_for_each_other()
         if deadlock is None:
-            self._stands_still_since = None
+            self._deadlocked_since = None
             return
         entry, names = deadlock
         now = self._loop.time()
-        self._stands_still_since = self._stands_still_since or now
-        if now - self._stands_still_since < self._timers.stalled_s:
+        self._deadlocked_since = self._deadlocked_since or now
+        if now - self._deadlocked_since < self._timers.stalled_s:
             return
-        self._stands_still_since = None
+        self._deadlocked_since = None
         hosted = self._roster.hosted[entry.work.algorithm]
         message = (
             f"{hosted.told or 'it cannot begin'}, all by tasks that wait for others that they have "

@@ -85,7 +85,7 @@ class Processes:
         if self._ends:
             self._executor.stop()
         while self._ends:
-            self._hear(_LOOK_EVERY_S)
+            self._on_answer(_LOOK_EVERY_S)
         self._executor.close()
 
     def start(self, attempt: Attempt) -> tuple[Grant, asyncio.Future[Finished]] | None:
@@ -109,13 +109,13 @@ class Processes:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             try:
-                self._hear(0.0)
+                self._on_answer(0.0)
                 self._looked()
             except Exception as error:
                 # Continue after an error, because only this poll notices the end of instances.
                 self._failed(error)
 
-    def _hear(self, patience_s: float) -> None:
+    def _on_answer(self, patience_s: float) -> None:
         if self._ends:
             for finished in self._executor.wait(patience_s):
                 ended = self._ends.pop(finished.attempt.task.index)

@@ -15,7 +15,7 @@ from tarmac.formats import Node, Pipeline, merged, read_tuner_spec
 from tarmac.hkube.hosting import Ending, RetryPolicy, Why, Work
 from tarmac.hkube.pipelines import NodeFailure, NodeTask, NodeTasks, PipelineState
 from tarmac.hkube.running.expansion import TUNER, expand
-from tarmac.hkube.running.history import Earlier
+from tarmac.hkube.running.history import RecordedResult
 from tarmac.hkube.running.tasks import Tasks
 from tarmac.hkube.tuning import TrialEnd, tune
 from tarmac.hkube.values import digest_of
@@ -73,7 +73,7 @@ class Flow:
         self._state = PipelineState(pipeline, pipeline.flow_input or {})
         self._waiting: dict[str, deque[Iterator[NodeTask]]] = defaultdict(deque)
         self._active: dict[str, set[asyncio.Future[Ending]]] = defaultdict(set)
-        self._repeats: list[tuple[int, int, NodeTasks, int, Earlier]] = []
+        self._repeats: list[tuple[int, int, NodeTasks, int, RecordedResult]] = []
         self._numbers = itertools.count()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -117,7 +117,7 @@ class Flow:
             left = itertools.filterfalse(repeats.__contains__, range(len(group)))
             self._waiting[group.node].append(map(group.make, left))
 
-    def _repeats_of(self, group: NodeTasks) -> dict[int, Earlier]:
+    def _repeats_of(self, group: NodeTasks) -> dict[int, RecordedResult]:
         """Return the earlier endings of a group's tasks, by the tasks' places."""
         history = self._tasks.history
         if not history.has_earlier:
@@ -139,7 +139,7 @@ class Flow:
         if self._state.is_finished and not self._end.done():
             self._end.set_result(None)
 
-    def _repeat(self, group: NodeTasks, place: int, earlier: Earlier) -> None:
+    def _repeat(self, group: NodeTasks, place: int, earlier: RecordedResult) -> None:
         """Report an earlier ending to the state if the input is the same; else queue the task."""
         task = group.make(place)
         if earlier.digest != digest_of(task.input) or not earlier.digest:

@@ -19,7 +19,7 @@ _RESULTS = "results.msgpack"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Earlier:
+class RecordedResult:
     """The ending of a task in an earlier session.
 
     Attributes:
@@ -56,7 +56,7 @@ class History:
         self._results = results
         self._indices: dict[str, int] = {}
         self._attempts: dict[int, int] = {}
-        self._earlier: dict[str, Earlier] = {}
+        self._earlier: dict[str, RecordedResult] = {}
         path = run / _JOURNAL
         for position, event in enumerate(read_journal(path) if path.exists() else ()):
             self._indices[event["name"]] = event["task"]
@@ -73,7 +73,7 @@ class History:
         """Whether any earlier ending was not taken yet."""
         return bool(self._earlier)
 
-    def take_earlier(self, name: str) -> Earlier | None:
+    def take_earlier(self, name: str) -> RecordedResult | None:
         """Remove and return the earlier ending of a task, or None."""
         return self._earlier.pop(name, None)
 
@@ -187,9 +187,9 @@ class History:
             return
         if event["outcome"] == "succeeded":
             start, size = event["result"]
-            self._earlier[name] = Earlier(position, event["input"], (start, size))
+            self._earlier[name] = RecordedResult(position, event["input"], (start, size))
         elif event["outcome"] == "failed":
-            self._earlier[name] = Earlier(
+            self._earlier[name] = RecordedResult(
                 position, event["input"], None, event["reason"], event["why"] == "image"
             )
 

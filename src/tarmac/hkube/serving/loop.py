@@ -149,7 +149,7 @@ class Loop(Generic[_R]):
     def _take(self, event: Any) -> None:
         match event:
             case Message():
-                self._hear(event)
+                self._on_answer(event)
             case Opened():
                 self._say(f"connected to {without_password(self._url)}")
                 self._send_unsent()
@@ -194,7 +194,7 @@ class Loop(Generic[_R]):
             "WORKER_SOCKET_URL=ws://HOST:PORT\nOr run the algorithm here: tarmac run --help",
         )
 
-    def _hear(self, message: Message) -> None:
+    def _on_answer(self, message: Message) -> None:
         task = self._task
         if task is None:
             self._obey(message)
@@ -285,7 +285,7 @@ class Loop(Generic[_R]):
         elif not was_stopped:
             self._tell(error)
         for _ in range(len(self._deferred)):
-            self._hear(self._deferred.popleft())
+            self._on_answer(self._deferred.popleft())
 
     def _tell(self, error: BaseException) -> None:
         report = describe(error, self._environment)

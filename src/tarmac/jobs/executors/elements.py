@@ -26,7 +26,7 @@ from tarmac.jobs.model import BuiltEnvironment, Conda, Container, Environment, P
 from tarmac.jobs.plan import Task
 from tarmac.jobs.receipts import Receipt
 from tarmac.jobs.secrets import place_of_secret, resolve_secrets
-from tarmac.node import Element
+from tarmac.node import AttemptSpec
 
 # Prefixes of the variables that clients of stores and web servers read, then those of installers.
 _OF_CLIENTS = (
@@ -51,7 +51,7 @@ _OF_AGENTS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Apart:
+class NoSharedFilesystem:
     """The replacement for this machine's files on a node that sees none of them.
 
     Attributes:
@@ -74,8 +74,8 @@ def prepare_element(
     *,
     options: Mapping[str, Any],
     grace_s: float = 10.0,
-    apart: Apart | None = None,
-) -> Element:
+    apart: NoSharedFilesystem | None = None,
+) -> AttemptSpec:
     """Return the agent's element for an attempt.
 
     Args:
@@ -102,7 +102,7 @@ def prepare_element(
     secrets = {
         name: str(_secret_file(name, secret, site, spool)) for name, secret in task.secrets.items()
     }
-    return Element(
+    return AttemptSpec(
         task=task.index,
         name=task.name,
         number=attempt.number,
@@ -219,7 +219,7 @@ def _staged(
     name: str,
     options: Mapping[str, Any],
     names: tuple[str, ...],
-    apart: Apart | None,
+    apart: NoSharedFilesystem | None,
 ) -> str | None:
     """Return the staging request of an attempt as text; None where nothing is staged."""
     task = attempt.task

@@ -90,7 +90,7 @@ class Stagers:
             stager.process.enforce(now, None, None, 0.0)
             # An idle process only becomes readable when it has ended.
             if stager.connection.poll():
-                self._hear(stager)
+                self._on_answer(stager)
         self._hand_out()
         answers, self._answers = self._answers, []
         yield from answers
@@ -151,7 +151,7 @@ class Stagers:
         self._all.append(stager)
         return stager
 
-    def _hear(self, stager: _Stager) -> None:
+    def _on_answer(self, stager: _Stager) -> None:
         """Read an answer, or make one for a process that has ended without an answer."""
         try:
             answer = stager.connection.recv()

@@ -97,7 +97,7 @@ class ProcessEvaluator:
                 if not busy:
                     return
                 for key, _ in selector.select(LOOK_EVERY_S):
-                    result = self._hear(key.data, busy[key.data], report)
+                    result = self._on_answer(key.data, busy[key.data], report)
                     if result is not None:
                         selector.unregister(key.fileobj)
                         del busy[key.data]
@@ -139,7 +139,7 @@ class ProcessEvaluator:
             "devices": slot.device,
         }
 
-    def _hear(self, index: int, candidate: Candidate, report: EpochReporter) -> Result | None:
+    def _on_answer(self, index: int, candidate: Candidate, report: EpochReporter) -> Result | None:
         """Read the messages of a process; return its candidate's result once there is one."""
         worker = self._workers[index]
         messages = worker.receive()

@@ -16,7 +16,7 @@ from tarmac.formats.shipyard.mapping.registries import Registries
 from tarmac.formats.shipyard.mapping.tasks import Reader
 from tarmac.formats.shipyard.mapping.volumes import Volumes
 from tarmac.formats.shipyard.report import Path, Report
-from tarmac.jobs import Job, circle_of, escape
+from tarmac.jobs import Job, escape, find_cycle
 
 if TYPE_CHECKING:
     from tarmac.formats.shipyard.mapping.expand import Lister, Made
@@ -100,7 +100,7 @@ class JobMaker:
     def _refuse_circles(
         self, made: Sequence[Made], groups: Sequence[tuple[Mapping[str, Any], Path, Sequence[Made]]]
     ) -> None:
-        circle = circle_of(
+        circle = find_cycle(
             {member.fields["name"]: member.fields.get("needs", ()) for member in made}
         )
         for task, path, group in groups:

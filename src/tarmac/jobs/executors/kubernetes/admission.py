@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
-from tarmac.kubernetes import Refused, Silence, explain_workload, job_of_workload
+from tarmac.kubernetes import NoAnswer, Refused, explain_workload, job_of_workload
 from tarmac.masking import without_known
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Admission:
         listed = self._cluster.list("Workload")
         if isinstance(listed, Refused):
             self._may_list = False
-        elif not isinstance(listed, Silence):
+        elif not isinstance(listed, NoAnswer):
             with contextlib.suppress(TarmacError):
                 self._words = {
                     job_of_workload(workload): _short(explain_workload(workload))

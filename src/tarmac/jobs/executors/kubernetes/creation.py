@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tarmac.errors import TarmacError
 from tarmac.jobs.executors.kubernetes.pods import SeenJob
-from tarmac.kubernetes import Refused, Silence, explain_creation
+from tarmac.kubernetes import NoAnswer, Refused, explain_creation
 
 if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster, Object
@@ -54,7 +54,7 @@ class Creation:
         events = self._cluster.list("Event", fields=fields)
         if isinstance(events, Refused):
             self._may_list = False
-        elif not isinstance(events, Silence):
+        elif not isinstance(events, NoAnswer):
             with contextlib.suppress(TarmacError):
                 words = explain_creation(sorted(events.items, key=_when))
                 self._words[job] = f"its Job makes no pod: {words}" if words else ""

@@ -42,8 +42,8 @@ from tarmac.jobs.executors.queueing import (
 )
 from tarmac.jobs.model import Secret
 from tarmac.jobs.plan import Task
+from tarmac.kubernetes import NoAnswer
 from tarmac.kubernetes import Refused as Denied
-from tarmac.kubernetes import Silence
 
 if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster
@@ -60,7 +60,7 @@ _NOT_YET_S = 20.0
 def cluster_of(cluster: Cluster) -> ClusterId | None:
     """Return a cluster's identity, the uid of kube-system and its address; None for no answer."""
     namespace = cluster.get("Namespace", "kube-system")
-    if isinstance(namespace, Silence):
+    if isinstance(namespace, NoAnswer):
         return None
     # A login for a single namespace gets a refusal here.
     uid = str(namespace["metadata"]["uid"]) if isinstance(namespace, dict) else ""
@@ -174,9 +174,9 @@ class KubernetesEngine:
         self._sweep({chunk.name for chunk in chunks})
         pods, jobs = self._pods.look(), self._look_at_jobs()
         end = time.monotonic() + _NOT_YET_S
-        while isinstance(pods, Silence) or isinstance(jobs, Silence):
-            silence = pods if isinstance(pods, Silence) else jobs
-            assert isinstance(silence, Silence)
+        while isinstance(pods, NoAnswer) or isinstance(jobs, NoAnswer):
+            silence = pods if isinstance(pods, NoAnswer) else jobs
+            assert isinstance(silence, NoAnswer)
             if "not listed yet" not in silence.words or time.monotonic() > end:
                 return silent(silence)
             self._is_closed.wait(0.05)
@@ -218,7 +218,7 @@ class KubernetesEngine:
     ) -> Mapping[UnitName, Ending] | Silent:
         """Return the endings of units, as the watches have shown them; see `Engine`."""
         jobs = self._look_at_jobs()
-        if isinstance(jobs, Silence):
+        if isinstance(jobs, NoAnswer):
             return silent(jobs)
         endings: dict[UnitName, Ending] = {}
         for chunk, number in units:
@@ -260,7 +260,7 @@ class KubernetesEngine:
             self._seen_jobs.add(chunk.name)
         return chunk.name in self._seen_jobs
 
-    def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
+    def final_status(self, chunk: ChunkRecord, unit: int) -> Ending | None:
         """Return the last disruption of a unit's pods; see `Engine`."""
         return self._disruptions.last(UnitName(chunk.number, unit))
 
@@ -278,16 +278,16 @@ class KubernetesEngine:
         self._unwanted |= {UnitName(chunk.number, number) for chunk, number in units}
         for chunk in chunks:
             self._unwanted |= {UnitName(chunk.number, i) for i in range(chunk.num_units)}
-        if isinstance(pods, Silence):
+        if isinstance(pods, NoAnswer):
             return silent(pods)
         for pod in pods.values():
             if (pod.job, pod.index) in wanted and not pod.is_over:
                 answer = self._cluster.delete("Pod", pod.name)
-                if isinstance(answer, Silence):
+                if isinstance(answer, NoAnswer):
                     return silent(answer)
         for chunk in chunks:
             answer = self._cluster.delete(demand_in(chunk).kind, chunk.name)
-            if isinstance(answer, Silence):
+            if isinstance(answer, NoAnswer):
                 return silent(answer)
         return None
 
@@ -299,12 +299,12 @@ class KubernetesEngine:
         """Limit how many pods of a Job run at once; see `Engine`."""
         patch = {"spec": {"parallelism": max(1, min(most_at_once, chunk.num_units))}}
         answer = self._cluster.patch("Job", chunk.name, patch)
-        return silent(answer) if isinstance(answer, Silence) else None
+        return silent(answer) if isinstance(answer, NoAnswer) else None
 
-    def _look_at_jobs(self) -> Mapping[str, SeenJob] | Silence:
+    def _look_at_jobs(self) -> Mapping[str, SeenJob] | NoAnswer:
         """Return the Jobs by the names of the submitted objects."""
         jobs = self._jobs.look()
-        return jobs if isinstance(jobs, Silence) else {job.made: job for job in jobs.values()}
+        return jobs if isinstance(jobs, NoAnswer) else {job.made: job for job in jobs.values()}
 
     def _begin(self) -> None:
         if self._has_begun:
@@ -350,7 +350,7 @@ class KubernetesEngine:
             words = job.problem or "its pod is gone, and how it ended is not known"
             ending = self._endings.setdefault(unit, Ending("lost", words))
             return Shown("over", place, ending=ending)
-        last = self.last_words(chunk, unit.unit)
+        last = self.final_status(chunk, unit.unit)
         words = f"begins again: {last.words}" if last else ""
         return Shown("waiting", place, self._held(chunk, job) or words)
 
@@ -445,8 +445,8 @@ class KubernetesEngine:
         """Return whether a unit has a pod that the watch of pods does not show yet."""
         label = OF_JOBSET if demand_in(chunk).kind == "JobSet" else OF_JOB
         listed = self._cluster.list("Pod", labels=f"{label}={chunk.name}")
-        if isinstance(listed, (Denied, Silence)):
-            return isinstance(listed, Silence)
+        if isinstance(listed, (Denied, NoAnswer)):
+            return isinstance(listed, NoAnswer)
         pods = map(keep_pod, listed.items)
         return any(pod.index == unit.unit and pod.name not in self._deleted for pod in pods)
 
@@ -454,7 +454,7 @@ class KubernetesEngine:
         if pod.name in self._deleted:
             return
         answer = self._cluster.delete("Pod", pod.name)
-        if not isinstance(answer, Silence):
+        if not isinstance(answer, NoAnswer):
             self._deleted.add(pod.name)
 
     def _sweep(self, live: set[str]) -> None:
@@ -463,7 +463,7 @@ class KubernetesEngine:
             if name in live:
                 continue
             answer = self._cluster.delete(demand_in(self._known[name]).kind, name)
-            if isinstance(answer, Silence):
+            if isinstance(answer, NoAnswer):
                 return
             chunk = self._known.pop(name)
             self._groups.pop(name, None)

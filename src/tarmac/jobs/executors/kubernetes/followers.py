@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tarmac.errors import TarmacError
 from tarmac.jobs.executors.kubernetes.manifests import CONTAINER
 from tarmac.jobs.executors.kubernetes.mirror import Heard, mirror_log
-from tarmac.kubernetes import Refused, Silence
+from tarmac.kubernetes import NoAnswer, Refused
 
 if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster
@@ -131,7 +131,7 @@ class Followers:
         """Read a log to its end; None where it is unavailable or broke off."""
         try:
             log = self._cluster.log(followed.pod, CONTAINER, follow=True)
-            if isinstance(log, (Refused, Silence)):
+            if isinstance(log, (Refused, NoAnswer)):
                 return None
             heard = mirror_log(*followed, log=log)
         except (ConnectionError, TarmacError):

@@ -44,15 +44,15 @@ from tarmac.jobs.secrets import place_of_secret
 from tarmac.kubernetes import (
     JOBSET_RIGHTS,
     RIGHTS,
+    NoAnswer,
     NoKubeconfigError,
     Refused,
     Right,
-    Silence,
     explain_refusal,
     role_for,
     why_out_of_bounds,
 )
-from tarmac.node import Element, agent_file, place_agent
+from tarmac.node import AttemptSpec, agent_file, place_agent
 
 if TYPE_CHECKING:
     from tarmac.kubernetes import Cluster, Object
@@ -97,7 +97,7 @@ class KubernetesExecutor(QueueingExecutor):
             site.run.mkdir(parents=True, exist_ok=True)
             agent = place_agent(site.run)
 
-        def prepare(attempt: Attempt, nonce: str) -> Element:
+        def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
             return _prepare(attempt, nonce, site, self._spool)
 
         self._engine = KubernetesEngine(
@@ -151,7 +151,7 @@ class KubernetesExecutor(QueueingExecutor):
         self._engine.close()
 
 
-def _prepare(attempt: Attempt, nonce: str, site: Site, spool: Spool) -> Element:
+def _prepare(attempt: Attempt, nonce: str, site: Site, spool: Spool) -> AttemptSpec:
     """Return the element for an agent in a pod, where the pod is the task's container."""
     task = attempt.task
     theirs = demand_of(task, site.secrets).secrets
@@ -213,7 +213,7 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
         }
         rights = [right for right in RIGHTS if not spared.get(right)]
         missing = cluster.may(*(right for right in rights if right not in _SEES_REASONS))
-        if isinstance(missing, Silence):
+        if isinstance(missing, NoAnswer):
             raise RequestError(missing.words)
         if missing:
             raise RequestError(
@@ -231,7 +231,7 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
 def _items(cluster: Cluster, kind: str) -> Sequence[Object]:
     """Return all objects of a kind; none where the user may not list them."""
     listed = cluster.list(kind)
-    return () if isinstance(listed, (Refused, Silence)) else listed.items
+    return () if isinstance(listed, (Refused, NoAnswer)) else listed.items
 
 
 def _refuse_shape(

@@ -27,8 +27,8 @@ from tarmac.jobs.executors.queueing import (
     Silent,
     TooLarge,
 )
+from tarmac.kubernetes import NoAnswer, explain_refusal
 from tarmac.kubernetes import Refused as Denied
-from tarmac.kubernetes import Silence, explain_refusal
 from tarmac.node import Chunk, packed_elements, plain_units, small_agent
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class JobMaker:
         job = self._cluster.create(manifest)
         if isinstance(job, Denied) and job.is_conflict:
             job = self._adopt(chunk)
-        if isinstance(job, Silence):
+        if isinstance(job, NoAnswer):
             return silent(job)
         if isinstance(job, Denied):
             if "exceeded quota" in job.message:
@@ -156,14 +156,14 @@ class JobMaker:
             return Refused(str(error))
         for owned in needed:
             made = self._cluster.create(owned)
-            if isinstance(made, Silence):
+            if isinstance(made, NoAnswer):
                 return silent(made)
             if isinstance(made, Denied) and not made.is_conflict:
                 self._cluster.delete(demand.kind, chunk.name)
                 return Refused(f"Kubernetes refuses its {owned['kind']}: {made.message}")
         if not demand.queue:
             started = self._cluster.patch(demand.kind, chunk.name, {"spec": {"suspend": False}})
-            if isinstance(started, Silence):
+            if isinstance(started, NoAnswer):
                 return silent(started)
             if isinstance(started, Denied):
                 return Refused(f"Kubernetes does not let it start: {started.message}")
@@ -175,7 +175,7 @@ class JobMaker:
         A Job that was never allowed to start counts as missing; the next submission adopts it.
         """
         answer = self._cluster.get(demand_in(chunk).kind, chunk.name)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             return silent(answer)
         if isinstance(answer, Denied):
             return Silent(f"{self._cluster.title}: {answer.message}")
@@ -226,7 +226,7 @@ class JobMaker:
         answer = self._cluster.get(kind, chunk.name)
         if answer is None:
             return Denied(409, "AlreadyExists", f"{chunk.name} was there, and is gone")
-        if isinstance(answer, (Denied, Silence)):
+        if isinstance(answer, (Denied, NoAnswer)):
             return answer
         if (answer["metadata"].get("annotations") or {}).get(NONCE) != chunk.nonce:
             return Denied(
@@ -259,6 +259,6 @@ def demand_in(chunk: ChunkRecord) -> Demand:
     return Demand(**values)
 
 
-def silent(silence: Silence) -> Silent:
-    """Return a cluster's `Silence` as an engine's `Silent`."""
+def silent(silence: NoAnswer) -> Silent:
+    """Return a cluster's `NoAnswer` as an engine's `Silent`."""
     return Silent(silence.words)

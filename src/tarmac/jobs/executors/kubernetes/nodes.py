@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tarmac.errors import RequestError
 from tarmac.jobs.executors.kubernetes.demand import Demand
-from tarmac.kubernetes import Refused, Silence, in_form, is_gpu, quantity
+from tarmac.kubernetes import NoAnswer, Refused, in_form, is_gpu, quantity
 from tarmac.machine import fitting_names
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class KnownNode(NamedTuple):
 def known_nodes(cluster: Cluster) -> Sequence[KnownNode]:
     """Return the nodes of a cluster; none where the user may not list nodes."""
     listed = cluster.list("Node")
-    if isinstance(listed, (Refused, Silence)):
+    if isinstance(listed, (Refused, NoAnswer)):
         return ()
     return [_known(node) for node in listed.items]
 

@@ -41,8 +41,8 @@ from tarmac.jobs.executors.queueing import (
 )
 from tarmac.jobs.executors.runners import RunnerJob, RunnerState, runner_memory
 from tarmac.kubernetes import (
+    NoAnswer,
     Refused,
-    Silence,
     container_context,
     default_user,
     explain_pod,
@@ -159,7 +159,7 @@ def _insist(cluster: Cluster, manifest: Manifest) -> Object:
     """
     answer = cluster.create(manifest)
     for pause_s in _AGAIN_AFTER_S:
-        if not isinstance(answer, Silence):
+        if not isinstance(answer, NoAnswer):
             break
         time.sleep(pause_s)
         answer = cluster.create(manifest)
@@ -167,7 +167,7 @@ def _insist(cluster: Cluster, manifest: Manifest) -> Object:
         # No other runner of the run has this name, so an earlier try without an answer made it.
         existing = cluster.get(manifest["kind"], manifest["metadata"]["name"])
         answer = answer if existing is None else existing
-    if isinstance(answer, Silence):
+    if isinstance(answer, NoAnswer):
         raise TarmacError(
             f"Kubernetes does not say whether it has the runner: {answer.words}", hint=_HERE
         )
@@ -185,8 +185,8 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
     cluster: Cluster, name: str
 ) -> RunnerState:
     job = cluster.get("Job", name)
-    if isinstance(job, (Silence, Refused)):
-        words = job.words if isinstance(job, Silence) else job.message
+    if isinstance(job, (NoAnswer, Refused)):
+        words = job.words if isinstance(job, NoAnswer) else job.message
         # No Job name: the same message stands for runners of other runs, without another query.
         return RunnerState("unknown", f"job cannot be queried: {words}")
     if job is None:
@@ -195,7 +195,7 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
         if condition["status"] == "True" and condition["type"] == "Complete":
             return RunnerState("ended", f"job {name} has ended")
     pods = cluster.list("Pod", labels=f"batch.kubernetes.io/job-name={name}")
-    if isinstance(pods, (Silence, Refused)):
+    if isinstance(pods, (NoAnswer, Refused)):
         return RunnerState("waits", f"job {name} is there; its pod cannot be queried")
     states = [explain_pod(pod, container=CONTAINER) for pod in pods.items]
     for state in states:

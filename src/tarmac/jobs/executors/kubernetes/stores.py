@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tarmac.errors import RequestError
 from tarmac.files import Location, without_password
+from tarmac.jobs.conversion_error import ConversionError
 from tarmac.jobs.executors.attempt import Attempt
-from tarmac.jobs.executors.elements import Apart, store_settings
+from tarmac.jobs.executors.elements import NoSharedFilesystem, store_settings
 from tarmac.jobs.executors.kubernetes.options import options_of
 from tarmac.jobs.plan import Task
 from tarmac.jobs.receipts import receipt_of
-from tarmac.jobs.unfit import UnfitFileError
 from tarmac.masking import is_secret_name
 
 # Names of the S3 keys, both as clients' variables and in the Secret.
@@ -82,8 +82,8 @@ def refuse_unreachable_files(task: Task) -> None:
 
 def _unfit(
     task: Task, kind: Literal["inputs", "outputs"], number: int, what: str, hint: str
-) -> UnfitFileError:
-    return UnfitFileError(
+) -> ConversionError:
+    return ConversionError(
         f"task {task.name!r}: {what}",
         hint=f"{hint}\n{_VOLUME}",
         spec=task.spec,
@@ -114,7 +114,7 @@ def store_keys(task: Task) -> dict[str, tuple[str, str]]:
     return {key: (name, key) for key in _KEYS if key not in task.secrets}
 
 
-def apart_of(attempt: Attempt, run: str) -> Apart:
+def apart_of(attempt: Attempt, run: str) -> NoSharedFilesystem:
     """Return the replacement for this machine's files in an attempt's pod.
 
     Args:
@@ -136,7 +136,7 @@ def apart_of(attempt: Attempt, run: str) -> Apart:
         receipt = receipt_of(
             task.outputs, run=run, task=task.name, index=task.index, attempt=attempt.number
         )
-    return Apart(
+    return NoSharedFilesystem(
         python=python,
         settings=store_settings(task, os.environ),
         receipt=receipt,

@@ -185,7 +185,7 @@ def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
         {"name": "TARMAC_KUBERNETES_JOB", "value": unit.job},
         *([{"name": "TARMAC_KUBERNETES_SERVICE", "value": unit.name}] if unit.nodes > 1 else ()),
         {"name": "TARMAC_KUBERNETES_NODE", **field("spec.nodeName")},
-        *([{"name": "TARMAC_MEETING", "value": _meeting(unit)}] if unit.nodes > 1 else ()),
+        *([{"name": "TARMAC_RENDEZVOUS", "value": _meeting(unit)}] if unit.nodes > 1 else ()),
         *({"name": name, **key(unit.name, name)} for name in demand.given),
         *({"name": name, **key(*place)} for name, place in sorted(demand.secrets.items())),
     ]

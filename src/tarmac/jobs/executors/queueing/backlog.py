@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tarmac.jobs.executors.queueing.held import Flight
+from tarmac.jobs.executors.queueing.held import SubmittedAttempt
 from tarmac.jobs.plan import Task
 
 
@@ -21,7 +21,7 @@ class Backlog:
     def __init__(self, shape_of: Callable[[Task], Mapping[str, Any]]) -> None:
         self._shape_of = shape_of
         self._shapes: dict[str, Mapping[str, Any]] = {}
-        self._flights: dict[str, deque[Flight]] = {}
+        self._flights: dict[str, deque[SubmittedAttempt]] = {}
         # Most tasks share one shape object. `_kept` keeps each alive, so that its id stays unique.
         self._keys: dict[int, str] = {}
         self._kept: list[Mapping[str, Any]] = []
@@ -29,24 +29,24 @@ class Backlog:
     def __bool__(self) -> bool:
         return bool(self._flights)
 
-    def __iter__(self) -> Iterator[Flight]:
+    def __iter__(self) -> Iterator[SubmittedAttempt]:
         return (flight for flights in [*self._flights.values()] for flight in [*flights])
 
-    def push(self, flight: Flight) -> None:
+    def push(self, flight: SubmittedAttempt) -> None:
         """Append an attempt to the others of its shape."""
         self._flights.setdefault(self._key(flight), deque()).append(flight)
 
-    def put_back(self, flights: Sequence[Flight]) -> None:
+    def put_back(self, flights: Sequence[SubmittedAttempt]) -> None:
         """Prepend attempts of one shape to the others of that shape, in their order."""
         for flight in reversed(flights):
             self._flights.setdefault(self._key(flight), deque()).appendleft(flight)
 
-    def next(self) -> tuple[Mapping[str, Any], Sequence[Flight]]:
+    def next(self) -> tuple[Mapping[str, Any], Sequence[SubmittedAttempt]]:
         """Return the next shape and its attempts; the backlog must not be empty."""
         key, flights = next(iter(self._flights.items()))
         return self._shapes[key], flights
 
-    def take(self, count: int) -> list[Flight]:
+    def take(self, count: int) -> list[SubmittedAttempt]:
         """Remove and return the first attempts of the next shape, at most `count`."""
         key, flights = next(iter(self._flights.items()))
         taken = [flights.popleft() for _ in range(min(count, len(flights)))]
@@ -54,7 +54,7 @@ class Backlog:
             del self._flights[key]
         return taken
 
-    def remove(self, flight: Flight) -> bool:
+    def remove(self, flight: SubmittedAttempt) -> bool:
         """Remove an attempt; return whether it was in the backlog."""
         key = self._key(flight)
         flights = self._flights.get(key, deque())
@@ -65,7 +65,7 @@ class Backlog:
             del self._flights[key]
         return True
 
-    def _key(self, flight: Flight) -> str:
+    def _key(self, flight: SubmittedAttempt) -> str:
         shape = self._shape_of(flight.attempt.task)
         known = self._keys.get(id(shape))
         if known is None:

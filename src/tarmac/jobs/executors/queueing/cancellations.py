@@ -8,7 +8,7 @@ from typing import Any
 from tarmac.jobs.executors.queueing.calls import Call
 from tarmac.jobs.executors.queueing.engine import Engine, Silent
 from tarmac.jobs.executors.queueing.fences import fence_at_work, fence_unbegun
-from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+from tarmac.jobs.executors.queueing.held import SubmittedAttempt, SubmittedChunk
 from tarmac.jobs.executors.queueing.ledger import Ledger
 
 _AGAIN_S = 5.0
@@ -25,7 +25,7 @@ class Cancellations:
     def __init__(self, ledger: Ledger, engine: Engine) -> None:
         self._ledger = ledger
         self._engine = engine
-        self._wanted: list[tuple[HeldChunk, int | None]] = []
+        self._wanted: list[tuple[SubmittedChunk, int | None]] = []
         self._at = 0.0
         self.ended_at = 0.0
 
@@ -33,7 +33,7 @@ class Cancellations:
         """Return when the next step may be due, by the monotonic clock."""
         return [self._at]
 
-    def end(self, chunk: HeldChunk, flight: Flight) -> None:
+    def end(self, chunk: SubmittedChunk, flight: SubmittedAttempt) -> None:
         """End an attempt of a chunk, as its `asked` reason says."""
         index = flight.index
         if fence_unbegun(flight.attempt, chunk.record.nonce):
@@ -44,16 +44,16 @@ class Cancellations:
             fence_at_work(flight.attempt, flight.evidence.asked)
         self.end_unit(chunk, index)
 
-    def end_chunk(self, chunk: HeldChunk) -> None:
+    def end_chunk(self, chunk: SubmittedChunk) -> None:
         """End all attempts of a chunk."""
         self._wanted.append((chunk, None))
 
-    def end_unit(self, chunk: HeldChunk, index: int) -> None:
+    def end_unit(self, chunk: SubmittedChunk, index: int) -> None:
         """End the unit of an element, unless other attempts of the unit are left."""
         if chunk.is_last_of_unit(index):
             self._wanted.append((chunk, chunk.unit_of(index).unit))
 
-    def catch_up(self, chunk: HeldChunk) -> None:
+    def catch_up(self, chunk: SubmittedChunk) -> None:
         """End the attempts that were asked to end while their chunk was being submitted."""
         requested = [flight for flight in chunk.flights.values() if flight.evidence.asked]
         if len(requested) == len(chunk.flights):
@@ -75,13 +75,13 @@ class Cancellations:
             if answer is None:
                 self.ended_at = time.monotonic()
                 return
-            self._ledger.hear_silence(answer)
+            self._ledger.on_no_answer(answer)
             self._wanted += ready
             self._at = time.monotonic() + _AGAIN_S
 
         return Call(lambda: self._engine.cancel(units, chunks), hear)
 
 
-def _is_known(chunk: HeldChunk, unit: int | None) -> bool:
+def _is_known(chunk: SubmittedChunk, unit: int | None) -> bool:
     """Return whether the engine can cancel: a submitted chunk, or a unit of a known job."""
     return chunk.is_submitted and (unit is None or bool(chunk.record.job))

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tarmac.files import read_versioned, storage_errors, write_text
 from tarmac.jobs.executors.queueing.clusters import ClusterId
-from tarmac.node import Chunk, Element
+from tarmac.node import AttemptSpec, Chunk
 
 _SCHEMA_VERSION = 2
 
@@ -138,7 +138,7 @@ class ChunkFiles:
             made_at=datetime.now(UTC),
         )
 
-    def write(self, record: ChunkRecord, elements: Sequence[Element] | None = None) -> None:
+    def write(self, record: ChunkRecord, elements: Sequence[AttemptSpec] | None = None) -> None:
         """Write a chunk's record, after its elements where given.
 
         Raises:

@@ -208,7 +208,7 @@ class Engine(Protocol):
         """Return the endings of units that the engine no longer holds, where it knows them."""
         ...
 
-    def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
+    def final_status(self, chunk: ChunkRecord, unit: int) -> Ending | None:
         """Return the end of a unit's last try from files of the run, without a call.
 
         Used for units that the engine has put back into its queue.

@@ -20,12 +20,12 @@ from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
 from tarmac.jobs.executors.queueing.clusters import ClusterId
 from tarmac.jobs.executors.queueing.elsewhere import refuse_other_cluster
 from tarmac.jobs.executors.queueing.engine import Accepted, Engine
-from tarmac.jobs.executors.queueing.held import Flight, HeldChunk, evidence_of
+from tarmac.jobs.executors.queueing.held import SubmittedAttempt, SubmittedChunk, evidence_of
 from tarmac.jobs.executors.queueing.ledger import Ledger, grant_of
 from tarmac.jobs.executors.queueing.submissions import GATHER_S, MAX_HELD, Submissions
 from tarmac.jobs.executors.queueing.verdict import Judge, Patience
 from tarmac.jobs.executors.queueing.watch import Watch
-from tarmac.node import Element
+from tarmac.node import AttemptSpec
 
 _STOPPED = "the run was stopped"
 
@@ -52,7 +52,7 @@ class QueueingExecutor:
         self,
         engine: Engine,
         site: Site,
-        prepare: Callable[[Attempt, str], Element],
+        prepare: Callable[[Attempt, str], AttemptSpec],
         *,
         patience: Patience | None = None,
         find_again_s: float = 10.0,
@@ -103,7 +103,7 @@ class QueueingExecutor:
 
     def look_now(self) -> None:
         """Read records and poll the engine at once; callable from any thread."""
-        self._watch.look_at_once()
+        self._watch.poll_now()
         self._calls.wake()
 
     def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:  # noqa: ARG002 - the attempt's element has KillWait
@@ -133,7 +133,7 @@ class QueueingExecutor:
         events: list[Queued | Began] = []
         for record in left:
             events += self._take_up(record, make)
-        self._watch.hurry()
+        self._watch.poll_soon()
         return events
 
     @property
@@ -211,7 +211,7 @@ class QueueingExecutor:
     def _take_on(self, attempt: Attempt) -> Queued | Busy:
         if len(self._ledger.flights) >= MAX_HELD:
             return Busy.FULL
-        flight = Flight(attempt)
+        flight = SubmittedAttempt(attempt)
         self._ledger.flights[flight.key] = flight
         if self._refusal:
             self._ledger.interrupt(flight, self._refusal)
@@ -226,8 +226,8 @@ class QueueingExecutor:
         for index, (task, number) in enumerate(record.attempts):
             attempt = make(task, number)
             if attempt is not None:
-                flights[index] = Flight(attempt, index, evidence_of(record, index))
-        chunk = HeldChunk(record, flights)
+                flights[index] = SubmittedAttempt(attempt, index, evidence_of(record, index))
+        chunk = SubmittedChunk(record, flights)
         self._ledger.chunks[record.number] = chunk
         if not flights:
             self._ledger.let_go(chunk)
@@ -236,7 +236,7 @@ class QueueingExecutor:
             self._watch.take_up(chunk, flight)
         return [self._answer_of(chunk, flight) for flight in flights.values()]
 
-    def _answer_of(self, chunk: HeldChunk, flight: Flight) -> Queued | Began:
+    def _answer_of(self, chunk: SubmittedChunk, flight: SubmittedAttempt) -> Queued | Began:
         record = flight.evidence.record
         if flight.has_begun and record is not None:
             return Began(flight.attempt, grant_of(flight.attempt, record), record.host)

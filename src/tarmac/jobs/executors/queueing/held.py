@@ -18,7 +18,7 @@ MAX_TOLD = 16
 
 
 @dataclasses.dataclass(eq=False)
-class Flight:
+class SubmittedAttempt:
     """An attempt that has not finished.
 
     Attributes:
@@ -59,7 +59,7 @@ def evidence_of(record: ChunkRecord, index: int) -> Evidence:
 
 
 @dataclasses.dataclass(eq=False)
-class HeldChunk:
+class SubmittedChunk:
     """A chunk that an engine has, or may have.
 
     Attributes:
@@ -73,7 +73,7 @@ class HeldChunk:
     """
 
     record: ChunkRecord
-    flights: dict[int, Flight]
+    flights: dict[int, SubmittedAttempt]
     most_at_once: int | None = None
     avoided: frozenset[str] = frozenset()
     looks: int = 0
@@ -131,15 +131,15 @@ class HeldChunk:
         self._claimed.discard(index)
         del self.flights[index]
 
-    def at_work(self) -> list[Flight]:
+    def at_work(self) -> list[SubmittedAttempt]:
         """Return the attempts that have records."""
         return [self.flights[index] for index in sorted(self._claimed)]
 
-    def next_waiting(self) -> list[Flight]:
+    def next_waiting(self) -> list[SubmittedAttempt]:
         """Return the first waiting attempts; engines report the same reason for all others."""
         return next(self.next_to_begin(), [])
 
-    def next_to_begin(self) -> Iterator[list[Flight]]:
+    def next_to_begin(self) -> Iterator[list[SubmittedAttempt]]:
         """Yield attempts whose records may have appeared, in portions.
 
         The caller takes another portion only if the one before had a record.

@@ -21,7 +21,7 @@ from tarmac.jobs.executors.events import (
 from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
 from tarmac.jobs.executors.queueing.engine import Ending, Silent
 from tarmac.jobs.executors.queueing.failures import FirstFailures, Hosts
-from tarmac.jobs.executors.queueing.held import MAX_TOLD, Flight, HeldChunk
+from tarmac.jobs.executors.queueing.held import MAX_TOLD, SubmittedAttempt, SubmittedChunk
 from tarmac.jobs.machine import Grant
 from tarmac.node import AttemptRecord
 
@@ -49,8 +49,8 @@ class Ledger:
     def __init__(self, files: ChunkFiles, engine: str, *, keep_going: bool = False) -> None:
         self.files = files
         self._engine = engine
-        self.flights: dict[tuple[int, int], Flight] = {}
-        self.chunks: dict[int, HeldChunk] = {}
+        self.flights: dict[tuple[int, int], SubmittedAttempt] = {}
+        self.chunks: dict[int, SubmittedChunk] = {}
         self.events: list[Event] = []
         self.hosts = Hosts()
         self.has_failed_alike = ""
@@ -63,18 +63,18 @@ class Ledger:
         """Whether the last call to the engine got no answer."""
         return bool(self._silent_since)
 
-    def chunk_of(self, flight: Flight) -> HeldChunk | None:
+    def chunk_of(self, flight: SubmittedAttempt) -> SubmittedChunk | None:
         """Return the chunk that contains an attempt; None for an attempt without a chunk."""
         held = self.chunks.values()
         return next((chunk for chunk in held if chunk.flights.get(flight.index) is flight), None)
 
-    def note_queued(self, chunk: HeldChunk) -> None:
+    def note_queued(self, chunk: SubmittedChunk) -> None:
         """Report the attempts of a chunk as queued."""
         for flight in chunk.flights.values():
             if not flight.has_begun:
                 self.events.append(Queued(flight.attempt, chunk.record.job))
 
-    def begin(self, flight: Flight, record: AttemptRecord, *, is_told: bool) -> None:
+    def begin(self, flight: SubmittedAttempt, record: AttemptRecord, *, is_told: bool) -> None:
         """Note that an attempt has begun."""
         flight.has_begun, flight.began_at = True, time.monotonic()
         flight.restart, flight.told = record.restart, ""
@@ -83,7 +83,9 @@ class Ledger:
             grant = grant_of(flight.attempt, record)
             self.events.append(Began(flight.attempt, grant, record.host))
 
-    def requeue(self, flight: Flight, record: AttemptRecord | None, ending: Ending | None) -> None:
+    def requeue(
+        self, flight: SubmittedAttempt, record: AttemptRecord | None, ending: Ending | None
+    ) -> None:
         """Note that a running attempt is back in the queue.
 
         Args:
@@ -108,7 +110,9 @@ class Ledger:
         self.events.append(Requeued(flight.attempt, cause, reason))
         flight.has_begun = False
 
-    def finish(self, chunk: HeldChunk, finished: Finished, *, is_charged: bool = False) -> None:
+    def finish(
+        self, chunk: SubmittedChunk, finished: Finished, *, is_charged: bool = False
+    ) -> None:
         """End an attempt of a chunk, and the chunk with its last one.
 
         Args:
@@ -129,7 +133,7 @@ class Ledger:
         if alike is not None and len(self.flights) >= _MANY:
             self.has_failed_alike = alike
 
-    def may_others_tell(self, flight: Flight, spec: str) -> bool:
+    def may_others_tell(self, flight: SubmittedAttempt, spec: str) -> bool:
         """Return whether other attempts in hand may show whether hosts start such tasks.
 
         Args:
@@ -142,7 +146,9 @@ class Ledger:
             if other is not flight
         )
 
-    def interrupt(self, flight: Flight, reason: str, chunk: HeldChunk | None = None) -> None:
+    def interrupt(
+        self, flight: SubmittedAttempt, reason: str, chunk: SubmittedChunk | None = None
+    ) -> None:
         """End an attempt that has not begun, on request."""
         finished = Finished(flight.attempt, "interrupted", reason, cause="stop")
         if chunk is not None:
@@ -150,14 +156,14 @@ class Ledger:
         else:
             self._end(flight, finished)
 
-    def refuse(self, flight: Flight, reason: str) -> None:
+    def refuse(self, flight: SubmittedAttempt, reason: str) -> None:
         """End an attempt without a chunk, because it cannot start."""
         if flight.evidence.asked:
             self.interrupt(flight, flight.evidence.asked)
         else:
             self._end(flight, Finished(flight.attempt, "failed", reason, cause="start"))
 
-    def let_go(self, chunk: HeldChunk) -> None:
+    def let_go(self, chunk: SubmittedChunk) -> None:
         """Record that a chunk is over; none of its attempts is left."""
         del self.chunks[chunk.record.number]
         self.files.write(chunk.record.model_copy(update={"state": "over"}))
@@ -168,7 +174,7 @@ class Ledger:
         for record in over:
             self.files.write(record.model_copy(update={"state": "over"}))
 
-    def wait_for(self, flights: Iterable[Flight], words: str) -> None:
+    def wait_for(self, flights: Iterable[SubmittedAttempt], words: str) -> None:
         """Report why attempts wait, where the reason has changed.
 
         Args:
@@ -180,7 +186,7 @@ class Ledger:
                 flight.told = words
                 self.events.append(Waiting(flight.attempt, words, is_at_work=flight.has_begun))
 
-    def hear_silence(self, silent: Silent, flights: Iterable[Flight] = ()) -> None:
+    def on_no_answer(self, silent: Silent, flights: Iterable[SubmittedAttempt] = ()) -> None:
         """Note that the engine gave no answer, and report that for some of the attempts."""
         self._silent_since = self._silent_since or time.strftime("%H:%M")
         words = f"{silent.words}, since {self._silent_since}; what runs goes on"
@@ -196,7 +202,7 @@ class Ledger:
                     self.wait_for([flight], "")
                 flight.told = ""
 
-    def _end(self, flight: Flight, finished: Finished) -> None:
+    def _end(self, flight: SubmittedAttempt, finished: Finished) -> None:
         del self.flights[flight.key]
         self.events.append(finished)
 

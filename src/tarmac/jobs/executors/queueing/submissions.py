@@ -16,10 +16,15 @@ from tarmac.jobs.executors.queueing.cancellations import Cancellations
 from tarmac.jobs.executors.queueing.chunks import ChunkRecord
 from tarmac.jobs.executors.queueing.engine import Accepted, Engine, Full, Refused, Silent, TooLarge
 from tarmac.jobs.executors.queueing.fences import fence_unbegun
-from tarmac.jobs.executors.queueing.held import MAX_TOLD, Flight, HeldChunk, evidence_of
+from tarmac.jobs.executors.queueing.held import (
+    MAX_TOLD,
+    SubmittedAttempt,
+    SubmittedChunk,
+    evidence_of,
+)
 from tarmac.jobs.executors.queueing.ledger import Ledger
 from tarmac.jobs.executors.queueing.window import Window
-from tarmac.node import Element
+from tarmac.node import AttemptSpec
 
 # Most attempts in hand, queued and in submission: the default limit on the jobs of all users of a
 # site together (slurm.conf(5), MaxJobCount).
@@ -65,8 +70,8 @@ class _Made:
     """
 
     record: ChunkRecord
-    flights: Sequence[Flight]
-    failures: Sequence[tuple[Flight, str]]
+    flights: Sequence[SubmittedAttempt]
+    failures: Sequence[tuple[SubmittedAttempt, str]]
     held: int
     at_once: int | None
     answer: _Answer
@@ -91,7 +96,7 @@ class Submissions:
         self,
         ledger: Ledger,
         engine: Engine,
-        prepare: Callable[[Attempt, str], Element],
+        prepare: Callable[[Attempt, str], AttemptSpec],
         cancellations: Cancellations,
         *,
         concurrency: int | None,
@@ -149,7 +154,7 @@ class Submissions:
         taken = self.backlog.take(units * per_unit)
         keys = [flight.key for flight in taken]
         record = self._ledger.files.make(dict(shape), keys, per_unit)
-        return Call(lambda: self._write_and_submit(record, taken, held, at_once), self._hear)
+        return Call(lambda: self._write_and_submit(record, taken, held, at_once), self._on_answer)
 
     def avoid(self, now: float) -> Call[Any] | None:
         """Return the call that keeps waiting units off the hosts to avoid; None for none."""
@@ -160,7 +165,7 @@ class Submissions:
                 return self._avoid(chunk, hosts)
         return None
 
-    def _avoid(self, chunk: HeldChunk, hosts: frozenset[str]) -> Call[Any]:
+    def _avoid(self, chunk: SubmittedChunk, hosts: frozenset[str]) -> Call[Any]:
         def hear(answer: Silent | None) -> None:
             if answer is None:
                 chunk.avoided = hosts
@@ -188,7 +193,7 @@ class Submissions:
 
         return Call(lambda: self._engine.throttle(last.record, at_once), hear)
 
-    def note_submitted(self, chunk: HeldChunk, job: str) -> None:
+    def note_submitted(self, chunk: SubmittedChunk, job: str) -> None:
         """Record that the engine has a chunk; report it queued once the engine's name is known."""
         chunk.record = chunk.record.model_copy(update={"state": "submitted", "job": job})
         self._ledger.files.write(chunk.record)
@@ -196,7 +201,11 @@ class Submissions:
             self._ledger.note_queued(chunk)
 
     def _write_and_submit(
-        self, record: ChunkRecord, flights: Sequence[Flight], held: int, at_once: int | None
+        self,
+        record: ChunkRecord,
+        flights: Sequence[SubmittedAttempt],
+        held: int,
+        at_once: int | None,
     ) -> _Made:
         elements, taken, failures = [], [], []
         for flight in flights:
@@ -235,7 +244,7 @@ class Submissions:
         self._ledger.files.write(record)
         return record
 
-    def _hear(self, made: _Made) -> None:
+    def _on_answer(self, made: _Made) -> None:
         now = time.monotonic()
         for flight, reason in made.failures:
             self._ledger.refuse(flight, reason)
@@ -248,7 +257,7 @@ class Submissions:
                 self._submit_at, self._pause_s = now + self._gather_s, 0.0
             case Silent() as silent:
                 self._hold(made)
-                self._ledger.hear_silence(silent, made.flights[:MAX_TOLD])
+                self._ledger.on_no_answer(silent, made.flights[:MAX_TOLD])
                 self._back_off(now)
             case Full() as full:
                 self._ledger.hear_answer()
@@ -273,13 +282,15 @@ class Submissions:
             reason = flight.evidence.asked
             flight.evidence = evidence_of(made.record, index)
             flight.evidence.asked = reason
-        chunk = HeldChunk(made.record, dict(enumerate(made.flights)), most_at_once=made.at_once)
+        chunk = SubmittedChunk(
+            made.record, dict(enumerate(made.flights)), most_at_once=made.at_once
+        )
         self._ledger.chunks[chunk.record.number] = chunk
         if chunk.is_submitted:
             self._ledger.note_queued(chunk)
         self._cancellations.catch_up(chunk)
 
-    def _take_back(self, flights: Sequence[Flight], words: str) -> None:
+    def _take_back(self, flights: Sequence[SubmittedAttempt], words: str) -> None:
         interrupted = [flight for flight in flights if flight.evidence.asked]
         for flight in interrupted:
             self._ledger.interrupt(flight, flight.evidence.asked)
@@ -291,7 +302,7 @@ class Submissions:
         self._pause_s = min(max(_AGAIN_SOON_S, 2 * self._pause_s), _AGAIN_SELDOM_S)
         self._submit_at = now + self._pause_s
 
-    def _find(self, chunk: HeldChunk) -> Call[Any]:
+    def _find(self, chunk: SubmittedChunk) -> Call[Any]:
         record = chunk.record
         if chunk.looks < _FINDS:
             return Call(
@@ -299,16 +310,16 @@ class Submissions:
             )
         at_once = chunk.most_at_once
         return Call(
-            lambda: self._ask(record, at_once), lambda answer: self._hear_again(chunk, answer)
+            lambda: self._ask(record, at_once), lambda answer: self._on_resubmit(chunk, answer)
         )
 
-    def _hear_of_find(self, chunk: HeldChunk, answer: Accepted | Silent | None) -> None:
+    def _hear_of_find(self, chunk: SubmittedChunk, answer: Accepted | Silent | None) -> None:
         if chunk.is_submitted or not chunk.flights:
             # A record has shown meanwhile that the engine has the chunk.
             return
         now = time.monotonic()
         if isinstance(answer, Silent):
-            self._ledger.hear_silence(answer, chunk.next_waiting())
+            self._ledger.on_no_answer(answer, chunk.next_waiting())
             chunk.look_at = now + _AGAIN_SOON_S
             return
         self._ledger.hear_answer()
@@ -320,7 +331,7 @@ class Submissions:
         if chunk.looks >= _FINDS and all(f.evidence.asked for f in chunk.flights.values()):
             self._give_up(chunk, "stop", "")
 
-    def _hear_again(self, chunk: HeldChunk, answer: _Answer) -> None:
+    def _on_resubmit(self, chunk: SubmittedChunk, answer: _Answer) -> None:
         """Handle the answer to the second submission of a chunk."""
         now = time.monotonic()
         match answer:
@@ -328,7 +339,7 @@ class Submissions:
                 self.note_submitted(chunk, answer.job)
                 self._cancellations.catch_up(chunk)
             case Silent() as silent:
-                self._ledger.hear_silence(silent, chunk.next_waiting())
+                self._ledger.on_no_answer(silent, chunk.next_waiting())
                 chunk.looks, chunk.look_at = 0, now + _AGAIN_SOON_S
             case Full() as full:
                 others = (held for held in self._ledger.chunks.values() if held is not chunk)
@@ -341,7 +352,7 @@ class Submissions:
             case Refused() as refused:
                 self._give_up(chunk, "start", refused.words)
 
-    def _give_up(self, chunk: HeldChunk, cause: Cause, words: str) -> None:
+    def _give_up(self, chunk: SubmittedChunk, cause: Cause, words: str) -> None:
         """End attempts that the engine does not have, and fence them against a late start."""
         for flight in [*chunk.flights.values()]:
             if not fence_unbegun(flight.attempt, chunk.record.nonce):

@@ -16,7 +16,7 @@ from tarmac.jobs.executors.queueing.cancellations import Cancellations
 from tarmac.jobs.executors.queueing.engine import Ending, Engine, Shown, Silent, UnitName
 from tarmac.jobs.executors.queueing.failures import Blame
 from tarmac.jobs.executors.queueing.fences import fence_at_work, fence_unbegun
-from tarmac.jobs.executors.queueing.held import Flight, HeldChunk
+from tarmac.jobs.executors.queueing.held import SubmittedAttempt, SubmittedChunk
 from tarmac.jobs.executors.queueing.ledger import Ledger
 from tarmac.jobs.executors.queueing.submissions import Submissions
 from tarmac.jobs.executors.queueing.verdict import Judge, Next, Over
@@ -62,7 +62,7 @@ class Watch:
         self._submissions = submissions
         self._cancellations = cancellations
         self._newest = -1
-        self._doubtful: dict[tuple[int, int], tuple[HeldChunk, Flight]] = {}
+        self._doubtful: dict[tuple[int, int], tuple[SubmittedChunk, SubmittedAttempt]] = {}
         self._look_at, self._look_pause_s, self._looked_at = 0.0, _LOOK_SOON_S, 0.0
         self._has_news = threading.Event()
         self._ask_at, self._ask_pause_s = 0.0, 0.0
@@ -72,19 +72,19 @@ class Watch:
         """Return when the next steps may be due, by the monotonic clock."""
         return [self._read_at, self._look_at, self._ask_at] if self._ledger.chunks else []
 
-    def hurry(self) -> None:
+    def poll_soon(self) -> None:
         """Poll soon: a chunk was submitted or taken over."""
         now = time.monotonic()
         self._read_at, self._read_pause_s = now, _READ_SOON_S
         self._look_pause_s = _LOOK_SOON_S
         self._look_at = min(self._look_at, now + _LOOK_SOON_S)
 
-    def look_at_once(self) -> None:
+    def poll_now(self) -> None:
         """Poll now, as the engine reported an end; callable from any thread."""
         self._has_news.set()
         self._read_at = self._look_at = self._ask_at = 0.0
 
-    def take_up(self, chunk: HeldChunk, flight: Flight) -> None:
+    def take_up(self, chunk: SubmittedChunk, flight: SubmittedAttempt) -> None:
         """Read the state of an attempt of an earlier session, without an event."""
         self._read(chunk, flight, is_told=False)
         record = flight.evidence.record
@@ -96,7 +96,7 @@ class Watch:
         newest = max(self._ledger.chunks, default=-1)
         if newest > self._newest:
             self._newest = newest
-            self.hurry()
+            self.poll_soon()
         if now < self._read_at:
             return
         has_news = False
@@ -114,7 +114,7 @@ class Watch:
             self._decide(chunk, flight, now)
         ended = time.monotonic()
         if has_news:
-            self.hurry()
+            self.poll_soon()
         else:
             self._read_pause_s = min(self._read_pause_s * 1.2, _READ_SELDOM_S)
         self._read_at = ended + max(self._read_pause_s, (ended - now) / _READ_PART)
@@ -150,7 +150,9 @@ class Watch:
         self._ask_at = now + (self._ask_pause_s if len(some) == len(units) else 0.0)
         return Call(lambda: self._engine.endings(some), self._hear_endings)
 
-    def _read(self, chunk: HeldChunk, flight: Flight, *, is_told: bool = True) -> bool:
+    def _read(
+        self, chunk: SubmittedChunk, flight: SubmittedAttempt, *, is_told: bool = True
+    ) -> bool:
         """Read an attempt's record; return whether it is new."""
         attempt, evidence = flight.attempt, flight.evidence
         try:
@@ -180,7 +182,7 @@ class Watch:
                 self._look_at = 0.0
         return True
 
-    def _decide(self, chunk: HeldChunk, flight: Flight, now: float) -> None:
+    def _decide(self, chunk: SubmittedChunk, flight: SubmittedAttempt, now: float) -> None:
         """Finish an attempt if it is over."""
         evidence = flight.evidence
         over = self._judge.judge(evidence, now)
@@ -228,7 +230,7 @@ class Watch:
                 finished = dataclasses.replace(finished, bad_host=evidence.ending.bad_host)
         self._ledger.finish(chunk, finished, is_charged=is_charged)
 
-    def _blame(self, flight: Flight, host: str, now: float) -> Blame | None:
+    def _blame(self, flight: SubmittedAttempt, host: str, now: float) -> Blame | None:
         """Return whether host or task is at fault for a failed start; None while undecided."""
         evidence, task, hosts = flight.evidence, flight.attempt.task, self._ledger.hosts
         # Steps before the agent starts are the same for all tasks.
@@ -242,7 +244,7 @@ class Watch:
         may_tell = not is_late and self._ledger.may_others_tell(flight, spec)
         return hosts.blame(task.index, host, spec, may_tell=may_tell)
 
-    def _still_doubtful(self) -> list[tuple[HeldChunk, Flight]]:
+    def _still_doubtful(self) -> list[tuple[SubmittedChunk, SubmittedAttempt]]:
         """Return the attempts in doubt that have not finished."""
         over = [key for key in self._doubtful if key not in self._ledger.flights]
         for key in over:
@@ -250,14 +252,17 @@ class Watch:
         return [*self._doubtful.values()]
 
     def _hear_look(
-        self, held: Sequence[HeldChunk], asked_at: float, answer: Mapping[UnitName, Shown] | Silent
+        self,
+        held: Sequence[SubmittedChunk],
+        asked_at: float,
+        answer: Mapping[UnitName, Shown] | Silent,
     ) -> None:
         now = time.monotonic()
         self._looked_at = asked_at
         self._look_pause_s = min(self._look_pause_s * 1.5, _LOOK_SELDOM_S)
         if isinstance(answer, Silent):
             for chunk in held:
-                self._ledger.hear_silence(answer, chunk.next_waiting())
+                self._ledger.on_no_answer(answer, chunk.next_waiting())
         else:
             self._ledger.hear_answer()
             for chunk in held:
@@ -269,7 +274,7 @@ class Watch:
             self._look_at = 0.0
 
     def _see_chunk(
-        self, chunk: HeldChunk, answer: Mapping[UnitName, Shown], asked_at: float
+        self, chunk: SubmittedChunk, answer: Mapping[UnitName, Shown], asked_at: float
     ) -> None:
         now = time.monotonic()
         waiting = frozenset(flight.index for flight in chunk.next_waiting())
@@ -291,7 +296,9 @@ class Watch:
                 self._doubtful[flight.key] = (chunk, flight)
                 self._ask_at, self._ask_pause_s, self._read_at = now, 0.0, now
 
-    def _see(self, chunk: HeldChunk, flight: Flight, shown: Shown, asked_at: float) -> None:
+    def _see(
+        self, chunk: SubmittedChunk, flight: SubmittedAttempt, shown: Shown, asked_at: float
+    ) -> None:
         """Report changes of an attempt whose unit the engine shows."""
         if shown.phase == "waiting" and flight.has_begun:
             # An attempt that began after the poll started still shows as waiting in its answer.
@@ -300,11 +307,15 @@ class Watch:
         elif shown.reason or flight.has_begun:
             self._ledger.wait_for([flight], shown.reason)
 
-    def _requeue(self, chunk: HeldChunk, flight: Flight, record: AttemptRecord | None) -> None:
-        ending = self._engine.last_words(chunk.record, chunk.unit_of(flight.index).unit)
+    def _requeue(
+        self, chunk: SubmittedChunk, flight: SubmittedAttempt, record: AttemptRecord | None
+    ) -> None:
+        ending = self._engine.final_status(chunk.record, chunk.unit_of(flight.index).unit)
         self._ledger.requeue(flight, record, ending)
 
-    def _end_if_too_long(self, chunk: HeldChunk, flight: Flight, shown: Shown) -> None:
+    def _end_if_too_long(
+        self, chunk: SubmittedChunk, flight: SubmittedAttempt, shown: Shown
+    ) -> None:
         """End an attempt that has waited longer than its task's `pending_limit`."""
         limit_s = self._engine.terms(flight.attempt.task).pending_limit_s
         if limit_s is None or flight.evidence.asked:
@@ -320,7 +331,7 @@ class Watch:
     def _hear_endings(self, answer: Mapping[UnitName, Ending] | Silent) -> None:
         now = time.monotonic()
         if isinstance(answer, Silent):
-            self._ledger.hear_silence(answer)
+            self._ledger.on_no_answer(answer)
             return
         self._ledger.hear_answer()
         for chunk, flight in self._still_doubtful():
@@ -330,7 +341,7 @@ class Watch:
                 self._decide(chunk, flight, now)
 
 
-def _is_no_start(flight: Flight, over: Over) -> bool:
+def _is_no_start(flight: SubmittedAttempt, over: Over) -> bool:
     """Return whether an attempt failed to start on a known host and began nowhere."""
     ending = flight.evidence.ending
     # Where the engine reports success, the program may have run.

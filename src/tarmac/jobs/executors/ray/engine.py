@@ -26,7 +26,7 @@ from tarmac.jobs.executors.ray.says import RUNNER_GONE
 from tarmac.jobs.executors.ray.units import Unit, Units
 from tarmac.jobs.executors.spool import Spool
 from tarmac.jobs.plan import Task
-from tarmac.node import Chunk, Element, attempt_file
+from tarmac.node import AttemptSpec, Chunk, attempt_file
 
 _MAX_UNITS = 1000
 
@@ -162,7 +162,7 @@ class RayEngine:
             if unit.number == number and unit.ending is not None
         }
 
-    def last_words(self, chunk: ChunkRecord, unit: int) -> None:  # noqa: ARG002 - Ray begins nothing again
+    def final_status(self, chunk: ChunkRecord, unit: int) -> None:  # noqa: ARG002 - Ray begins nothing again
         """Return nothing: Ray puts no unit back into its queue."""
         return
 
@@ -184,7 +184,7 @@ class RayEngine:
         self._units.cap(chunk.name, most_at_once)
 
     def _unit(
-        self, chunk: ChunkRecord, number: int, element: Element, excluded: tuple[str, ...]
+        self, chunk: ChunkRecord, number: int, element: AttemptSpec, excluded: tuple[str, ...]
     ) -> Unit:
         spooled = {
             name: text.rstrip(b"\n")

@@ -26,7 +26,7 @@ from tarmac.jobs.executors.ray.runners import RayRunners
 from tarmac.jobs.executors.ray.units import Units
 from tarmac.jobs.executors.spool import Spool, sweep_spools
 from tarmac.jobs.plan import Task
-from tarmac.node import Element, place_agent
+from tarmac.node import AttemptSpec, place_agent
 
 # Ray's workers end right after their agents. A lost node is known within half a minute.
 _SETTLES_WITHIN_S = 30.0
@@ -62,7 +62,7 @@ class RayExecutor(QueueingExecutor):
             agent = place_agent(site.run)
         write_text(probe.path, probe.nonce)
 
-        def prepare(attempt: Attempt, nonce: str) -> Element:
+        def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
             options = attempt.task.options.get("ray", {})
             return prepare_element(attempt, nonce, site, self._spool, options=options)
 

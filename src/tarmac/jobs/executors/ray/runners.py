@@ -23,10 +23,10 @@ from tarmac.jobs.executors.runners import RunnerJob, RunnerState
 from tarmac.jobs.executors.spool import Spool
 from tarmac.jobs.runner_notes import runner_place
 from tarmac.ray import (
+    NoAnswer,
     RayJob,
     RayJobs,
     Refused,
-    Silence,
     Submission,
     dashboard_address,
     read_token,
@@ -64,7 +64,7 @@ class RayRunners:
         address = dashboard_address(os.environ, options.dashboard)
         jobs = RayJobs(address, read_token(os.environ))
         known = jobs.version()
-        if isinstance(known, Silence):
+        if isinstance(known, NoAnswer):
             raise TarmacError(f"Ray's dashboard does not answer: {known.words}", hint=_WHERE)
         if isinstance(known, Refused):
             raise TarmacError(f"Ray refuses the runner: {known.words}", hint=known.hint or _WHERE)
@@ -73,13 +73,13 @@ class RayRunners:
             Spool(job.run).put(_SECRETS, json.dumps(dict(job.secrets)).encode())
         answer = jobs.submit(submission)
         for pause_s in _AGAIN_AFTER_S:
-            if not isinstance(answer, Silence):
+            if not isinstance(answer, NoAnswer):
                 break
             time.sleep(pause_s)
             answer = jobs.submit(submission)
         if isinstance(answer, str):
             return f"{answer} at {address}"
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             raise TarmacError(
                 f"Ray does not say whether it has the runner: {answer.words}",
                 hint=f"Look for it: ray job status {submission.name}",

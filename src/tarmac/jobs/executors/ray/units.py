@@ -224,10 +224,10 @@ class Units:
         mirror = self._get_mirror() if unit.has_mirror else None
         unit.ref = call.remote(work, [self._agent(unit.agent)], mirror)
         unit.ref.future().add_done_callback(
-            lambda done: self._said.put(lambda: self._hear(unit, done))
+            lambda done: self._said.put(lambda: self._on_answer(unit, done))
         )
 
-    def _hear(self, unit: Unit, done: Any) -> None:
+    def _on_answer(self, unit: Unit, done: Any) -> None:
         error = done.exception()
         if error is None:
             answer: Mapping[str, Any] = done.result()

@@ -47,7 +47,7 @@ _STARTER = """\
 import os, socket, sys
 worker = socket.socket(socket.AF_UNIX)
 worker.connect({path!r})
-worker.sendall(os.environ["TARMAC_MEETING"].encode() + b"\\n")
+worker.sendall(os.environ["TARMAC_RENDEZVOUS"].encode() + b"\\n")
 sys.exit(1 if worker.recv(1) == b"!" else 0)
 """
 
@@ -276,7 +276,7 @@ class _Parts:
                 while left and self.said == "":
                     done, left = ray.wait(left, timeout=_LOOK_EVERY_S)
                     for ref in done:
-                        self._hear(ref)
+                        self._on_answer(ref)
                     if starter in select.select([starter], [], [], 0)[0]:
                         break
                 if self.said:
@@ -284,7 +284,7 @@ class _Parts:
                         starter.sendall(b"!")
                 me.wait()
 
-    def _hear(self, ref: Any) -> None:
+    def _on_answer(self, ref: Any) -> None:
         import ray  # noqa: PLC0415 - only workers have it for sure
 
         try:
@@ -353,7 +353,7 @@ def _variables(work: dict[str, Any], host: str, part: dict[str, Any] | None) -> 
         "TARMAC_ENGINE_HOST": host,
     }
     if part is not None:
-        own |= {"TARMAC_ENGINE_RANK": str(part["rank"]), "TARMAC_MEETING": part["meeting"]}
+        own |= {"TARMAC_ENGINE_RANK": str(part["rank"]), "TARMAC_RENDEZVOUS": part["meeting"]}
     return {**kept, **own}
 
 

@@ -32,11 +32,11 @@ from tarmac.slurm import (
     UNIT,
     Accounted,
     Limits,
+    NoAnswer,
     Queued,
     Request,
     Script,
     Shape,
-    Silence,
     Slurm,
     SlurmNode,
     Unit,
@@ -63,12 +63,12 @@ _LAST_LINES = 5
 _LAST_BYTES = 4096
 
 
-def cluster_of(limits: Limits | Silence) -> ClusterId | None:
+def cluster_of(limits: Limits | NoAnswer) -> ClusterId | None:
     """Return a cluster's identity, ``ClusterName`` and controller; None where Slurm gives none.
 
     Clusters that installers set up may all have one name, such as ``parallelcluster``.
     """
-    if isinstance(limits, Silence) or not limits.cluster:
+    if isinstance(limits, NoAnswer) or not limits.cluster:
         return None
     uid = f"{limits.cluster}@{limits.controller}" if limits.controller else ""
     conf = os.environ.get("SLURM_CONF")
@@ -154,7 +154,7 @@ class SlurmEngine:
         self._terms: dict[tuple[str, bool], Terms] = {}
         limits = slurm.limits()
         # Slurm's default (slurm.conf(5), MaxArraySize).
-        most = 1001 if isinstance(limits, Silence) else limits.max_array_size
+        most = 1001 if isinstance(limits, NoAnswer) else limits.max_array_size
         self.most_units = max(1, most - 1)
 
     def cluster(self) -> ClusterId | None:
@@ -189,10 +189,10 @@ class SlurmEngine:
             script = self.script(chunk, most_at_once=most_at_once, excluded=excluded)
         except RequestError as error:
             return Refused(_with_hint(error))
-        if isinstance(script, Silence):
+        if isinstance(script, NoAnswer):
             return _silent(script)
         answer = self._slurm.submit(script, self._variables)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             return _silent(answer)
         if isinstance(answer, str):
             if is_full(answer):
@@ -202,7 +202,7 @@ class SlurmEngine:
 
     def script(
         self, chunk: ChunkRecord, *, most_at_once: int | None = None, excluded: Collection[str] = ()
-    ) -> Script | Silence:
+    ) -> Script | NoAnswer:
         """Return the sbatch script of a chunk.
 
         Raises:
@@ -211,7 +211,7 @@ class SlurmEngine:
         shape = dataclasses.replace(_shape(chunk), exclude=tuple(sorted(excluded)))
         if shape.gpus and self._knows_site and self._nodes is None:
             nodes = self._slurm.nodes()
-            if isinstance(nodes, Silence):
+            if isinstance(nodes, NoAnswer):
                 return nodes
             self._nodes = nodes
         is_array = chunk.num_units > 1
@@ -232,7 +232,7 @@ class SlurmEngine:
     def find(self, chunk: ChunkRecord) -> Accepted | Silent | None:
         """Find a chunk's job by its name; see `Engine`."""
         answer = self._slurm.find(chunk.name, chunk.made_at)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             return _silent(answer)
         return None if answer is None else Accepted(str(answer.job))
 
@@ -240,7 +240,7 @@ class SlurmEngine:
         """Return the units that squeue shows; see `Engine`."""
         numbers = {chunk.name: chunk.number for chunk in chunks}
         queued = self._slurm.queue([*numbers])
-        if isinstance(queued, Silence):
+        if isinstance(queued, NoAnswer):
             return _silent(queued)
         return {
             UnitName(numbers[unit.name], unit.unit.element or 0): self._shown(unit)
@@ -272,7 +272,7 @@ class SlurmEngine:
             return {}
         since = min(chunk.made_at for chunk, _ in by_unit.values())
         answer = self._slurm.ended([*by_unit], since)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             return _silent(answer)
         endings = {}
         for accounted in answer:
@@ -289,7 +289,7 @@ class SlurmEngine:
                 endings[UnitName(chunk.number, number)] = printed
         return endings
 
-    def last_words(self, chunk: ChunkRecord, unit: int) -> Ending | None:
+    def final_status(self, chunk: ChunkRecord, unit: int) -> Ending | None:
         """Return the ending that slurmstepd has printed for a unit; see `Engine`."""
         return printed_ending(self._printed(chunk, _unit(chunk, unit))) if chunk.job else None
 
@@ -307,11 +307,11 @@ class SlurmEngine:
             script = self.script(chunk, excluded=hosts)
         except RequestError:
             return None
-        if isinstance(script, Silence):
+        if isinstance(script, NoAnswer):
             return _silent(script)
         # Without this test, units without another suitable host would wait forever.
         refused = self._slurm.test(script)
-        if isinstance(refused, Silence):
+        if isinstance(refused, NoAnswer):
             return _silent(refused)
         if refused is not None:
             return None
@@ -371,7 +371,7 @@ def _shown(queued: Queued) -> Shown:
             return Shown("over", place, host=queued.nodes)
 
 
-def _silent(silence: Silence) -> Silent:
+def _silent(silence: NoAnswer) -> Silent:
     return Silent(f"{silence.command}: {silence.words}")
 
 

@@ -22,13 +22,13 @@ from tarmac.jobs.executors.slurm.options import SlurmOptions
 from tarmac.jobs.executors.slurm.runners import SlurmRunners
 from tarmac.jobs.executors.spool import Spool, sweep_spools
 from tarmac.jobs.plan import Task
-from tarmac.node import Element, agent_file, place_agent
+from tarmac.node import AttemptSpec, agent_file, place_agent
 from tarmac.slurm import (
     SILENCE_HINT,
     Limits,
+    NoAnswer,
     Request,
     Shape,
-    Silence,
     SlurmCommands,
     SlurmNode,
     explain_refusal,
@@ -76,7 +76,7 @@ class SlurmExecutor(QueueingExecutor):
             site.run.mkdir(parents=True, exist_ok=True)
             agent = place_agent(site.run)
 
-        def prepare(attempt: Attempt, nonce: str) -> Element:
+        def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
             options = attempt.task.options.get("slurm", {})
             return prepare_element(
                 attempt, nonce, site, self._spool, options=options, grace_s=grace_s
@@ -108,13 +108,13 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Sl
     shapes: dict[Shape, Task] = {}
     for task in tasks:
         shapes.setdefault(shape_of(task, best), task)
-    nodes: Sequence[SlurmNode] | Silence = ()
+    nodes: Sequence[SlurmNode] | NoAnswer = ()
     if any(shape.gpus for shape in shapes):
         nodes = slurm.nodes()
     for shape, task in shapes.items():
-        if shape.gpus and isinstance(nodes, Silence):
+        if shape.gpus and isinstance(nodes, NoAnswer):
             continue
-        known: Iterable[SlurmNode] = () if isinstance(nodes, Silence) else nodes
+        known: Iterable[SlurmNode] = () if isinstance(nodes, NoAnswer) else nodes
         _refuse_shape(slurm, shape, task, known)
 
 
@@ -140,7 +140,7 @@ def _refuse_shape(
 
 def _limits(slurm: SlurmCommands) -> Limits:
     limits = slurm.limits()
-    if isinstance(limits, Silence):
+    if isinstance(limits, NoAnswer):
         raise RequestError(
             f"Slurm does not answer: {limits.command}: {limits.words}",
             hint=SILENCE_HINT,
@@ -171,7 +171,7 @@ def _preview(site: Site) -> Iterator[str]:
             attempts = [(task.index, 1) for task in tasks[first : first + size]]
             record = files.make(json.loads(key), attempts, per_unit)
             script = engine.script(record, most_at_once=site.concurrency)
-            if isinstance(script, Silence):
+            if isinstance(script, NoAnswer):
                 raise TarmacError(
                     f"Slurm does not answer: {script.command}: {script.words}",
                     hint=SILENCE_HINT,

@@ -27,10 +27,10 @@ from tarmac.jobs.executors.slurm.options import RunnerOptions, SlurmOptions
 from tarmac.jobs.executors.spool import Spool
 from tarmac.slurm import (
     Accounted,
+    NoAnswer,
     Request,
     Script,
     Shape,
-    Silence,
     SlurmCommands,
     Submitted,
     Unit,
@@ -79,15 +79,15 @@ class SlurmRunners:
         since = datetime.now(UTC)
         answer = slurm.submit(script, variables)
         for pause_s in _LOOK_AFTER_S:
-            if not isinstance(answer, Silence):
+            if not isinstance(answer, NoAnswer):
                 break
             time.sleep(pause_s)
             existing = slurm.find(script.name, since)
-            if not isinstance(existing, Silence):
+            if not isinstance(existing, NoAnswer):
                 answer = existing or slurm.submit(script, variables)
         if isinstance(answer, Submitted):
             return str(answer.job)
-        if isinstance(answer, Silence):
+        if isinstance(answer, NoAnswer):
             raise TarmacError(
                 f"Slurm does not say whether it has the runner: {answer.command}: {answer.words}",
                 hint=f"Look for it: squeue --name={script.name}",
@@ -109,7 +109,7 @@ class SlurmRunners:
         """Return the present state of a runner's job; see `RunnerEngine`."""
         slurm = SlurmCommands(os.environ, timeout_s=_ANSWERS_WITHIN_S)
         queued = slurm.queue(_names(run, number))
-        if isinstance(queued, Silence):
+        if isinstance(queued, NoAnswer):
             return _unknown(queued)
         for unit in queued:
             if unit.state in ("pending", "requeued", "suspended"):
@@ -131,7 +131,7 @@ class SlurmRunners:
 
 def _ended(slurm: SlurmCommands, place: str, since: datetime) -> RunnerState:
     ended = slurm.ended([Unit(int(place))], since)
-    if isinstance(ended, Silence):
+    if isinstance(ended, NoAnswer):
         return _unknown(ended)
     for job in ended:
         return RunnerState("ended", f"job {place} {_said_of(job)}")
@@ -142,7 +142,7 @@ def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
     return isinstance(slurm.find(chunk.name, chunk.made_at), Submitted)
 
 
-def _unknown(silence: Silence) -> RunnerState:
+def _unknown(silence: NoAnswer) -> RunnerState:
     # No job number: the same message stands for runners of other runs, without another query.
     message = f"{silence.command}: {silence.words}"
     return RunnerState("unknown", f"job cannot be queried, Slurm does not answer: {message}")

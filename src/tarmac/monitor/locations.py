@@ -8,7 +8,7 @@ import subprocess
 
 from tarmac.errors import TarmacError
 from tarmac.files import parse_json
-from tarmac.slurm import Silence, SlurmCommands
+from tarmac.slurm import NoAnswer, SlurmCommands
 
 _RAY_TIMEOUT_S = 60.0
 
@@ -20,7 +20,7 @@ def slurm_hosts() -> tuple[str, ...]:
         TarmacError: Slurm does not answer.
     """
     nodes = SlurmCommands(os.environ).own_nodes()
-    if isinstance(nodes, Silence):
+    if isinstance(nodes, NoAnswer):
         raise TarmacError(
             f"Slurm does not say where your jobs run: {nodes.command} {nodes.words}",
             hint="Name the nodes yourself: tarmac top --hosts n01,n02",

@@ -22,7 +22,7 @@ from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_ne
 from tarmac.monitor.idle import IdleClock, Standing, standing_of
 from tarmac.monitor.joining import Candidate, Join, candidates_of, join, slurm_job_of
 from tarmac.monitor.processes import FileId, Process, ProcessTable
-from tarmac.monitor.sight import RunsInSight, runs_among
+from tarmac.monitor.run_discovery import RunDiscovery, runs_among
 from tarmac.monitor.slow import GpuPast, throttled_shares
 from tarmac.monitor.snapshot import Finding, HostSnapshot, ProcessRow, Work
 from tarmac.monitor.works import Facts, is_warming, work_of
@@ -97,7 +97,7 @@ class Watcher:
         self._table = processes or ProcessTable()
         self._readings = Readings()
         self._output = (options.output or default_output()).resolve()
-        self._runs = RunsInSight(self._output, self._readings)
+        self._runs = RunDiscovery(self._output, self._readings)
         self._containers = ContainerNames()
         self._clock = IdleClock()
         self._watchlist = Watchlist()

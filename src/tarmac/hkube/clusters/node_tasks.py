@@ -25,7 +25,7 @@ _NOT_OF_WORK = ("caller",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Errand:
+class NodeTaskSpec:
     """A task for a node.
 
     Attributes:
@@ -58,7 +58,7 @@ class Errand:
         _write(path, values)
 
     @classmethod
-    def read(cls, path: Path) -> Errand:
+    def read(cls, path: Path) -> NodeTaskSpec:
         """Read the file.
 
         Raises:

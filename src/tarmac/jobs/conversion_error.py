@@ -8,7 +8,7 @@ from tarmac.documents import Document, Path, Problem, refuse, show_path
 from tarmac.errors import RequestError
 
 
-class UnfitFileError(RequestError):
+class ConversionError(RequestError):
     """An input or output that cannot be staged where the task is to run.
 
     Args:
@@ -34,7 +34,7 @@ class UnfitFileError(RequestError):
         self.number = number
 
 
-def placed(error: UnfitFileError, document: Document | None) -> RequestError:
+def placed(error: ConversionError, document: Document | None) -> RequestError:
     """Return the error with its file, line and column.
 
     Args:
@@ -50,7 +50,7 @@ def placed(error: UnfitFileError, document: Document | None) -> RequestError:
     return RequestError(refusal.message, hint=error.hint)
 
 
-def _path(error: UnfitFileError, document: Document) -> Path:
+def _path(error: ConversionError, document: Document) -> Path:
     number = len(document.value.get(error.kind) or ())
     if error.number < number:
         return (error.kind, error.number)

@@ -10,15 +10,15 @@ import pytest
 
 from tarmac.errors import TarmacError
 from tarmac.formats import read_algorithm
-from tarmac.hkube.clusters.errands import (
-    Errand,
+from tarmac.hkube.clusters.judging import ending_without_word, is_disturbed
+from tarmac.hkube.clusters.node_tasks import (
+    NodeTaskSpec,
     ending_file,
     errand_file,
     read_ending,
     write_ending,
 )
-from tarmac.hkube.clusters.judging import ending_without_word, is_disturbed
-from tarmac.hkube.clusters.past import Past
+from tarmac.hkube.clusters.previous_session import PreviousSession
 from tarmac.hkube.hosting import Ending, Work
 from tarmac.hkube.values import pack, unpack
 from tarmac.jobs import Attempt, Finished, parse_job, plan_tasks
@@ -59,10 +59,10 @@ def algorithm(**own):
 
 
 def test_an_errand_comes_to_its_node_as_it_was_written(tmp_path):
-    errand = Errand(work=WORK, algorithm=algorithm(), base=tmp_path, fake_gpus=2)
+    errand = NodeTaskSpec(work=WORK, algorithm=algorithm(), base=tmp_path, fake_gpus=2)
     path = errand_file(tmp_path, 2)
     errand.write(path)
-    there = Errand.read(path)
+    there = NodeTaskSpec.read(path)
     # Who has called for it is nobody's business on the node.
     expected = dataclasses.replace(WORK, caller=None)
     expected = dataclasses.replace(expected, parents=["load"], children=["add", "show"])
@@ -86,10 +86,10 @@ def test_an_errand_comes_to_its_node_as_it_was_written(tmp_path):
 def test_an_errand_that_is_damaged_says_which_file_it_is(tmp_path, damage, words):
 
     path = errand_file(tmp_path, 1)
-    Errand(work=WORK, algorithm=algorithm(), base=tmp_path).write(path)
+    NodeTaskSpec(work=WORK, algorithm=algorithm(), base=tmp_path).write(path)
     path.write_bytes(pack(damage(unpack(path.read_bytes()))))
     with pytest.raises(TarmacError, match=words) as damaged:
-        Errand.read(path)
+        NodeTaskSpec.read(path)
     assert str(path) in str(damaged.value)
 
 
@@ -172,7 +172,7 @@ def past(tmp_path):
             for event in events
         ]
         (tmp_path / "journal.jsonl").write_text("".join(lines))
-        return Past(tmp_path)
+        return PreviousSession(tmp_path)
 
     return read
 
@@ -181,7 +181,7 @@ BEGAN = {"event": "began", "attempt": 1}
 
 
 def test_a_run_without_a_journal_has_no_past(tmp_path):
-    past = Past(tmp_path)
+    past = PreviousSession(tmp_path)
     assert past.unsettled("t") is None
     assert (past.spent("t"), past.is_settled("t", 4, 1)) == (0, False)
     assert [past.number(4), past.number(4), past.number(5)] == [1, 2, 1]

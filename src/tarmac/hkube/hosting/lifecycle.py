@@ -12,12 +12,12 @@ from tarmac.files import StorageError
 from tarmac.hkube.hosting.algorithms import Hosted
 from tarmac.hkube.hosting.environment import Folders, hosted_task, plain_task
 from tarmac.hkube.hosting.images import fetching_task, listening_host, ready_to_start
+from tarmac.hkube.hosting.instance_table import InstanceTable
 from tarmac.hkube.hosting.instances import Instance, Place, first_of
 from tarmac.hkube.hosting.interface import Calls, Ending, Watcher, Why
 from tarmac.hkube.hosting.logs import last_line
 from tarmac.hkube.hosting.processes import Processes
 from tarmac.hkube.hosting.retries import is_tried_again
-from tarmac.hkube.hosting.roster import Roster
 from tarmac.hkube.hosting.session import open_session
 from tarmac.hkube.hosting.tasks import (
     connect,
@@ -34,7 +34,7 @@ _LOOK_EVERY_S = 0.5
 _THE_END = "the run has ended"
 
 
-class Lives:
+class InstanceLifecycle:
     """The lifecycle of a run's instances.
 
     Args:
@@ -50,7 +50,7 @@ class Lives:
     def __init__(
         self,
         folder: Path,
-        roster: Roster,
+        roster: InstanceTable,
         processes: Processes,
         *,
         watcher: Watcher,

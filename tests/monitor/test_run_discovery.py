@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tarmac.files import OwnerLock, Readings, write_json
-from tarmac.monitor.sight import RunsInSight, runs_among
+from tarmac.monitor.run_discovery import RunDiscovery, runs_among
 
 
 class Clock:
@@ -62,12 +62,12 @@ def test_of_all_runs_those_at_work_are_seen(tmp_path, clock, hold):
     make(tmp_path, ".removed")
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    sight = RunsInSight(tmp_path, Readings(), clock)
+    sight = RunDiscovery(tmp_path, Readings(), clock)
     assert names(sight) == ["a", "b"]
 
 
 def test_a_new_run_is_seen_soon(tmp_path, clock, hold):
-    sight = RunsInSight(tmp_path, Readings(), clock)
+    sight = RunDiscovery(tmp_path, Readings(), clock)
     assert names(sight) == []
     hold(make(tmp_path, "new"))
     clock.now = 2.0
@@ -77,7 +77,7 @@ def test_a_new_run_is_seen_soon(tmp_path, clock, hold):
 def test_a_run_that_ends_is_no_longer_seen_and_its_end_is_known(tmp_path, clock, hold):
     path = make(tmp_path, "run")
     lock = hold(path)
-    sight = RunsInSight(tmp_path, Readings(), clock)
+    sight = RunDiscovery(tmp_path, Readings(), clock)
     assert names(sight) == ["run"]
     (path / "run.json").write_text(json.dumps({"status": "failed", "error": "no memory"}))
     lock.release()
@@ -90,7 +90,7 @@ def test_a_run_that_ends_is_no_longer_seen_and_its_end_is_known(tmp_path, clock,
 def test_an_old_run_that_goes_on_is_seen_again(tmp_path, clock, hold):
     path = make(tmp_path, "run", "completed")
     age(path)
-    sight = RunsInSight(tmp_path, Readings(), clock)
+    sight = RunDiscovery(tmp_path, Readings(), clock)
     assert names(sight) == []
     hold(path)
     write_json(path / "run.json", {"status": "running"})
@@ -104,7 +104,7 @@ def test_an_old_run_that_goes_on_is_seen_again(tmp_path, clock, hold):
 def test_a_run_that_was_removed_is_forgotten(tmp_path, clock, hold):
     path = make(tmp_path, "run")
     hold(path)
-    sight = RunsInSight(tmp_path, Readings(), clock)
+    sight = RunDiscovery(tmp_path, Readings(), clock)
     assert names(sight) == ["run"]
     path.rename(tmp_path / ".run.removed")
     clock.now = 2.0
@@ -115,7 +115,7 @@ def test_a_run_that_was_removed_is_forgotten(tmp_path, clock, hold):
 def test_a_run_of_another_directory_is_seen_while_a_process_works_on_it(tmp_path, clock, hold):
     other = make(tmp_path / "elsewhere", "run")
     hold(other)
-    sight = RunsInSight(tmp_path / "runs", Readings(), clock)
+    sight = RunDiscovery(tmp_path / "runs", Readings(), clock)
     assert names(sight, other) == ["run"]
 
 
@@ -123,7 +123,7 @@ def test_two_runs_of_one_name_are_told_apart(tmp_path, clock, hold):
     hold(make(tmp_path / "runs", "run"))
     other = make(tmp_path / "elsewhere", "run")
     hold(other)
-    sight = RunsInSight(tmp_path / "runs", Readings(), clock)
+    sight = RunDiscovery(tmp_path / "runs", Readings(), clock)
     assert names(sight, other) == ["run", str(other)]
 
 
@@ -135,7 +135,7 @@ def test_jobs_and_searches_are_seen_too(tmp_path, clock, hold):
     assert lock.acquire()
     make(tmp_path, "old-job", record="job-run.json")
     make(tmp_path, "old-search", record="study.json")
-    sight = RunsInSight(tmp_path, Readings(), clock)
+    sight = RunDiscovery(tmp_path, Readings(), clock)
     assert [(one.name, one.kind) for one in sight.look()] == [
         ("job", "job"),
         ("search", "search"),
@@ -144,7 +144,7 @@ def test_jobs_and_searches_are_seen_too(tmp_path, clock, hold):
 
 
 def test_a_directory_that_is_not_there_has_no_runs(tmp_path, clock):
-    assert names(RunsInSight(tmp_path / "none", Readings(), clock)) == []
+    assert names(RunDiscovery(tmp_path / "none", Readings(), clock)) == []
 
 
 def test_only_runs_are_runs(tmp_path):

@@ -112,7 +112,7 @@ class _Seen:
         self.is_at_work = False
 
 
-class RunsInSight:
+class RunDiscovery:
     """A reader of the glances of runs at work.
 
     Args:

@@ -9,22 +9,22 @@ import sys
 import pytest
 
 from tarmac import TarmacError, data
-from tarmac.cli.ahead import begun_ahead
-from tarmac.cli.imports import uncollected_imports
+from tarmac.cli.imports import gc_paused
+from tarmac.cli.prefetch import prefetching
 from tarmac.workloads import find_workload, workload_names
 
 
 def test_data_are_read_before_they_are_asked_for():
-    with begun_ahead("digits-mlp", devices="cpu", strategy="auto") as load:
+    with prefetching("digits-mlp", devices="cpu", strategy="auto") as load:
         first = load("digits")
     assert load("digits") is first
     assert first.fingerprint == data.load("digits").fingerprint
 
 
 def test_other_data_than_those_guessed_are_loaded_all_the_same():
-    with begun_ahead("absent-mlp", devices="cpu", strategy="auto") as load:
+    with prefetching("absent-mlp", devices="cpu", strategy="auto") as load:
         assert load("digits").name == "digits"
-    with begun_ahead(None, devices="cpu", strategy="auto") as load:
+    with prefetching(None, devices="cpu", strategy="auto") as load:
         assert load("digits").name == "digits"
 
 
@@ -34,7 +34,7 @@ def test_damaged_data_are_an_error_of_those_who_want_them(tmp_path, monkeypatch)
     for part in ("train", "t10k"):
         for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"):
             (tmp_path / "mnist" / f"{part}-{kind}").write_bytes(b"damaged")
-    with begun_ahead("mnist-mlp", devices="cpu", strategy="auto") as load:
+    with prefetching("mnist-mlp", devices="cpu", strategy="auto") as load:
         assert load("digits").name == "digits"
         with pytest.raises(TarmacError, match="damaged"):
             load("mnist")
@@ -42,7 +42,7 @@ def test_damaged_data_are_an_error_of_those_who_want_them(tmp_path, monkeypatch)
 
 def test_data_that_are_not_here_are_not_downloaded_ahead(tmp_path, monkeypatch):
     monkeypatch.setenv("TARMAC_DATA", str(tmp_path))
-    with begun_ahead("mnist-mlp", devices="cpu", strategy="auto"):
+    with prefetching("mnist-mlp", devices="cpu", strategy="auto"):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -59,7 +59,7 @@ def test_imports_are_left_out_of_collections_and_what_follows_is_not():
     assert gc.isenabled()
     before = gc.get_freeze_count()
     try:
-        with uncollected_imports():
+        with gc_paused():
             assert not gc.isenabled()
         assert gc.isenabled()
         assert gc.get_freeze_count() > before
@@ -70,12 +70,12 @@ def test_imports_are_left_out_of_collections_and_what_follows_is_not():
 def test_the_command_reads_data_while_pytorch_is_imported(tmp_path):
     code = """
 import sys, threading
-from tarmac.cli import ahead
-read = ahead._read
+from tarmac.cli import prefetch
+read = prefetch._read
 def seen(name):
     print("reads", name, "torch.nn" in sys.modules, flush=True)
     return read(name)
-ahead._read = seen
+prefetch._read = seen
 from tarmac.cli import main
 main([*"train digits-mlp --epochs 1 --device cpu --no-check --output".split(), sys.argv[1]])
 """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def begun_ahead(workload: str | None, *, devices: str, strategy: str) -> Iterator[Loader]:
+def prefetching(workload: str | None, *, devices: str, strategy: str) -> Iterator[Loader]:
     """Read a workload's data and start the driver, in threads.
 
     The data are known only after the workload and PyTorch are imported. They are guessed instead:

@@ -16,7 +16,7 @@ from tarmac.jobs import Machine
 _LAST = (0, True, 2**62)
 
 
-class Roster:
+class InstanceTable:
     """The algorithms of a run, with their waiting tasks and instances.
 
     Args:

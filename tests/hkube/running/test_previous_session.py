@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tarmac.hkube.clusters import past as module
-from tarmac.hkube.clusters.past import Past
+from tarmac.hkube.clusters import previous_session as module
+from tarmac.hkube.clusters.previous_session import PreviousSession
 
 
 @pytest.fixture
 def past_of(tmp_path, monkeypatch):
     """Return a function that gives the past of a run whose journal has some events."""
 
-    def make(*events) -> Past:
+    def make(*events) -> PreviousSession:
         (tmp_path / "journal.jsonl").touch()
         monkeypatch.setattr(module, "read_journal", lambda _: [dict(event) for event in events])
-        return Past(tmp_path)
+        return PreviousSession(tmp_path)
 
     return make
 
@@ -25,7 +25,7 @@ def event(kind: str, attempt: int, task: int = 4, **more):
 
 
 def test_a_run_without_a_journal_has_no_past(tmp_path):
-    past = Past(tmp_path)
+    past = PreviousSession(tmp_path)
     assert [past.number(4), past.number(4), past.number(5)] == [1, 2, 1]
     assert (past.unsettled("double"), past.spent("double")) == (None, 0)
     assert not past.is_settled("double", 4, 1)

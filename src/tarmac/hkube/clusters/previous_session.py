@@ -26,7 +26,7 @@ class _Known:
     spent: int = 0
 
 
-class Past:
+class PreviousSession:
     """The attempts of earlier sessions.
 
     Args:

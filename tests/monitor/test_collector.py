@@ -14,7 +14,7 @@ from monitor_values import gpu, process
 from tarmac.checks import last_check_file
 from tarmac.files import append_lines, write_json
 from tarmac.machine import LiveProcess, XidSeen
-from tarmac.monitor.look import Watcher
+from tarmac.monitor.collector import Watcher
 from tarmac.monitor.options import WatchOptions
 from tarmac.runs import now
 
@@ -330,7 +330,7 @@ def test_one_look_knows_what_containers_are_called(tmp_path, monkeypatch):
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     # However busy the machine is.
-    monkeypatch.setattr("tarmac.monitor.look._FIRST_NAMES_S", 60.0)
+    monkeypatch.setattr("tarmac.monitor.collector._FIRST_NAMES_S", 60.0)
     options = WatchOptions(output=tmp_path)
     watcher = Watcher(options, gpus=Cards(gpu(0, 50)), processes=InContainer())
     (row,) = watcher.look().processes
