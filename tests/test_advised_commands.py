@@ -69,7 +69,7 @@ KNOWN = {
     "cli/views/workloads.py: workloads[0].name",
     "data/registry.py: name",
     "formats/skypilot/writing.py: _FILE",
-    "jobs/executors/ray/units.py: unit.task",
+    "executors/ray/units.py: unit.task",
     "jobs/journal.py: line.number",
     "monitor/screen/web.py: self.address",
     "pages/check.py: _verdict(report)",

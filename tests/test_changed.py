@@ -15,10 +15,10 @@ FILES = {
     "src/tarmac/jobs/__init__.py": (
         "from typing import TYPE_CHECKING\n"
         "if TYPE_CHECKING:\n"
-        "    from tarmac.jobs.plan import plan_tasks\n"
+        "    from tarmac.tasks.plan import plan_tasks\n"
         "    from tarmac.jobs.order import in_order\n"
     ),
-    "src/tarmac/jobs/plan.py": "from tarmac.jobs import samples\ndef plan_tasks(): ...\n",
+    "src/tarmac/tasks/plan.py": "from tarmac.jobs import samples\ndef plan_tasks(): ...\n",
     "src/tarmac/jobs/order.py": "def in_order(): ...\n",
     "src/tarmac/jobs/samples.py": "",
     "src/tarmac/jobs/words/rules.toml": "",
@@ -81,7 +81,7 @@ def selected(script, root):
     ("changed", "expected"),
     [
         # A face leads to the module of each name alone, and a command to what its tests type.
-        ("src/tarmac/jobs/plan.py", ["cli/test_run.py", "jobs/test_plan.py"]),
+        ("src/tarmac/tasks/plan.py", ["cli/test_run.py", "jobs/test_plan.py"]),
         ("src/tarmac/jobs/samples.py", ["cli/test_run.py", "jobs/test_plan.py"]),
         ("src/tarmac/jobs/order.py", ["jobs/test_order.py", "slurm/test_slurm.py"]),
         ("src/tarmac/cli/commands/jobs.py", ["cli/test_ps.py", "docs/test_docs.py"]),
@@ -117,7 +117,7 @@ def test_data_beside_modules_need_the_tests_of_these_modules(selected):
 def test_the_groups_that_have_such_tests_are_named(selected):
     assert selected("src/tarmac/jobs/order.py")[1] == ["slurm"]
     assert selected("README.md")[1] == ["docs"]
-    assert selected("src/tarmac/jobs/plan.py")[1] == []
+    assert selected("src/tarmac/tasks/plan.py")[1] == []
     assert selected("pyproject.toml")[1] == ["slurm", "docs"]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.jobs import Job, executor_names
-from tarmac.jobs.secrets import read_secret_mapping
 from tarmac.settings import Settings, read_settings, settings_path
+from tarmac.tasks.secrets import read_secret_mapping
 
 CLOUD = """
 from pydantic import BaseModel, ConfigDict

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "kubernetes"))
 from emulator import Emulator, succeed
 from emulator.kinds import JOB, POD
 
-from tarmac.jobs.executors.kubernetes.manifests import NONCE
+from tarmac.executors.kubernetes.manifests import NONCE
 from tarmac.node import RECORD, AttemptRecord
 
 NUM_HOLLOW_NODES = 10

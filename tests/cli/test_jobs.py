@@ -51,7 +51,7 @@ def test_a_submitted_job_is_listed_followed_and_ended(tarmac, tmp_path):
     assert "no job is active in runs" in tarmac("ps").stdout
     assert "interrupted" in tarmac("ps", "--all").stdout
     again = tarmac("cancel", "latest")
-    assert (again.returncode, "is not at work" in again.stderr) == (2, True)
+    assert (again.returncode, "is not active" in again.stderr) == (2, True)
 
 
 def test_following_a_job_prints_until_it_ends(tarmac, tmp_path):

@@ -142,9 +142,9 @@ def test_the_site_lists_every_page():
 def test_the_pages_of_clusters_name_every_option_and_every_cause():
     from typing import get_args
 
-    from tarmac.jobs.executors import Cause
-    from tarmac.jobs.executors.ray.options import RayOptions
-    from tarmac.jobs.executors.slurm.options import SlurmOptions
+    from tarmac.executors import Cause
+    from tarmac.executors.ray.options import RayOptions
+    from tarmac.executors.slurm.options import SlurmOptions
 
     pages = ROOT / "docs"
     page = (pages / "clusters.md").read_text()

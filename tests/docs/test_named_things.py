@@ -107,8 +107,8 @@ def test_the_python_reference_lists_every_package_that_pages_import():
     [
         ("TARMAC_DATA", "tarmac.data.store:data_root"),
         ("TARMAC_SETTINGS_FILE", "tarmac.settings:settings_path"),
-        ("TARMAC_SECRETS", "tarmac.jobs.secrets:secret_mapping_path"),
-        ("TARMAC_SPOOL", "tarmac.jobs.executors.spool:_default_root"),
+        ("TARMAC_SECRETS", "tarmac.tasks.secrets:secret_mapping_path"),
+        ("TARMAC_SPOOL", "tarmac.executors.spool:_default_root"),
     ],
 )
 def test_the_default_of_a_variable_is_the_one_on_the_page(variable, call, monkeypatch):

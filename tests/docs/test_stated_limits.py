@@ -36,8 +36,8 @@ STATED = [
         "slurm",
         "by default {} MiB and {} KiB for each task",
         [
-            ("jobs/executors/runners.py", "_MEMORY_BYTES", MIB),
-            ("jobs/executors/runners.py", "_MEMORY_OF_TASK_BYTES", 2**10),
+            ("executors/runners.py", "_MEMORY_BYTES", MIB),
+            ("executors/runners.py", "_MEMORY_OF_TASK_BYTES", 2**10),
         ],
     ),
     (
@@ -53,9 +53,9 @@ STATED = [
         "clusters",
         "If the first {} tasks all fail alike within {} s each and {} are left",
         [
-            ("jobs/executors/queueing/failures.py", "_FIRST", 1),
-            ("jobs/executors/queueing/failures.py", "_QUICK_S", 1),
-            ("jobs/executors/queueing/ledger.py", "_MANY", 1),
+            ("executors/queueing/failures.py", "_FIRST", 1),
+            ("executors/queueing/failures.py", "_QUICK_S", 1),
+            ("executors/queueing/ledger.py", "_MANY", 1),
         ],
     ),
     (
@@ -110,7 +110,7 @@ STATED = [
     (
         "jobs",
         "up to {} MiB and {} tasks",
-        [("documents/parsing.py", "_MAX_BYTES", MIB), ("jobs/graph.py", "MAX_TASKS", 1)],
+        [("documents/parsing.py", "_MAX_BYTES", MIB), ("tasks/graph.py", "MAX_TASKS", 1)],
     ),
     (
         "judgement",

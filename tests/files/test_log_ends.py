@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from tarmac.cli.views.job_logs import last_lines
+from tarmac.executors.ray.says import ending_of
+from tarmac.executors.slurm.engine import SlurmEngine
 from tarmac.files import log_ends, masked_end
 from tarmac.hkube.hosting.logs import last_line
-from tarmac.jobs.executors.ray.says import ending_of
-from tarmac.jobs.executors.slurm.engine import SlurmEngine
 from tarmac.masking import fingerprints, learn, remember, values
 from tarmac.monitor.screen import logs as screen_logs
 from tarmac.pages.log_end import log_lines

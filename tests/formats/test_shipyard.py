@@ -783,7 +783,7 @@ def test_of_the_logs_alone_nothing_is_kept_but_what_the_run_has():
 
 
 def test_patterns_cross_directories_as_in_the_original(tmp_path):
-    from tarmac.jobs.outputs import keep_outputs
+    from tarmac.tasks.outputs import keep_outputs
 
     extra = (
         "local_path: $AZ_BATCH_TASK_WORKING_DIR/a b, include: ['ckpt/*.pt'], exclude: ['*/t.pt']"

@@ -27,7 +27,7 @@ from tarmac.data.own.taking import Taking, take_over
 from tarmac.data.text import parse_text
 from tarmac.inference.parts import Part
 from tarmac.inference.reading import read_samples
-from tarmac.jobs.inputs import _unpack
+from tarmac.tasks.inputs import _unpack
 
 CSV = b"rooms,street,old,price\n3,High,true,100.5\n4,Low,false,150\n2,,true,60\n5,Low,false,210\n"
 IDX = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + bytes(24)

@@ -12,11 +12,11 @@ READY_ABOVE = {"hkube/protocol/values.py"}
 # These read what Tarmac itself has just written: to a pipe, a variable or a text.
 OWN = {
     "checks/report/forms.py",
-    "jobs/executors/kubernetes/kind.py",
-    "jobs/executors/ray/kind.py",
-    "jobs/executors/ray/worker.py",
-    "jobs/executors/slurm/kind.py",
-    "jobs/leases.py",
+    "executors/kubernetes/kind.py",
+    "executors/ray/kind.py",
+    "executors/ray/worker.py",
+    "executors/slurm/kind.py",
+    "tasks/leases.py",
     "kubernetes/overlays.py",
     "node/pod.py",
     "node/records.py",

@@ -13,14 +13,14 @@ from test_node_staging import node  # noqa: F401 - a fixture
 from tarmac.environments import ClusterEngine, image_file
 from tarmac.errors import RequestError, TarmacError
 from tarmac.jobs import Grant, parse_job, plan_tasks
-from tarmac.jobs.cluster_containers import (
+from tarmac.tasks.cluster_containers import (
     apptainer_command,
     image_name,
     pyxis_command,
     refuse_unknown_settings,
 )
-from tarmac.jobs.containers import ContainerRun
-from tarmac.jobs.model import Container
+from tarmac.tasks.containers import ContainerRun
+from tarmac.tasks.model import Container
 
 DOCKER = {"containers": "docker"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from tarmac import RequestError
 from tarmac.cli.views.job_plan import task_lines
+from tarmac.executors import elements
 from tarmac.jobs import parse_job, plan_tasks, prepare, problems_beforehand
-from tarmac.jobs.executors import elements
 
 
 def job(environment, **more):

@@ -30,9 +30,9 @@ from tarmac.jobs import (
     task_directory,
     work_on,
 )
-from tarmac.jobs.containers import ContainerRun, container_command
-from tarmac.jobs.placeholders import escape
 from tarmac.processes import guarded
+from tarmac.tasks.containers import ContainerRun, container_command
+from tarmac.tasks.placeholders import escape
 from waiting import wait_until
 
 

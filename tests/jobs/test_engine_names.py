@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarmac.jobs.executors.kubernetes import runners as kubernetes_runners
-from tarmac.jobs.executors.queueing.chunks import chunk_name, job_label, run_code
-from tarmac.jobs.executors.ray import runners as ray_runners
-from tarmac.jobs.executors.runners import RunnerJob
-from tarmac.jobs.executors.slurm import runners as slurm_runners
+from tarmac.executors.kubernetes import runners as kubernetes_runners
+from tarmac.executors.queueing.chunks import chunk_name, job_label, run_code
+from tarmac.executors.ray import runners as ray_runners
+from tarmac.executors.runners import RunnerJob
+from tarmac.executors.slurm import runners as slurm_runners
 
 
 def runner(run):

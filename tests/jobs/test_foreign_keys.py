@@ -6,8 +6,8 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.jobs import foreign_keys
-from tarmac.jobs.model import Retries
 from tarmac.jobs.reader import parse_job
+from tarmac.tasks.model import Retries
 
 PROGRAM = "name: x\ncommand: echo\n"
 

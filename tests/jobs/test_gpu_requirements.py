@@ -9,8 +9,8 @@ import pytest
 
 from forked import run_python
 from tarmac.errors import RequestError
+from tarmac.executors.elements import build_environments
 from tarmac.jobs import Venv, parse_job, plan_tasks
-from tarmac.jobs.executors.elements import build_environments
 
 _BY_CUDA = {"cuda11": ["a==11"], "cuda12": ["a==12"], "cuda12.8": ["a==12.8"], "cuda13": ["a==13"]}
 _HEALTHY = Path(__file__).parents[1] / "checks" / "machines" / "healthy.txt"

@@ -8,6 +8,11 @@ import json
 import pytest
 
 from tarmac.errors import RequestError
+from tarmac.executors.kubernetes.demand import demand_of
+from tarmac.executors.kubernetes.manifests import Unit, job_manifest
+from tarmac.executors.kubernetes.nodes import KnownNode, why_never, with_gpus
+from tarmac.executors.ray import demand as ray_demand
+from tarmac.executors.slurm.engine import shape_of
 from tarmac.jobs import (
     RunRequest,
     create_run,
@@ -17,17 +22,12 @@ from tarmac.jobs import (
     plan_tasks,
     prepare,
 )
-from tarmac.jobs.executors.kubernetes.demand import demand_of
-from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
-from tarmac.jobs.executors.kubernetes.nodes import KnownNode, why_never, with_gpus
-from tarmac.jobs.executors.ray import demand as ray_demand
-from tarmac.jobs.executors.slurm.engine import shape_of
-from tarmac.jobs.machine import Machine
-from tarmac.jobs.model import Resources
 from tarmac.kubernetes import Listed, Refused
 from tarmac.machine import GpuInfo, fitting_names, is_of_type
 from tarmac.slurm import Limits, SlurmCommands, read_gres, request_gpus
 from tarmac.slurm.site import SlurmNode
+from tarmac.tasks.machine import Machine
+from tarmac.tasks.model import Resources
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

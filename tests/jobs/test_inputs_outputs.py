@@ -18,9 +18,9 @@ import pytest
 
 from hostile import each_name
 from tarmac.errors import RequestError, TarmacError
-from tarmac.jobs.inputs import fetch_inputs, refuse_missing_inputs
-from tarmac.jobs.model import Input, Output
-from tarmac.jobs.outputs import keep_outputs, refuse_unknown_stores
+from tarmac.tasks.inputs import fetch_inputs, refuse_missing_inputs
+from tarmac.tasks.model import Input, Output
+from tarmac.tasks.outputs import keep_outputs, refuse_unknown_stores
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 from forked import run_python, start_python
+from tarmac.executors import LocalExecutor
 from tarmac.jobs import create_run, parse_job, plan_tasks
 from tarmac.jobs.backoff import pause_s
-from tarmac.jobs.executors import LocalExecutor
-from tarmac.jobs.machine import Machine
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.machine import GpuInfo
 from tarmac.processes import Process, make_memory_group, parent_of_groups, start
+from tarmac.tasks.machine import Machine
 from waiting import limit_s
 
 
@@ -267,9 +267,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from tarmac.machine import GpuInfo
 from tarmac.jobs import create_run, parse_job, plan_tasks
-from tarmac.jobs.machine import Machine
+from tarmac.tasks.machine import Machine
 from tarmac.jobs.scheduler import run_tasks
-from tarmac.jobs.executors import LocalExecutor
+from tarmac.executors import LocalExecutor
 
 class Silent:
     started = waited = retrying = ended = lambda *_: None
@@ -298,7 +298,7 @@ import contextlib, json, sys
 from collections.abc import Iterator
 from pathlib import Path
 from tarmac.jobs import create_run, parse_job, plan_tasks, read_machine
-from tarmac.jobs.executors import LocalExecutor
+from tarmac.executors import LocalExecutor
 from tarmac.jobs.progress import Silent
 from tarmac.jobs.scheduler import run_tasks
 root, depth = Path(sys.argv[1]), int(sys.argv[2])

@@ -20,10 +20,10 @@ from tarmac.documents import (
     parse_seconds,
 )
 from tarmac.errors import RequestError
-from tarmac.jobs.model import Container, Job, SystemEnvironment, TaskSpec, Venv
-from tarmac.jobs.placeholders import escape, fill
-from tarmac.jobs.plan import plan_tasks
 from tarmac.jobs.reader import parse_job, read_job
+from tarmac.tasks.model import Container, Job, SystemEnvironment, TaskSpec, Venv
+from tarmac.tasks.placeholders import escape, fill
+from tarmac.tasks.plan import plan_tasks
 from yaml_numbers import YAML_NUMBERS, YAML_TEXTS
 
 WHOLE = """

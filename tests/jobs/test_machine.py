@@ -16,10 +16,10 @@ import pytest
 from forked import run_python
 from tarmac import RequestError
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.leases import Leases, TaskLeases, default_leases, inherited_leases
-from tarmac.jobs.machine import Machine
-from tarmac.jobs.model import Resources
 from tarmac.machine import GpuInfo
+from tarmac.tasks.leases import Leases, TaskLeases, default_leases, inherited_leases
+from tarmac.tasks.machine import Machine
+from tarmac.tasks.model import Resources
 
 ONE = Resources(gpus=1)
 
@@ -126,7 +126,7 @@ def test_a_parent_that_ends_while_it_is_asked_for_does_not_fail_the_question(tmp
 def test_a_program_that_has_left_its_task_has_nothing_of_what_was_leased_for_it(tmp_path):
     told = TaskLeases(("GPU-a",), tmp_path).variables()
     program = (
-        "import os; from tarmac.jobs.leases import inherited_leases\n"
+        "import os; from tarmac.tasks.leases import inherited_leases\n"
         "print(inherited_leases(os.environ) is not None)"
     )
 

@@ -18,12 +18,12 @@ import pytest
 from forked import ForkedProcess, start_python
 from hostile import each_name
 from tarmac.errors import RequestError
+from tarmac.executors.elements import prepare_element
+from tarmac.executors.spool import Spool
 from tarmac.jobs import Attempt, Job, Secret, Site, plan_tasks
-from tarmac.jobs.executors.elements import prepare_element
-from tarmac.jobs.executors.spool import Spool
-from tarmac.jobs.placeholders import escape
 from tarmac.jobs.reader import parse_job
 from tarmac.node import AttemptSpec
+from tarmac.tasks.placeholders import escape
 
 # What a job of an engine starts from: none of the variables of the process that submits.
 CLEAN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
@@ -45,7 +45,7 @@ class Node:
     def start(self, *arguments: str, env: Mapping[str, str], **options) -> ForkedProcess:
         """Start staging as an agent does, with pipes for its input and its answer."""
         return start_python(
-            *("-m", "tarmac.jobs.executors.stage", *arguments),
+            *("-m", "tarmac.executors.stage", *arguments),
             env=dict(env) | {"PYTHONSAFEPATH": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -289,7 +289,7 @@ def test_nothing_that_libraries_print_is_taken_for_the_answer(node, tmp_path):
     (tmp_path / "data").write_text("hello\n")
     at, (task,) = node("{name: x, command: 'true', inputs: [{from: data}]}")
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "tarmac.jobs.executors.stage", "in", str(tmp_path / "w")],
+        [sys.executable, "-P", "-m", "tarmac.executors.stage", "in", str(tmp_path / "w")],
         input=at.element(task).stage,
         env=CLEAN | {"PYTHONPATH": str(tmp_path / "site")},
         stdout=subprocess.PIPE,

@@ -22,8 +22,8 @@ from tarmac.errors import RequestError, TarmacError
 from tarmac.files import get_object, list_objects, put_object
 from tarmac.files.objects import s3_config
 from tarmac.jobs import create_run, parse_job, prepare, work_on
-from tarmac.jobs.inputs import fetch_inputs
-from tarmac.jobs.model import Input
+from tarmac.tasks.inputs import fetch_inputs
+from tarmac.tasks.model import Input
 from tarmac.training import Silent
 
 

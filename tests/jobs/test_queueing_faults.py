@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.jobs import Attempt, Finished, Site, parse_job, plan_tasks
-from tarmac.jobs.executors.events import Began, Queued, Requeued
-from tarmac.jobs.executors.queueing import (
+from tarmac.executors.events import Began, Queued, Requeued
+from tarmac.executors.queueing import (
     Accepted,
     ClusterId,
     Ending,
@@ -26,7 +25,8 @@ from tarmac.jobs.executors.queueing import (
     Silent,
     Terms,
 )
-from tarmac.jobs.executors.queueing.engine import UnitName
+from tarmac.executors.queueing.engine import UnitName
+from tarmac.jobs import Attempt, Finished, Site, parse_job, plan_tasks
 from tarmac.node import AttemptRecord, AttemptSpec, attempt_file, fence_file, read_attempt
 from waiting import limit_s
 
@@ -134,8 +134,8 @@ class Queue:
 
 @pytest.fixture
 def queue(tmp_path, monkeypatch):
-    monkeypatch.setattr("tarmac.jobs.executors.queueing.submissions._AGAIN_SOON_S", 0.1)
-    monkeypatch.setattr("tarmac.jobs.executors.queueing.watch._LOOK_SOON_S", 0.1)
+    monkeypatch.setattr("tarmac.executors.queueing.submissions._AGAIN_SOON_S", 0.1)
+    monkeypatch.setattr("tarmac.executors.queueing.watch._LOOK_SOON_S", 0.1)
     tasks = plan_tasks(parse_job("{name: x, command: a, sweep: {repeat: 3}}"), tmp_path)
     attempts = [Attempt(task, 1, tmp_path / "tasks" / str(task.index)) for task in tasks]
 
@@ -379,7 +379,7 @@ def test_news_that_come_while_a_look_is_heard_are_looked_at(queue, monkeypatch):
         def look(self, chunks):
             self.looks += 1
             if self.looks == 2:
-                monkeypatch.setattr("tarmac.jobs.executors.queueing.watch._LOOK_SOON_S", 1000.0)
+                monkeypatch.setattr("tarmac.executors.queueing.watch._LOOK_SOON_S", 1000.0)
                 queue.executor._watch._look_pause_s = 1000.0
                 queue.executor.look_now()
             return self.shown

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tarmac.executors.queueing.clusters import ClusterId
+from tarmac.executors.queueing.engine import Ending, Shown
+from tarmac.executors.queueing.failures import FirstFailures, Hosts
+from tarmac.executors.queueing.fences import fence_unbegun
+from tarmac.executors.queueing.verdict import Evidence, Judge, Next, Over, Patience
+from tarmac.executors.queueing.window import Window
 from tarmac.jobs import Attempt, Finished, parse_job, plan_tasks
-from tarmac.jobs.executors.queueing.clusters import ClusterId
-from tarmac.jobs.executors.queueing.engine import Ending, Shown
-from tarmac.jobs.executors.queueing.failures import FirstFailures, Hosts
-from tarmac.jobs.executors.queueing.fences import fence_unbegun
-from tarmac.jobs.executors.queueing.verdict import Evidence, Judge, Next, Over, Patience
-from tarmac.jobs.executors.queueing.window import Window
 from tarmac.node import AttemptRecord, read_attempt
 
 JUDGE = Judge(engine="Slurm", run="/run", patience=Patience())

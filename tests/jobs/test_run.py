@@ -32,10 +32,10 @@ from tarmac.jobs import (
     task_directory,
     work_on,
 )
-from tarmac.jobs.inputs import fetch_inputs
 from tarmac.jobs.journal import read_journal
-from tarmac.jobs.model import Input
 from tarmac.processes.cgroup import make_memory_group
+from tarmac.tasks.inputs import fetch_inputs
+from tarmac.tasks.model import Input
 from waiting import limit_s, wait_until
 
 
@@ -164,7 +164,7 @@ def test_a_time_limit_ends_the_whole_process_tree(run):
 @pytest.mark.parametrize("by", ["kernel", "watching"])
 def test_a_task_that_takes_more_memory_than_it_asked_for_is_ended(run, monkeypatch, by):
     if by == "watching":
-        monkeypatch.setattr("tarmac.jobs.executors.launching.make_memory_group", lambda *_: None)
+        monkeypatch.setattr("tarmac.executors.launching.make_memory_group", lambda *_: None)
     elif (group := make_memory_group(f"tarmac-test-{os.getpid()}", 2**26)) is None:
         pytest.skip("control groups cannot be made here; try as root, outside of containers")
     else:
@@ -470,9 +470,9 @@ def test_a_signal_after_the_last_success_is_no_error(tmp_path, monkeypatch):
 
 
 def test_two_processes_never_share_a_gpu(tmp_path):
-    from tarmac.jobs.machine import Machine
-    from tarmac.jobs.model import Resources
     from tarmac.machine import GpuInfo
+    from tarmac.tasks.machine import Machine
+    from tarmac.tasks.model import Resources
 
     def machine() -> Machine:
         gpus = [GpuInfo("GPU-a", "fast", 2**34), GpuInfo("GPU-b", "fast", 2**34)]

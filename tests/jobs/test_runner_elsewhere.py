@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tarmac.jobs.executors.kubernetes import runners as kubernetes
-from tarmac.jobs.executors.queueing import ClusterId, note_runner_cluster
-from tarmac.jobs.executors.slurm.runners import SlurmRunners
+from tarmac.executors.kubernetes import runners as kubernetes
+from tarmac.executors.queueing import ClusterId, note_runner_cluster
+from tarmac.executors.slurm.runners import SlurmRunners
 from tarmac.slurm.answers import ACCOUNT_FORMAT
 
 CONFIG = """Configuration data as of 2026-11-27T00:00:00

@@ -12,14 +12,14 @@ from engines import Engine
 from tarmac.jobs import RunnerState, create_run, parse_job, plan_tasks, read_status
 from tarmac.jobs.job_run import working_on
 from tarmac.jobs.journal import Journal
-from tarmac.jobs.runner_notes import (
+from tarmac.jobs.runner_watch import RunnerWatch
+from tarmac.node import AttemptRecord, attempt_file
+from tarmac.tasks.runner_notes import (
     RUNNER_JOB,
     mark_runner,
     note_runner_place,
     reserve_runner,
 )
-from tarmac.jobs.runner_watch import RunnerWatch
-from tarmac.node import AttemptRecord, attempt_file
 
 
 @dataclasses.dataclass

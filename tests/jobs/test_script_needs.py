@@ -6,7 +6,7 @@ import pytest
 
 from tarmac import RequestError
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.script_needs import script_of
+from tarmac.tasks.script_needs import script_of
 
 _LIST = "# /// script\n# dependencies = ['six']\n# ///\nprint(1)\n"
 

@@ -19,7 +19,7 @@ from tarmac.jobs import (
     task_directory,
     work_on,
 )
-from tarmac.jobs.secrets import resolve_secrets
+from tarmac.tasks.secrets import resolve_secrets
 
 
 def test_a_task_sees_its_own_secrets_and_no_source_of_anothers(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ import pytest
 
 from hostile import each_name
 from tarmac.errors import RequestError
+from tarmac.executors.spool import Spool, sweep_spools
 from tarmac.files import StorageError
-from tarmac.jobs.executors.spool import Spool, sweep_spools
 
 
 @pytest.fixture

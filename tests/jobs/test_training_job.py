@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from forked import run_python
+from tarmac.executors.launching import attempt_variables
 from tarmac.jobs import LAUNCH, Attempt, parse_job, plan_tasks, training_job
-from tarmac.jobs.executors.launching import attempt_variables
 
 
 def command_of(workload: str, *options: str, **given) -> list[str]:

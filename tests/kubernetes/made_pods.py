@@ -6,11 +6,11 @@ import dataclasses
 
 import kubernetes_validate
 
+from tarmac.executors.kubernetes import runners
+from tarmac.executors.kubernetes.demand import demand_of
+from tarmac.executors.kubernetes.manifests import Unit, job_manifest
+from tarmac.executors.runners import RunnerJob
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.executors.kubernetes import runners
-from tarmac.jobs.executors.kubernetes.demand import demand_of
-from tarmac.jobs.executors.kubernetes.manifests import Unit, job_manifest
-from tarmac.jobs.executors.runners import RunnerJob
 
 
 def task_template(base, job="{name: x, command: 'true'}", *, nodes=1, excluded=(), **options):

@@ -16,13 +16,13 @@ from emulator import CONFIG_MAP, JOB, POD, QUOTA, SECRET, Emulator
 from emulator.kinds import BY_PLURAL, JOBSET, Kind
 from hollow_agents import HollowAgents
 
+from tarmac.executors.events import Waiting
+from tarmac.executors.kubernetes import KubernetesExecutor, admission, creation, followers
+from tarmac.executors.kubernetes.engine import KubernetesEngine
+from tarmac.executors.kubernetes.mirrors import Mirrors
+from tarmac.executors.kubernetes.pods import SeenJob
+from tarmac.executors.queueing import QueueingExecutor, watch
 from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.events import Waiting
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor, admission, creation, followers
-from tarmac.jobs.executors.kubernetes.engine import KubernetesEngine
-from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
-from tarmac.jobs.executors.kubernetes.pods import SeenJob
-from tarmac.jobs.executors.queueing import QueueingExecutor, watch
 from tarmac.kubernetes import WAITS, NoAnswer
 from tarmac.kubernetes import watch as watch_of_objects
 from tarmac.testing.executors.case import ExecutorCase, Watch

@@ -10,11 +10,11 @@ from emulator import POD, QUOTA
 from emulator.kinds import JOB
 
 from tarmac.errors import RequestError
+from tarmac.executors.events import Waiting
+from tarmac.executors.kubernetes import KubernetesExecutor
+from tarmac.executors.kubernetes.creation import Creation
+from tarmac.executors.kubernetes.pods import keep_job
 from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.events import Waiting
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs.executors.kubernetes.creation import Creation
-from tarmac.jobs.executors.kubernetes.pods import keep_job
 from tarmac.kubernetes import WAITS, Listed, Refused
 from waiting import once
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tarmac.executors.kubernetes import KubernetesExecutor
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 
 pytestmark = pytest.mark.kubernetes
 

@@ -10,6 +10,12 @@ import pytest
 from emulator.kinds import JOB, JOBSET, SERVICE
 
 from tarmac.errors import RequestError
+from tarmac.executors.kubernetes import KubernetesExecutor
+from tarmac.executors.kubernetes.groups import Group
+from tarmac.executors.kubernetes.mirror import mirror_log
+from tarmac.executors.kubernetes.mirrors import Mirrors
+from tarmac.executors.kubernetes.pods import SeenPod
+from tarmac.executors.queueing import Ending
 from tarmac.jobs import (
     Silent,
     Site,
@@ -19,12 +25,6 @@ from tarmac.jobs import (
     run_tasks,
     scheduler,
 )
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs.executors.kubernetes.groups import Group
-from tarmac.jobs.executors.kubernetes.mirror import mirror_log
-from tarmac.jobs.executors.kubernetes.mirrors import Mirrors
-from tarmac.jobs.executors.kubernetes.pods import SeenPod
-from tarmac.jobs.executors.queueing import Ending
 
 
 class Progress(Silent):
@@ -220,7 +220,7 @@ def test_the_end_of_pods_that_are_gone_waits_for_what_they_printed_last(on_two, 
         return is_over
 
     ends = Mirrors.end_group
-    monkeypatch.setattr("tarmac.jobs.executors.kubernetes.followers.mirror_log", late)
+    monkeypatch.setattr("tarmac.executors.kubernetes.followers.mirror_log", late)
     monkeypatch.setattr(Mirrors, "end_group", end_group)
     said = "trap 'echo ended; exit 0' TERM; echo at work; sleep 100 & wait"
     look = when_at_work(on_two, lambda _: is_gone.set())

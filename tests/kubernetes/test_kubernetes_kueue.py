@@ -7,9 +7,9 @@ import contextlib
 import pytest
 from emulator.kinds import BY_PLURAL, JOB, Kind
 
+from tarmac.executors import Waiting
+from tarmac.executors.kubernetes import KubernetesExecutor, admission
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors import Waiting
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor, admission
 from tarmac.kubernetes import explain_workload, job_of_workload
 
 WORKLOAD = Kind("Workload", "workloads", "kueue.x-k8s.io", "v1beta1")

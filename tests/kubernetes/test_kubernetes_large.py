@@ -10,8 +10,8 @@ import random
 import pytest
 from emulator.kinds import CONFIG_MAP
 
+from tarmac.executors.kubernetes import KubernetesExecutor
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 
 pytestmark = pytest.mark.kubernetes
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.jobs.executors.kubernetes import followers, runners
-from tarmac.jobs.executors.kubernetes.followers import Followed, Followers
-from tarmac.jobs.executors.kubernetes.mirror import Heard
-from tarmac.jobs.executors.kubernetes.runners import KubernetesRunners
-from tarmac.jobs.executors.runners import RunnerJob
+from tarmac.executors.kubernetes import followers, runners
+from tarmac.executors.kubernetes.followers import Followed, Followers
+from tarmac.executors.kubernetes.mirror import Heard
+from tarmac.executors.kubernetes.runners import KubernetesRunners
+from tarmac.executors.runners import RunnerJob
 from tarmac.kubernetes import NoAnswer
 
 

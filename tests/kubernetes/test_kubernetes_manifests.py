@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarmac.errors import RequestError
-from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.executors.kubernetes.demand import Demand, demand_of
-from tarmac.jobs.executors.kubernetes.manifests import (
+from tarmac.executors.kubernetes.demand import Demand, demand_of
+from tarmac.executors.kubernetes.manifests import (
     Unit,
     config_manifest,
     job_manifest,
     secret_manifest,
     service_manifest,
 )
-from tarmac.jobs.executors.kubernetes.pods import keep_job
+from tarmac.executors.kubernetes.pods import keep_job
+from tarmac.jobs import parse_job, plan_tasks
 
 NEWEST = sorted(
     {tuple(map(int, name.split(".")[:2])) for name in kubernetes_validate.utils.all_versions()}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tarmac.executors.queueing import Patience
 from tarmac.formats import read_the_job
 from tarmac.hkube import Silent, prepare_pipeline, work_on_pipeline
 from tarmac.jobs import create_run
-from tarmac.jobs.executors.queueing import Patience
 from waiting import wait_until
 
 WITHIN_S = 120.0
@@ -238,7 +238,7 @@ def test_a_pod_that_is_evicted_is_followed_by_another_and_spends_no_retry(number
 def test_a_task_whose_node_is_lost_is_done_on_another(numbers, monkeypatch):
     monkeypatch.setattr("tarmac.kubernetes.pods.LOST_NODE_S", 0.5)
     hasty = Patience(record_s=2.0, success_s=5.0)
-    monkeypatch.setattr("tarmac.jobs.executors.kubernetes.kind.Patience", lambda: hasty)
+    monkeypatch.setattr("tarmac.executors.kubernetes.kind.Patience", lambda: hasty)
     numbers.touch("gated")
     pipeline = json.loads(json.dumps(PIPELINE))
     pipeline["flowInput"]["numbers"] = [5]

@@ -11,9 +11,9 @@ import pytest
 from emulator import JOB, POD, SECRET, Emulator
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.jobs.executors.kubernetes import runners
-from tarmac.jobs.executors.kubernetes.runners import KubernetesRunners
-from tarmac.jobs.executors.runners import RunnerJob
+from tarmac.executors.kubernetes import runners
+from tarmac.executors.kubernetes.runners import KubernetesRunners
+from tarmac.executors.runners import RunnerJob
 
 SINCE = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from emulator.kinds import JOB, POD
 
+from tarmac.executors.kubernetes import KubernetesExecutor
+from tarmac.executors.kubernetes.pods import keep_pod
 from tarmac.jobs import (
     Silent,
     Site,
@@ -22,8 +24,6 @@ from tarmac.jobs import (
     run_tasks,
     scheduler,
 )
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs.executors.kubernetes.pods import keep_pod
 from tarmac.jobs.progress import Ended
 from tarmac.testing.executors import ExecutorCase
 from waiting import wait_until

@@ -12,9 +12,9 @@ import sys
 import pytest
 from emulator.kinds import JOB
 
+from tarmac.executors.events import Waiting
+from tarmac.executors.kubernetes import KubernetesExecutor
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.events import Waiting
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 from waiting import wait_until
 
 pytestmark = pytest.mark.kubernetes

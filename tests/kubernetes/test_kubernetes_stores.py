@@ -15,11 +15,11 @@ import pytest
 from emulator.kinds import CONFIG_MAP
 
 from tarmac.errors import RequestError
+from tarmac.executors.kubernetes import KubernetesExecutor
+from tarmac.executors.kubernetes.demand import demand_of
+from tarmac.executors.queueing import run_code
 from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs.executors.kubernetes.demand import demand_of
-from tarmac.jobs.executors.queueing import run_code
-from tarmac.jobs.receipts import receipt_of
+from tarmac.tasks.receipts import receipt_of
 
 pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
 

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 import tarmac
+from tarmac.executors.kubernetes import KubernetesExecutor
 from tarmac.jobs import Silent, Site, plan_tasks, run_tasks, scheduler, training_job
-from tarmac.jobs.executors.kubernetes import KubernetesExecutor
 from tarmac.runs import Run
 from tarmac.studies import Study
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tarmac.executors.elements import prepare_element
+from tarmac.executors.interface import Attempt, Site
+from tarmac.executors.spool import Spool
 from tarmac.jobs import parse_job
-from tarmac.jobs.executors.elements import prepare_element
-from tarmac.jobs.executors.interface import Attempt, Site
-from tarmac.jobs.executors.spool import Spool
-from tarmac.jobs.plan import plan_tasks
+from tarmac.tasks.plan import plan_tasks
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tarmac.documents import Problem
-from tarmac.jobs.model import Job, TaskSpec
+from tarmac.tasks.model import Job, TaskSpec
 
 # Equivalents for jobs and tasks; each is a valid part of a job file.
 _OWN_KEYS = {

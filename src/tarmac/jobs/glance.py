@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tarmac.files import Fields, Readings
-from tarmac.jobs.run_files import directory_name
 from tarmac.runs import Glance
+from tarmac.tasks.run_files import directory_name
 
 # Last events of an attempt that waits in an engine's queue.
 _WAITS = ("queued", "waiting", "requeued")
@@ -52,7 +52,7 @@ def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     parts = tuple(part for part in all_parts if part.status not in _ENDED)
     if parts and not is_alive:
         # The import of executors is slow, and a list of runs seldom needs them.
-        from tarmac.jobs.executors import outlives_runner  # noqa: PLC0415
+        from tarmac.executors import outlives_runner  # noqa: PLC0415
 
         if not outlives_runner(record.text("executor") or ""):
             # These tasks ended with their runner, before their agents recorded it.

@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 
 from tarmac.errors import RequestError, TarmacError, quoted, unknown_name
+from tarmac.executors import find_executor
 from tarmac.files import (
     TRUSTED_USERS,
     LeaseWatch,
@@ -19,18 +20,17 @@ from tarmac.files import (
     open_regular,
     read_errors,
 )
-from tarmac.jobs.executors import find_executor
 from tarmac.jobs.job_run import JobRun, find_run, work_on
-from tarmac.jobs.model import Job
-from tarmac.jobs.plan import Task, plan_tasks
 from tarmac.jobs.progress import Silent
 from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
 from tarmac.jobs.runner_jobs import end_runner_jobs
-from tarmac.jobs.runner_notes import last_runner
 from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.status import RunStatus, TaskStatus, ask_to_end, note_runner, read_status
 from tarmac.processes import python_command
+from tarmac.tasks.model import Job
+from tarmac.tasks.plan import Task, plan_tasks
+from tarmac.tasks.runner_notes import last_runner
 from tarmac.wording import counted
 
 # Poll interval for the runner of another process; an own runner is waited for.

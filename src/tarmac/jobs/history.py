@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from tarmac.jobs.executors import DISTURBANCES
+from tarmac.executors import DISTURBANCES
 from tarmac.jobs.journal import read_journal
 
 

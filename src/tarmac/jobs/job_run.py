@@ -15,22 +15,15 @@ from typing import Literal
 
 from tarmac.environments import engine_program, refuse_unreadable
 from tarmac.errors import RequestError, TarmacError, quoted
+from tarmac.executors import Outcome, Site, find_executor
+from tarmac.executors.staging import environment_spec
 from tarmac.files import Lock, new_directory, storage_errors, validated
-from tarmac.jobs.executors import Outcome, Site, find_executor
-from tarmac.jobs.executors.staging import environment_spec
-from tarmac.jobs.inputs import refuse_missing_inputs
 from tarmac.jobs.kind import JOB, reserved
-from tarmac.jobs.model import Conda, Container, Job, Project, Secret, Venv
-from tarmac.jobs.outputs import refuse_unknown_stores
-from tarmac.jobs.plan import Task, plan_tasks
 from tarmac.jobs.progress import Reporter
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
 from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
-from tarmac.jobs.run_files import SHARED
-from tarmac.jobs.runner_notes import mark_runner, own_number
 from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.scheduler import run_tasks
-from tarmac.jobs.secrets import missing_secrets
 from tarmac.jobs.status import (
     RunStatus,
     forget_runner,
@@ -39,10 +32,17 @@ from tarmac.jobs.status import (
     read_status,
     tasks_left_with_engine,
 )
-from tarmac.jobs.workload_files import refuse_missing_workload
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
 from tarmac.runs import BrokenRun, Catalogue, default_output
+from tarmac.tasks.inputs import refuse_missing_inputs
+from tarmac.tasks.model import Conda, Container, Job, Project, Secret, Venv
+from tarmac.tasks.outputs import refuse_unknown_stores
+from tarmac.tasks.plan import Task, plan_tasks
+from tarmac.tasks.run_files import SHARED
+from tarmac.tasks.runner_notes import mark_runner, own_number
+from tarmac.tasks.secrets import missing_secrets
+from tarmac.tasks.workload_files import refuse_missing_workload
 from tarmac.wording import counted
 
 

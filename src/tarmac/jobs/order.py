@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tarmac.jobs.plan import Task
+    from tarmac.tasks.plan import Task
 
 
 class Order:

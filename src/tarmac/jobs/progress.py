@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tarmac.jobs.executors import Began, Cause, Outcome, Queued, Requeued, Waiting
-    from tarmac.jobs.machine import Grant
-    from tarmac.jobs.plan import Task
+    from tarmac.executors import Began, Cause, Outcome, Queued, Requeued, Waiting
+    from tarmac.tasks.machine import Grant
+    from tarmac.tasks.plan import Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,10 +21,10 @@ from tarmac.documents import (
     refuse,
     show_path,
 )
-from tarmac.jobs.executors import executor_names, find_executor
+from tarmac.executors import executor_names, find_executor
 from tarmac.jobs.foreign_keys import with_own_keys
-from tarmac.jobs.graph import faults_of
-from tarmac.jobs.model import Job
+from tarmac.tasks.graph import faults_of
+from tarmac.tasks.model import Job
 
 # Values that a program receives. They keep the file's text where YAML reads a number: version 1.10
 # is not 1.1, and permissions 0755 are not 755.

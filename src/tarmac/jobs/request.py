@@ -13,8 +13,8 @@ from typing import Literal
 
 from tarmac.errors import RequestError
 from tarmac.files import expanded
-from tarmac.jobs.model import Secret
-from tarmac.jobs.secrets import read_secret_mapping
+from tarmac.tasks.model import Secret
+from tarmac.tasks.secrets import read_secret_mapping
 
 # Place of the runner, the process that hands out a submitted job's tasks: on this machine, or as a
 # job of the engine that runs the tasks.

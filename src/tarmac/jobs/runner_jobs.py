@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
+from tarmac.executors import RunnerJob, find_executor
+from tarmac.executors.elements import staging_variables
 from tarmac.files import trust_in_this_user
-from tarmac.jobs.executors import RunnerJob, find_executor
-from tarmac.jobs.executors.elements import staging_variables
-from tarmac.jobs.model import Secret
 from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
-from tarmac.jobs.runner_notes import (
+from tarmac.processes import python_command
+from tarmac.tasks.model import Secret
+from tarmac.tasks.runner_notes import (
     RUNNER_JOB,
     is_marked,
     mark_file,
@@ -30,8 +31,7 @@ from tarmac.jobs.runner_notes import (
     runner_numbers,
     runner_place,
 )
-from tarmac.jobs.secrets import secret_variables
-from tarmac.processes import python_command
+from tarmac.tasks.secrets import secret_variables
 
 if TYPE_CHECKING:
     from tarmac.jobs.job_run import JobRun

@@ -6,9 +6,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tarmac.executors import RunnerState, find_executor
 from tarmac.files import moment_after
-from tarmac.jobs.executors import RunnerState, find_executor
-from tarmac.jobs.runner_notes import is_marked, last_runner, runner_noted_at, runner_place
+from tarmac.tasks.runner_notes import is_marked, last_runner, runner_noted_at, runner_place
 
 # More frequent polls would load the engine.
 _ASKED_EVERY_S = 15.0

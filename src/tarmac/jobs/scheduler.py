@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tarmac.jobs.backoff import MAX_DISTURBANCES, disturbed_pause_s, pause_s
-from tarmac.jobs.executors import (
+from tarmac.executors import (
     DISTURBANCES,
     Attempt,
     Began,
@@ -23,13 +22,14 @@ from tarmac.jobs.executors import (
     Waiting,
     is_retried,
 )
+from tarmac.jobs.backoff import MAX_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.history import History, read_history
 from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
-from tarmac.jobs.plan import Task
 from tarmac.jobs.progress import Ended, Reporter
-from tarmac.jobs.run_files import directory_name
 from tarmac.masking import without_known_in
+from tarmac.tasks.plan import Task
+from tarmac.tasks.run_files import directory_name
 
 # Interval between calls of `stop`, and between offers to an executor without room.
 _PATIENCE_S = 0.5

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tarmac.errors import TarmacError
+from tarmac.executors import outlives_runner
 from tarmac.files import (
     LeaseWatch,
     Shape,
@@ -23,13 +24,12 @@ from tarmac.files import (
     storage_errors,
     write_json,
 )
-from tarmac.jobs.executors import outlives_runner
 from tarmac.jobs.journal import read_events
 from tarmac.jobs.record import JobRecord, read_record
-from tarmac.jobs.run_files import directory_name
 from tarmac.jobs.runner_watch import RunnerWatch, is_to_begin
 from tarmac.node import read_attempt
 from tarmac.processes import ProcessIdentity, identify
+from tarmac.tasks.run_files import directory_name
 
 State = Literal["queued", "running", "detached", "succeeded", "failed", "skipped", "interrupted"]
 

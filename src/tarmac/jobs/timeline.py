@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from tarmac.jobs.executors import DISTURBANCES
+from tarmac.executors import DISTURBANCES
 from tarmac.jobs.journal import read_events
 from tarmac.jobs.status import RunStatus, TaskStatus, read_status
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tarmac.files import job_name, trust_in_this_user
-from tarmac.jobs.model import Job, Resources, Retries
-from tarmac.jobs.placeholders import escape
-from tarmac.jobs.plan import LAUNCH
 from tarmac.processes import python_command
+from tarmac.tasks.model import Job, Resources, Retries
+from tarmac.tasks.placeholders import escape
+from tarmac.tasks.plan import LAUNCH
 
 # Exit codes of a training on several nodes after the loss of a worker. 69 and 75 (sysexits.h): a
 # worker found another one hung, or missed others. 128 + SIGABRT, SIGBUS, SIGKILL, SIGSEGV: the lost

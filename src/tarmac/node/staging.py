@@ -1,7 +1,7 @@
 """Stage in and stage out of an attempt: inputs, the environment and outputs.
 
 Tarmac's own interpreter from the submitting machine does the work: ``python -m
-tarmac.jobs.executors.stage``. It reads a request from its standard input, and writes a JSON object
+tarmac.executors.stage``. It reads a request from its standard input, and writes a JSON object
 to its standard output.
 """
 
@@ -20,7 +20,7 @@ from tarmac.processes import MARK, last_line, python_command, spawn, watch
 if TYPE_CHECKING:
     from tarmac.node.inbox import Inbox
 
-_MODULE = "tarmac.jobs.executors.stage"
+_MODULE = "tarmac.executors.stage"
 
 # Part of Python's own error message.
 _LACKS_TARMAC = "No module named 'tarmac"

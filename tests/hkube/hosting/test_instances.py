@@ -14,7 +14,7 @@ from pools import define, make
 from tarmac.errors import TarmacError
 from tarmac.hkube.hosting.instances import explain_end
 from tarmac.jobs import LocalExecutor
-from tarmac.jobs.model import Container
+from tarmac.tasks.model import Container
 from waiting import wait_until_async
 
 

@@ -20,8 +20,8 @@ import ray
 from ray_in_process import Head, InProcessRay, Node
 
 from ray_heads import OBJECT_STORE_BYTES, start_head
+from tarmac.executors.ray import RayExecutor, connection, kind, worker
 from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.ray import RayExecutor, connection, kind, worker
 from tarmac.jobs.progress import Ended
 from waiting import wait_until
 

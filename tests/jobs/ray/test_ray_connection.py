@@ -12,7 +12,7 @@ from ray import exceptions
 from ray_in_process import Head, Node
 
 from tarmac.errors import RequestError
-from tarmac.jobs.executors.ray.connection import connect
+from tarmac.executors.ray.connection import connect
 
 ONE = Node("n1")
 

@@ -8,9 +8,9 @@ import pytest
 from ray import exceptions
 
 from tarmac.errors import RequestError
-from tarmac.jobs.executors.ray.connection import Versions, connect, explain_versions
-from tarmac.jobs.executors.ray.demand import Demand, RayNode, num_slots, why_never, why_waiting
-from tarmac.jobs.executors.ray.says import ending_of, returned_ending
+from tarmac.executors.ray.connection import Versions, connect, explain_versions
+from tarmac.executors.ray.demand import Demand, RayNode, num_slots, why_never, why_waiting
+from tarmac.executors.ray.says import ending_of, returned_ending
 from tarmac.masking import remember
 
 SMALL = RayNode("a1", "n1", {"CPU": 4, "GPU": 2, "memory": 8 * 2**30}, {"zone": "x"})

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tarmac.errors import TarmacError
-from tarmac.jobs.executors.queueing import run_code
-from tarmac.jobs.executors.ray import runners as module
-from tarmac.jobs.executors.ray.runners import RayRunners
-from tarmac.jobs.executors.runners import RunnerJob
-from tarmac.jobs.runner_notes import note_runner_place, reserve_runner
+from tarmac.executors.queueing import run_code
+from tarmac.executors.ray import runners as module
+from tarmac.executors.ray.runners import RayRunners
+from tarmac.executors.runners import RunnerJob
+from tarmac.tasks.runner_notes import note_runner_place, reserve_runner
 
 
 class Dashboard(http.server.ThreadingHTTPServer):

@@ -20,7 +20,7 @@ from published_samples import SAMPLES, staged
 from ray_heads import start_head
 from tarmac.formats import read_paths
 from tarmac.jobs import Site, find_executor, plan_tasks, run_tasks
-from tarmac.jobs.model import SystemEnvironment
+from tarmac.tasks.model import SystemEnvironment
 
 pytestmark = pytest.mark.ray
 

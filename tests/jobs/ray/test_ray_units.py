@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from ray_in_process import Node
 
+from tarmac.executors.queueing import ChunkFiles
+from tarmac.executors.ray import worker
+from tarmac.executors.ray.connection import connect
+from tarmac.executors.ray.demand import Demand
+from tarmac.executors.ray.engine import Probe, RayEngine
+from tarmac.executors.ray.groups import Group
+from tarmac.executors.ray.units import Unit, Units
+from tarmac.executors.spool import Spool
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.executors.queueing import ChunkFiles
-from tarmac.jobs.executors.ray import worker
-from tarmac.jobs.executors.ray.connection import connect
-from tarmac.jobs.executors.ray.demand import Demand
-from tarmac.jobs.executors.ray.engine import Probe, RayEngine
-from tarmac.jobs.executors.ray.groups import Group
-from tarmac.jobs.executors.ray.units import Unit, Units
-from tarmac.jobs.executors.spool import Spool
 from tarmac.node import AttemptSpec
 
 

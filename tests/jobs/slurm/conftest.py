@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from by_commands import run_tarmac
 
+from tarmac.executors.queueing import Patience
+from tarmac.executors.slurm import SlurmExecutor
 from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
-from tarmac.jobs.executors.queueing import Patience
-from tarmac.jobs.executors.slurm import SlurmExecutor
 from tarmac.jobs.progress import Ended
 
 # A cluster that looks for work often, so that tests wait for what they test; and whose nodes may

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from tarmac.executors import elements
 from tarmac.jobs import Began, Requeued
-from tarmac.jobs.executors import elements
 from tarmac.node import AttemptSpec
 
 pytestmark = pytest.mark.slurm

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tarmac.jobs.executors.queueing.chunks import ChunkFiles, ChunkRecord
-from tarmac.jobs.executors.queueing.engine import UnitName
-from tarmac.jobs.executors.slurm.endings import accounted_ending, printed_ending
-from tarmac.jobs.executors.slurm.engine import SlurmEngine
+from tarmac.executors.queueing.chunks import ChunkFiles, ChunkRecord
+from tarmac.executors.queueing.engine import UnitName
+from tarmac.executors.slurm.endings import accounted_ending, printed_ending
+from tarmac.executors.slurm.engine import SlurmEngine
 from tarmac.slurm import UNIT, Accounted, NoAnswer, Unit
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recorded_slurm import CONFIG, HEADER, RecordedSlurm
-from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.executors.queueing import (
+from tarmac.executors.queueing import (
     Accepted,
     ChunkFiles,
     Full,
@@ -14,7 +13,8 @@ from tarmac.jobs.executors.queueing import (
     Silent,
     UnitName,
 )
-from tarmac.jobs.executors.slurm import SlurmEngine
+from tarmac.executors.slurm import SlurmEngine
+from tarmac.jobs import parse_job, plan_tasks
 from tarmac.slurm import SlurmCommands
 
 BUSY = "Unable to contact slurm controller"

@@ -31,7 +31,7 @@ def with_bad_gpu(tmp_path, monkeypatch, stand_in):
         script = tmp_path / "python"
         script.write_text(_CHECK.replace("BAD", node))
         script.chmod(0o755)
-        monkeypatch.setattr("tarmac.jobs.executors.elements.sys.executable", str(script))
+        monkeypatch.setattr("tarmac.executors.elements.sys.executable", str(script))
         setup = f"export LD_LIBRARY_PATH={stand_in} NVML_STAND_IN={_MACHINE}"
         return f"{{{job}, options: {{slurm: {{check: quick, setup: '{setup}'}}}}}}"
 

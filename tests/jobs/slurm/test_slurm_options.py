@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from tarmac.errors import RequestError
+from tarmac.executors.slurm.endings import printed_ending
+from tarmac.executors.slurm.engine import shape_of
+from tarmac.executors.slurm.options import options_of
 from tarmac.jobs import parse_job, plan_tasks
-from tarmac.jobs.executors.slurm.endings import printed_ending
-from tarmac.jobs.executors.slurm.engine import shape_of
-from tarmac.jobs.executors.slurm.options import options_of
 
 
 def task_of(tmp_path, options: str, more: str = ""):

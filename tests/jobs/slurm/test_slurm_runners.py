@@ -11,10 +11,10 @@ import pytest
 
 from recorded_slurm import CONFIG, HEADER, RecordedSlurm
 from tarmac.errors import RequestError, TarmacError
-from tarmac.jobs.executors.queueing import ChunkFiles, ClusterId, job_label, run_code
-from tarmac.jobs.executors.runners import RunnerJob
-from tarmac.jobs.executors.slurm import runners as module
-from tarmac.jobs.executors.slurm.runners import SlurmRunners
+from tarmac.executors.queueing import ChunkFiles, ClusterId, job_label, run_code
+from tarmac.executors.runners import RunnerJob
+from tarmac.executors.slurm import runners as module
+from tarmac.executors.slurm.runners import SlurmRunners
 from waiting import wait_until
 
 SINCE = datetime(2026, 11, 22, 9, tzinfo=UTC)

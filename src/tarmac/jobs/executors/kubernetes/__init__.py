@@ -1,5 +1,0 @@
-"""The executor ``kubernetes``: chunks of tasks are Indexed Jobs."""
-
-from tarmac.jobs.executors.kubernetes.kind import KUBERNETES, KubernetesExecutor
-
-__all__ = ["KUBERNETES", "KubernetesExecutor"]
