@@ -1,9 +1,11 @@
 """What reference workloads reach in fp16 with a scaled loss, beside fp32, on a CPU.
 
-python bench/fp16_accuracy.py [--seeds 3] [WORKLOAD ...]
+python bench/fp16_accuracy.py [--seeds 3] [--epochs N] [WORKLOAD ...]
 
-Each seed is trained in both precisions, one after the other. Workloads of MNIST need its files:
-set TARMAC_DATA.
+Each seed is trained in both precisions, one after the other; products of fp16 are computed as a
+GPU's matrix units do (`emulated_fp16.py`). ``--epochs`` shortens the trainings, which are then
+compared with each other alone. Workloads of MNIST and CIFAR-10 need their files: set TARMAC_DATA.
+Results of each group of workloads have a file of their own, which ``--name`` names.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from pathlib import Path
 
 from _harness import TARMAC, Spread, run_child, table, write_results
 
@@ -18,6 +21,7 @@ from _harness import TARMAC, Spread, run_child, table, write_results
 _EMBEDDED = ("digits-mlp", "diabetes-mlp", "digits-autoencoder")
 
 _PRECISIONS = ("fp32", "fp16")
+_EMULATED = (sys.executable, str(Path(__file__).with_name("emulated_fp16.py")))
 
 
 def main() -> None:
@@ -25,16 +29,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("workloads", nargs="*", default=_EMBEDDED, metavar="WORKLOAD")
     parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
+    parser.add_argument("--epochs", type=int, help="default: the recipe's")
+    parser.add_argument("--data", default="original", help="which files: in the results")
+    parser.add_argument("--name", default="fp16-accuracy", help="of the results' file")
+    options = parser.parse_args()
     reached: dict[str, dict[str, list[float]]] = {}
     rows = []
-    for workload in given.workloads:
+    for workload in options.workloads:
         metric = expected = ""
         reached[workload] = {precision: [] for precision in _PRECISIONS}
         met = dict.fromkeys(_PRECISIONS, 0)
-        for seed in range(given.seeds):
+        for seed in range(options.seeds):
             for precision in _PRECISIONS:
-                result = _train(workload, precision, seed)
+                result = _train(workload, precision, seed, options.epochs)
                 bounds = result["expectation"]
                 metric = bounds["metric"]
                 most, least = bounds["at_most"], bounds["at_least"]
@@ -42,19 +49,26 @@ def main() -> None:
                 reached[workload][precision].append(result["metrics"][metric])
                 met[precision] += bounds["met"]
         for precision, values in reached[workload].items():
-            as_expected = f"{met[precision]} of {given.seeds}"
+            as_expected = f"{met[precision]} of {options.seeds}" if options.epochs is None else "-"
             rows.append(
                 [workload, precision, metric, Spread.of(values).show(4), expected, as_expected]
             )
     header = ["workload", "precision", "metric", "median (range)", "expected", "as expected"]
-    write_results("fp16-accuracy", {"reached": reached}, table(header, rows))
+    length = "the recipe's" if options.epochs is None else options.epochs
+    text = (
+        f"Data: {options.data}. Seeds: {options.seeds}. Epochs: {length}.\n\n{table(header, rows)}"
+    )
+    write_results(options.name, {"options": vars(options), "reached": reached}, text)
 
 
-def _train(workload: str, precision: str, seed: int) -> dict:
+def _train(workload: str, precision: str, seed: int, epochs: int | None) -> dict:
     with tempfile.TemporaryDirectory() as output:
         words = ["train", workload, "--json", "--device", "cpu", "--output", output]
         words += ["--precision", precision, "--seed", str(seed)]
-        result = run_child([*TARMAC, *words]).result
+        if epochs is not None:
+            words += ["--epochs", str(epochs)]
+        program = _EMULATED if precision == "fp16" else TARMAC
+        result = run_child([*program, *words]).result
     values = {k: v for k, v in result["metrics"].items() if k.startswith("test_")}
     print(f"{workload} {precision} seed {seed}: {values}", file=sys.stderr, flush=True)
     return result
