@@ -59,5 +59,5 @@ def test_the_least_is_a_role_and_who_has_it() -> None:
 
 
 def test_somebody_has_to_be_named() -> None:
-    with pytest.raises(RequestError, match="nobody is named"):
+    with pytest.raises(RequestError, match="no user or group is named"):
         CliRunner().invoke(command, ["init", "kubernetes"], catch_exceptions=False)

@@ -139,7 +139,7 @@ def test_a_run_that_is_held_is_neither_removed_nor_worked_on(tmp_path):
     run = create(tmp_path)
     with run.working():
         for refused in (lambda: remove(run), run.held().__enter__):
-            with pytest.raises(RequestError, match="is being worked on"):
+            with pytest.raises(RequestError, match="is in use by"):
                 refused()
     remove(run)
     assert not run.path.exists()
@@ -198,9 +198,9 @@ def test_a_run_is_worked_on_by_one_process_until_that_ends_however_it_ends(tmp_p
     assert process.stdout.readline() == "working\n"
     again = runs.Run.open(run.path)
     assert again.status == "running"
-    with pytest.raises(RequestError, match="worked on by another process"), again.working():
+    with pytest.raises(RequestError, match="in use by another process"), again.working():
         pass
-    with pytest.raises(RequestError, match="is being worked on") as caught:
+    with pytest.raises(RequestError, match="is in use by") as caught:
         remove(again)
     assert f"kill {process.pid}" in caught.value.hint
     process.send_signal(signal.SIGKILL)

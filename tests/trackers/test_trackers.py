@@ -153,7 +153,7 @@ def test_weights_and_biases_without_a_login_is_refused_before_anything_is_asked(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(RequestError, match="nobody is logged in") as caught:
+    with pytest.raises(RequestError, match="you are not logged in") as caught:
         open_tracker("wandb", tracked(tmp_path))
     assert "WANDB_MODE=offline" in caught.value.hint
 
