@@ -49,8 +49,8 @@ def test_perceptrons_train_as_stacks(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"workers": 1}, "a number of workers was asked for"),
-        ({"devices": "cpu:2"}, "several devices were asked for"),
+        ({"workers": 1}, "a number of workers was requested"),
+        ({"devices": "cpu:2"}, "several devices were requested"),
     ],
 )
 def test_processes_train_where_they_are_asked_for(tmp_path, fields, why):

@@ -157,7 +157,7 @@ def test_a_metric_whose_better_end_nobody_says_is_monitored_in_a_named_direction
         return output.argmax(1) == targets
 
     objective = Classification(metrics={"near": near})
-    with pytest.raises(RequestError, match="whether more or less is better"):
+    with pytest.raises(RequestError, match="whether higher or lower is better"):
         monitored(objective, "near")
     assert monitored(objective, "val_near:min").direction == "min"
     assert objective.judged_by == "accuracy"
