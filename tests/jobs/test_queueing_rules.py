@@ -117,9 +117,15 @@ def said(cause, words="so", near_limit=None) -> Ending:
             ("failed", "evicted"),
             id="others took its time",
         ),
-        pytest.param(Evidence(record=STOPPED, asked="no"), 0, ("interrupted", "stop"), id="asked"),
-        pytest.param(missing(asked="no"), 0, ("interrupted", "stop"), id="asked before it began"),
-        pytest.param(missing(BEGAN, asked="no"), 0, Next.ASK, id="asked, and it says how it ends"),
+        pytest.param(
+            Evidence(record=STOPPED, end_reason="no"), 0, ("interrupted", "stop"), id="asked"
+        ),
+        pytest.param(
+            missing(end_reason="no"), 0, ("interrupted", "stop"), id="asked before it began"
+        ),
+        pytest.param(
+            missing(BEGAN, end_reason="no"), 0, Next.ASK, id="asked, and it says how it ends"
+        ),
         pytest.param(Evidence(record=KILLED), 0, Next.WAIT, id="killed, by whom"),
         pytest.param(missing(KILLED), 0, Next.ASK, id="killed, the engine knows"),
         pytest.param(missing(KILLED, said("memory")), 0, ("failed", "memory"), id="for memory"),

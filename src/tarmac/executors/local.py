@@ -51,7 +51,7 @@ class _Active:
         grant: CPUs, memory and GPUs that the attempt holds.
         process: Process of its program; None while the program does not run.
         finished: Result of its program while its outputs are staged out; None before.
-        asked: Reason to end the attempt, in words; empty while nobody requested its end.
+        end_reason: Reason to end the attempt, in words; empty while nobody requested its end.
         watch: Watch over the use of its GPUs while its program runs; None for none.
         look_at: Time of the next look at its memory, by the monotonic clock.
         withdraw_at: Time to stop waiting for its outputs, by the monotonic clock; None for no
@@ -63,7 +63,7 @@ class _Active:
     process: Process | None = None
     watch: GpuWatch | None = None
     finished: Finished | None = None
-    asked: str = ""
+    end_reason: str = ""
     look_at: float = 0.0
     withdraw_at: float | None = None
 
@@ -209,14 +209,14 @@ class LocalExecutor:
         return min(times, default=float("inf")) - now
 
     def _end(self, active: _Active, reason: str, grace_s: float) -> None:
-        active.asked = active.asked or reason
+        active.end_reason = active.end_reason or reason
         if active.process is not None:
-            active.process.ask_to_end(active.asked, grace_s)
+            active.process.ask_to_end(active.end_reason, grace_s)
         elif active.finished is not None:
             # The program has ended: its outputs may take as long as a program's grace period.
             active.withdraw_at = time.monotonic() + grace_s
         else:
-            self._stagers.withdraw(active.attempt.task.index, active.asked, grace_s)
+            self._stagers.withdraw(active.attempt.task.index, active.end_reason, grace_s)
 
     def _stage_in(self, attempt: Attempt) -> None:
         task = attempt.task
@@ -263,14 +263,14 @@ class LocalExecutor:
                 self._look_at(active, active.process, now)
             elif active.withdraw_at is not None and now >= active.withdraw_at:
                 active.withdraw_at = None
-                self._stagers.withdraw(index, active.asked, self._grace_s)
+                self._stagers.withdraw(index, active.end_reason, self._grace_s)
 
     def _proceed(self, active: _Active, answer: Answer) -> None:
         """Continue an attempt after staging: launch its program, or finish it."""
         if active.finished is not None:
             self._finish_with(active, active.finished, answer)
-        elif active.asked:
-            self._conclude(active, Verdict("interrupted", active.asked, cause="stop"))
+        elif active.end_reason:
+            self._conclude(active, Verdict("interrupted", active.end_reason, cause="stop"))
         elif answer.error is not None:
             words = f"not started: {answer.error}"
             self._conclude(active, Verdict("failed", words, cause="start"))
@@ -279,8 +279,8 @@ class LocalExecutor:
 
     def _finish_with(self, active: _Active, finished: Finished, answer: Answer) -> None:
         """Finish an attempt with the result of keeping its outputs."""
-        if active.asked and answer.error == active.asked:
-            reason = f"{active.asked} before its outputs were kept"
+        if active.end_reason and answer.error == active.end_reason:
+            reason = f"{active.end_reason} before its outputs were kept"
             finished = dataclasses.replace(
                 finished, outcome="interrupted", reason=reason, cause="stop"
             )
@@ -305,7 +305,7 @@ class LocalExecutor:
         if code == _KILLED and not process.stopped_for:
             self._launcher.look_for_memory(active.attempt, process, seconds)
         active.process = None
-        verdict = judge(process, code, active.attempt, is_asked=bool(active.asked))
+        verdict = judge(process, code, active.attempt, is_asked=bool(active.end_reason))
         self._conclude(active, verdict, 0.0 if verdict.exit_code is None else seconds)
 
     def _conclude(self, active: _Active, verdict: Verdict, seconds: float = 0.0) -> None:
@@ -334,7 +334,7 @@ class LocalExecutor:
             succeeded=outcome == "succeeded",
         )
         self._stagers.submit(attempt.task.index, request)
-        if active.asked:
+        if active.end_reason:
             active.withdraw_at = time.monotonic() + self._grace_s
 
     def _finish(self, finished: Finished) -> None:

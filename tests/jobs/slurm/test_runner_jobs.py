@@ -273,8 +273,8 @@ def test_a_slurm_that_does_not_answer_says_nothing_of_a_runner(tarmac, listed, w
     row, _ = listed()
     assert row["state"] == "queued"
     # It stands for all runs that are listed, so it names the job of none.
-    said = "job cannot be queried, Slurm does not answer: squeue: said nothing"
-    assert row["runner_note"] == said
+    message = "job cannot be queried, Slurm does not answer: squeue: said nothing"
+    assert row["runner_note"] == message
 
 
 def test_a_runner_that_slurm_does_not_say_the_end_of_is_not_said_to_have_failed(

@@ -34,14 +34,14 @@ class Cancellations:
         return [self._at]
 
     def end(self, chunk: SubmittedChunk, flight: SubmittedAttempt) -> None:
-        """End an attempt of a chunk, as its `asked` reason says."""
+        """End an attempt of a chunk, for its `end_reason`."""
         index = flight.index
         if fence_unbegun(flight.attempt, chunk.record.nonce):
             self.end_unit(chunk, index)
-            self._ledger.interrupt(flight, flight.evidence.asked, chunk)
+            self._ledger.interrupt(flight, flight.evidence.end_reason, chunk)
             return
         if not chunk.is_last_of_unit(index):
-            fence_at_work(flight.attempt, flight.evidence.asked)
+            fence_at_work(flight.attempt, flight.evidence.end_reason)
         self.end_unit(chunk, index)
 
     def end_chunk(self, chunk: SubmittedChunk) -> None:
@@ -55,7 +55,7 @@ class Cancellations:
 
     def catch_up(self, chunk: SubmittedChunk) -> None:
         """End the attempts that were asked to end while their chunk was being submitted."""
-        requested = [flight for flight in chunk.flights.values() if flight.evidence.asked]
+        requested = [flight for flight in chunk.flights.values() if flight.evidence.end_reason]
         if len(requested) == len(chunk.flights):
             self.end_chunk(chunk)
             return

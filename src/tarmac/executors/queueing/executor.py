@@ -109,9 +109,9 @@ class QueueingExecutor:
     def end(self, attempt: Attempt, reason: str, grace_s: float) -> None:  # noqa: ARG002 - the attempt's element has KillWait
         """End one attempt, within the engine's fixed grace period; see `Executor`."""
         flight = self._ledger.flights.get((attempt.task.index, attempt.number))
-        if flight is None or flight.evidence.asked:
+        if flight is None or flight.evidence.end_reason:
             return
-        flight.evidence.asked = reason
+        flight.evidence.end_reason = reason
         chunk = self._ledger.chunk_of(flight)
         if chunk is not None:
             self._cancellations.end(chunk, flight)
@@ -247,6 +247,6 @@ class QueueingExecutor:
             self._submissions.backlog.remove(flight)
             self._ledger.interrupt(flight, reason)
         for flight in self._ledger.flights.values():
-            flight.evidence.asked = flight.evidence.asked or reason
+            flight.evidence.end_reason = flight.evidence.end_reason or reason
         for chunk in self._ledger.chunks.values():
             self._cancellations.end_chunk(chunk)

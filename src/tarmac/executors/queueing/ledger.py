@@ -158,8 +158,8 @@ class Ledger:
 
     def refuse(self, flight: SubmittedAttempt, reason: str) -> None:
         """End an attempt without a chunk, because it cannot start."""
-        if flight.evidence.asked:
-            self.interrupt(flight, flight.evidence.asked)
+        if flight.evidence.end_reason:
+            self.interrupt(flight, flight.evidence.end_reason)
         else:
             self._end(flight, Finished(flight.attempt, "failed", reason, cause="start"))
 

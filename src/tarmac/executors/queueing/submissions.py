@@ -279,9 +279,9 @@ class Submissions:
     def _hold(self, made: _Made) -> None:
         for index, flight in enumerate(made.flights):
             flight.index = index
-            reason = flight.evidence.asked
+            reason = flight.evidence.end_reason
             flight.evidence = evidence_of(made.record, index)
-            flight.evidence.asked = reason
+            flight.evidence.end_reason = reason
         chunk = SubmittedChunk(
             made.record, dict(enumerate(made.flights)), most_at_once=made.at_once
         )
@@ -291,10 +291,10 @@ class Submissions:
         self._cancellations.catch_up(chunk)
 
     def _take_back(self, flights: Sequence[SubmittedAttempt], words: str) -> None:
-        interrupted = [flight for flight in flights if flight.evidence.asked]
+        interrupted = [flight for flight in flights if flight.evidence.end_reason]
         for flight in interrupted:
-            self._ledger.interrupt(flight, flight.evidence.asked)
-        wanted = [flight for flight in flights if not flight.evidence.asked]
+            self._ledger.interrupt(flight, flight.evidence.end_reason)
+        wanted = [flight for flight in flights if not flight.evidence.end_reason]
         self.backlog.put_back(wanted)
         self._ledger.wait_for(wanted[:MAX_TOLD], words)
 
@@ -328,7 +328,7 @@ class Submissions:
             return
         chunk.looks += 1
         chunk.look_at = now + (self._find_again_s if chunk.looks < _FINDS else 0.0)
-        if chunk.looks >= _FINDS and all(f.evidence.asked for f in chunk.flights.values()):
+        if chunk.looks >= _FINDS and all(f.evidence.end_reason for f in chunk.flights.values()):
             self._give_up(chunk, "stop", "")
 
     def _on_resubmit(self, chunk: SubmittedChunk, answer: _Answer) -> None:
@@ -357,8 +357,8 @@ class Submissions:
         for flight in [*chunk.flights.values()]:
             if not fence_unbegun(flight.attempt, chunk.record.nonce):
                 continue
-            if flight.evidence.asked:
-                self._ledger.interrupt(flight, flight.evidence.asked, chunk)
+            if flight.evidence.end_reason:
+                self._ledger.interrupt(flight, flight.evidence.end_reason, chunk)
             else:
                 finished = Finished(flight.attempt, "failed", words, cause=cause)
                 self._ledger.finish(chunk, finished)

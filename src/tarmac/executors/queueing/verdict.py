@@ -97,7 +97,7 @@ class Evidence:
         shares_unit: Whether its unit runs other attempts too.
         follows: Whether its unit runs other attempts before it.
         first: Evidence on the first attempt of its unit, where it follows one that is in hand.
-        asked: Reason for ending it, in words; empty while nobody has requested its end.
+        end_reason: Reason for ending it, in words; empty while nobody has requested its end.
         suspected_at: Time from which the attempt has been over without a start, which may be its
             host's fault; None otherwise.
     """
@@ -113,7 +113,7 @@ class Evidence:
     shares_unit: bool = False
     follows: bool = False
     first: Evidence | None = None
-    asked: str = ""
+    end_reason: str = ""
     suspected_at: float | None = None
 
     @property
@@ -201,7 +201,7 @@ class Judge:
             return Over("succeeded", host=record.host)
         over = Over("failed", _cause(record), record.reason, record.host)
         # The kernel sends SIGKILL to programs that exceed the memory of their control group.
-        if record.exit_code != -signal.SIGKILL or over.cause != "signal" or evidence.asked:
+        if record.exit_code != -signal.SIGKILL or over.cause != "signal" or evidence.end_reason:
             return over
         if evidence.ending is not None:
             is_memory = evidence.ending.cause == "memory"
@@ -215,8 +215,8 @@ class Judge:
         self, evidence: Evidence, record: AttemptRecord, now: float
     ) -> Over | Next:
         """Judge an attempt that its agent ended on a signal of unknown origin."""
-        if evidence.asked:
-            return Over("interrupted", "stop", evidence.asked, evidence.host)
+        if evidence.end_reason:
+            return Over("interrupted", "stop", evidence.end_reason, evidence.host)
         if evidence.missing_since is None:
             # The engine may begin it again.
             return Next.WAIT
@@ -259,8 +259,8 @@ class Judge:
     def _by_nobody(self, evidence: Evidence, now: float) -> Over | Next:
         """Judge an attempt whose end neither its agent nor the engine has reported."""
         assert evidence.missing_since is not None
-        if evidence.asked and not evidence.has_begun:
-            return Over("interrupted", "stop", evidence.asked)
+        if evidence.end_reason and not evidence.has_begun:
+            return Over("interrupted", "stop", evidence.end_reason)
         patience = self.patience
         is_forgotten = (
             evidence.looks >= patience.unknown_looks
@@ -269,18 +269,18 @@ class Judge:
         )
         if not is_forgotten:
             return Next.ASK
-        if evidence.asked:
-            return Over("interrupted", "stop", evidence.asked, evidence.host, is_given_up=True)
+        if evidence.end_reason:
+            return Over("interrupted", "stop", evidence.end_reason, evidence.host, is_given_up=True)
         reason = f"{self.engine} does not know it any more, and it gives no sign of life"
         return Over("failed", "lost", reason, evidence.host, is_given_up=True)
 
     def _by_engine(self, evidence: Evidence, ending: Ending, now: float) -> Over | Next:
         """Judge an attempt whose end only the engine has reported."""
-        if evidence.asked:
+        if evidence.end_reason:
             # An agent that has begun may still record how its program ended.
             if evidence.has_begun and now - evidence.ended_at < self.patience.record_s:
                 return Next.WAIT
-            return Over("interrupted", "stop", evidence.asked, evidence.host)
+            return Over("interrupted", "stop", evidence.end_reason, evidence.host)
         if ending.cause is None:
             return self._by_success(evidence, ending, now)
         return self._by_failure(evidence, ending, ending.cause, now)

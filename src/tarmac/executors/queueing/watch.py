@@ -318,7 +318,7 @@ class Watch:
     ) -> None:
         """End an attempt that has waited longer than its task's `pending_limit`."""
         limit_s = self._engine.terms(flight.attempt.task).pending_limit_s
-        if limit_s is None or flight.evidence.asked:
+        if limit_s is None or flight.evidence.end_reason:
             return
         waited_s = (datetime.now(UTC) - chunk.record.made_at).total_seconds()
         if waited_s < limit_s or not fence_unbegun(flight.attempt, chunk.record.nonce):
