@@ -161,6 +161,13 @@ def test_every_block_of_yaml_is_yaml(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_shown_output_is_below_what_prints_it(page):
+    outputs = [block for block in blocks(page) if block.output is not None]
+    assert len(outputs) == page.read_text().count("<!-- output -->")
+    assert {block.kind for block in outputs} <= set(RUN)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page):
     for link in links(page):
         name, _, anchor = link.partition("#")
