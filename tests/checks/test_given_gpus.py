@@ -12,6 +12,7 @@ from tarmac.checks.evidence import Evidence, Probe
 from tarmac.checks.given_gpus import judge_given
 from tarmac.checks.pod_gpus import judge_pod
 from tarmac.checks.report.make import make_report
+from tarmac.cli import preflight
 from tarmac.kubernetes import UNFIT
 
 FIRST = "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
@@ -113,3 +114,19 @@ def test_the_answer_is_one_object_whatever_else_is_printed(on_machine):
     done = run_python("-m", "tarmac.checks.given_gpus", FIRST, env=env, check=True)
     answer = json.loads(done.stdout)
     assert answer["failures"][0].startswith("uncorrected memory errors (GPU 0): 3 uncorrected")
+
+
+@pytest.mark.parametrize("machine", ["healthy", "ecc-errors"])
+def test_tasks_with_environments_of_their_own_are_not_told_of_tarmacs_frameworks(
+    inventory_of, tmp_path, monkeypatch, capsys, machine
+):
+    built = {"devices": [{"kind": "cpu", "name": "cpu"}], "build": {"cuda": None}}
+    probe = Probe(framework="torch", where="this Python", outcome="done", result=built)
+    report = make_report(Evidence(inventory=inventory_of(machine), probes=(probe,)), seconds=1.0)
+    assert "torch-cpu-build" in {finding.code for finding in report.findings}
+    monkeypatch.setattr(preflight, "quick_check", lambda: report)
+    for own_python in (True, False):
+        preflight.check_into(tmp_path, own_python=own_python, quiet=False)
+        printed = capsys.readouterr().out
+        assert ("torch-cpu-build" in printed) == own_python
+        assert ("uncorrected memory errors" in printed) == (machine == "ecc-errors")

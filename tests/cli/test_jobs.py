@@ -208,7 +208,7 @@ def test_a_resumed_run_can_be_planned_and_not_changed(tarmac, tmp_path):
 
 
 def test_what_a_look_at_the_devices_found_is_stored_with_a_run(tmp_path):
-    check_into(tmp_path, quiet=True)
+    check_into(tmp_path, own_python=True, quiet=True)
     report = json.loads((tmp_path / "check.json").read_text())
     assert [verdict["name"] for verdict in report["frameworks"]] == ["torch"]
 

@@ -65,6 +65,12 @@ def test_a_line_that_is_too_long_for_a_path_is_the_installers_matter(tmp_path):
     assert read_requirements([line], tmp_path).lines == (line,)
 
 
+@pytest.mark.parametrize("line", ["numpy==", "a b", "six=1.17"])
+def test_a_line_that_is_no_requirement_is_refused_before_the_build(tmp_path, line):
+    with pytest.raises(RequestError, match="is no requirement"):
+        read_requirements([line], tmp_path)
+
+
 def test_files_that_are_missing_or_name_each_other_are_said(tmp_path):
     (tmp_path / "a.txt").write_text("-r b.txt\n")
     with pytest.raises(RequestError, match=r"b\.txt: No such file"):

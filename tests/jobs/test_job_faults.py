@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,10 +23,12 @@ from forked import run_python, start_python
 from tarmac.executors import LocalExecutor
 from tarmac.jobs import create_run, parse_job, plan_tasks
 from tarmac.jobs.backoff import pause_s
+from tarmac.jobs.progress import Silent
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.machine import GpuInfo
 from tarmac.processes import Process, make_memory_group, parent_of_groups, start
 from tarmac.tasks.machine import Machine
+from tarmac.tasks.model import Resources
 from waiting import limit_s
 
 
@@ -272,7 +275,7 @@ from tarmac.jobs.scheduler import run_tasks
 from tarmac.executors import LocalExecutor
 
 class Silent:
-    started = waited = retrying = ended = lambda *_: None
+    told = started = waited = retrying = ended = lambda *_: None
 
 root, name = Path(sys.argv[1]), sys.argv[2]
 command = f"set -C; > {root}/taken && rm {root}/taken"
@@ -291,6 +294,29 @@ def test_two_runners_take_turns_with_the_only_gpu(tmp_path):
         for name in ("one", "two")
     ]
     assert [rival.communicate(timeout=limit_s(240))[0] for rival in rivals] == ["5\n", "5\n"]
+
+
+def test_a_task_whose_gpu_another_run_holds_is_reported_as_waiting(tmp_path):
+    gpus = [GpuInfo("GPU-a", "fast", 2**34)]
+    ours, theirs = (
+        Machine(cpus=8, memory=2**34, gpus=gpus, leases=tmp_path / "leases") for _ in range(2)
+    )
+    held = theirs.take(Resources(gpus=1))
+    events = []
+
+    class Reporter(Silent):
+        def told(self, event) -> None:
+            events.append((event.attempt.task.name, event.reason))
+            theirs.give_back(held)
+
+    job = parse_job(
+        "{name: x, resources: {gpus: 1}, command: 'true', sweep: {repeat: 2}, concurrency: 1}"
+    )
+    tasks = [*plan_tasks(job, tmp_path)]
+    run = create_run(job, tmp_path, tasks, tmp_path / "runs")
+    with contextlib.closing(LocalExecutor(ours, tmp_path, run.path / "shared")) as executor:
+        counts = run_tasks(tasks, run.path, executor, Reporter(), concurrency=1)
+    assert (events, counts) == ([(tasks[0].name, "other runs hold the GPUs")], {"succeeded": 2})
 
 
 _NESTED = """
@@ -326,6 +352,7 @@ def work(job, tmp_path: Path, **options) -> list:
     ends: list = []
 
     class Watcher:
+        def told(self, *_: object) -> None: ...
         def started(self, *_: object) -> None: ...
         def waited(self) -> None: ...
         def retrying(self, *_: object) -> None: ...

@@ -188,6 +188,10 @@ def test_settings_that_every_training_has_become_its_options(tmp_path):
         ('name: x\ncommand: [echo, "\\0"]', "has a zero byte, which no program can be"),
         ("name: x\ncommand: echo\nenv: {1A: b}", "'1A' is no name of an environment variable"),
         (
+            "name: x\ncommand: echo\nenvironment: {requirements: [six], build_env: {1A: b}}",
+            "'1A' is no name of an environment variable",
+        ),
+        (
             "name: x\ncommand: echo\nenvironment: {images: y}",
             "expected system, or a mapping with image, requirements, path, file, prefix or kind",
         ),

@@ -85,6 +85,13 @@ def test_what_was_asked_beside_a_file_is_not_blamed_on_it(changes, words):
     assert str(raised.value).startswith(words)
 
 
+def test_generations_are_refused_beside_a_method_that_has_none():
+    fields = {"space": {"hidden": [8, 16]}, "method": "brute"}
+    with pytest.raises(RequestError, match="has no generations"):
+        check_new("digits-mlp", fields | {"generations": 3})
+    assert check_new("digits-mlp", fields | {"trials": 3}).request.trials == 3
+
+
 def test_a_file_says_where_it_is_wrong(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text("workload: digits-mlp\nspace:\n  hidden: [16, 32]\nretain: 0.01\n")

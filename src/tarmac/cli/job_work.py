@@ -16,7 +16,7 @@ from tarmac.errors import Interrupted, TarmacError, quoted
 from tarmac.wording import counted, in_lines, in_one_line
 
 if TYPE_CHECKING:
-    from tarmac.jobs import JobRun, OwnRunnerJob, Resources, RunRequest
+    from tarmac.jobs import Job, JobRun, OwnRunnerJob, RunRequest, Task
 
 # For a longer result, only the path of its file is printed.
 _MAX_SHOWN_BYTES = 20_000
@@ -126,7 +126,7 @@ def _work_tasks(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, Any
     from tarmac.jobs import end_runner_jobs, work_on
 
     if run.executor == "local" and not request.fake_gpus:
-        _look_at_gpus(run, (task.resources for task in run.tasks), quiet=shown.as_json)
+        _look_at_gpus(run, run.tasks, quiet=shown.as_json)
     with (
         _watched(run, request) as watch,
         progress_of(run, follow=shown.follow, quiet=shown.as_json) as watcher,
@@ -153,7 +153,7 @@ def _work_pipeline(run: JobRun, request: RunRequest, shown: Shown) -> dict[str, 
 
     if run.executor == "local" and not request.fake_gpus:
         needed = plan_pipeline(run.job).needed.values()
-        _look_at_gpus(run, (algorithm.job.resources for algorithm in needed), quiet=shown.as_json)
+        _look_at_gpus(run, [algorithm.job for algorithm in needed], quiet=shown.as_json)
     with (
         _watched(run, request) as watch,
         pipeline_progress(
@@ -203,15 +203,17 @@ def _with_resume_hint(run: JobRun) -> Iterator[None]:
         raise StorageError(error.message, hint=f"{first}: {again}") from error
 
 
-def _look_at_gpus(run: JobRun, needs: Iterable[Resources], *, quiet: bool) -> None:
+def _look_at_gpus(run: JobRun, parts: Iterable[Task | Job], *, quiet: bool) -> None:
     """Check the GPUs, unless no task needs one."""
-    if any(each.gpus for each in needs):
+    on_gpus = [part for part in parts if part.resources.gpus]
+    if on_gpus:
         from tarmac.cli.preflight import check_into
-        from tarmac.jobs import working_on
+        from tarmac.jobs import SystemEnvironment, working_on
 
+        own_python = any(isinstance(part.environment, SystemEnvironment) for part in on_gpus)
         # Other commands see that the run is active meanwhile.
         with working_on(run.path):
-            check_into(run.path, quiet=quiet)
+            check_into(run.path, own_python=own_python, quiet=quiet)
 
 
 def _sum_up(run: JobRun, counts: Iterable[tuple[str, int]]) -> None:

@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from tarmac.training import Plan, Reporter, Score
 
 
-def check_into(run: Path, *, quiet: bool) -> None:
-    """Do the quick check, print failures, and store the report in a run's directory."""
-    _conclude(quick_check(), run, quiet=quiet)
+def check_into(run: Path, *, own_python: bool, quiet: bool) -> None:
+    """Do the quick check, print failures, and store the report in a run's directory.
+
+    Args:
+        run: Directory of the run.
+        own_python: Whether a task runs in Tarmac's own environment, whose frameworks then matter.
+        quiet: Whether to suppress messages about failures.
+    """
+    _conclude(quick_check(), run, quiet=quiet, own_python=own_python)
 
 
 @contextlib.contextmanager
@@ -121,12 +127,14 @@ def _takes_one_process() -> bool:
     return any(gpu.compute_mode == "exclusive process" for gpu in gpus)
 
 
-def _conclude(report: Report, run: Path, *, quiet: bool) -> None:
+def _conclude(report: Report, run: Path, *, quiet: bool, own_python: bool = True) -> None:
     write_text(run / "check.json", report.model_dump_json(indent=2) + "\n")
     if quiet:
         return
+    # A framework that works on no device is Tarmac's own, and no task uses it.
+    apart = set() if own_python else {probe.label for probe in report.probes}
     for finding in report.findings:
-        if finding.level == "failure":
+        if finding.level == "failure" and not apart.issuperset(finding.where):
             where = ", ".join(finding.where)
             click.secho(f"check: {finding.title} ({where}). ", fg="yellow", nl=False)
             click.echo(f"What to do: tarmac check --explain {finding.code}")

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from tarmac.errors import RequestError
 
 # See https://pip.pypa.io/en/stable/reference/requirements-file-format/
@@ -52,7 +54,7 @@ def read_requirements(given: Sequence[str], base: Path) -> Requirements:
         base: Directory that relative paths start from.
 
     Raises:
-        RequestError: A file cannot be read, or files form a cycle.
+        RequestError: A file cannot be read, files form a cycle, or a line is no requirement.
     """
     reader = _Reader()
     reader.read(given, base, ())
@@ -108,9 +110,25 @@ class _Reader:
         path = Path(os.path.normpath(base / name))
         is_path = option or name.startswith(".") or "/" in name or name.endswith((".whl", ".gz"))
         if not is_path or _REMOTE.match(name) or "@" in name or not os.path.exists(path):  # noqa: PTH110 - False where it cannot be
+            if not is_path and not _REMOTE.match(name):
+                _refuse_no_requirement(line)
             return line
         self.local.append(path)
         return f"{option}{path}{tail}"
+
+
+def _refuse_no_requirement(line: str) -> None:
+    """Refuse a line that pip cannot read; options after it and variables are left to pip."""
+    if "${" in line:
+        return
+    try:
+        Requirement(re.split(r"\s--", line)[0])
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise RequestError(
+            f"environment: {line!r} is no requirement: {reason}",
+            hint="Such as numpy, numpy==2.3.0, ./package or -r requirements.txt",
+        ) from error
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -119,6 +119,7 @@ class _Session:
         self._stop = stop
         self._detach = detach
         self._active: set[int] = set()
+        self._without_room: set[int] = set()
         self._stopping = False
         self._full_until, self._full_above = 0.0, 0.0
         self._later: list[tuple[float, int, Task]] = []
@@ -217,15 +218,23 @@ class _Session:
             if task is None:
                 return
             (answer,) = self._executor.start([self._next_attempt(task)])
-            if answer is Busy.FULL:
-                return
             if isinstance(answer, Busy):
+                self._report_no_room(task, answer)
+                if answer is Busy.FULL:
+                    return
                 without_gpus = True
                 continue
             self._order.take(task)
             self._active.add(task.index)
             self._note(answer)
             self._flush()
+
+    def _report_no_room(self, task: Task, answer: Busy) -> None:
+        """Report once that a task waits although this run holds nothing."""
+        if not self._active and task.index not in self._without_room:
+            self._without_room.add(task.index)
+            reason = "other runs hold the GPUs" if answer is Busy.NO_GPU else "there is no room now"
+            self._reporter.told(Waiting(self._next_attempt(task), reason))
 
     def _queue(self, now: float) -> None:
         """Submit all runnable tasks, as long as the engine accepts them."""

@@ -90,9 +90,21 @@ def check_new(
             f"studies that come with Tarmac: {', '.join(study_names())}",
         )
     try:
-        return _check(request_of(what, fields), is_shared=is_shared)
+        request = request_of(what, fields)
+        _refuse_unused_limit(request, fields)
+        return _check(request, is_shared=is_shared)
     except FieldError as error:
         raise locate(error, what, fields) if is_file(what) else error from error
+
+
+def _refuse_unused_limit(request: Request, fields: Mapping[str, Any]) -> None:
+    """Refuse generations for a method that has none; a study file may name them for another."""
+    if fields.get("generations") is not None and find_method(request.method).tries_all:
+        raise RequestError(
+            f"generations is {fields['generations']}, but method {request.method} tries every "
+            "network and has no generations",
+            hint="Limit it by --trials or --budget.",
+        )
 
 
 def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:

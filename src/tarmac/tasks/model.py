@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BeforeValidator,
     ConfigDict,
@@ -29,7 +29,7 @@ from tarmac.documents import (
     Whole,
     without_extensions,
 )
-from tarmac.tasks.parts import Line, Name, Part, Text
+from tarmac.tasks.parts import Line, Name, Part, Text, by_variable
 from tarmac.tasks.run_files import within_run
 from tarmac.tasks.surroundings import (
     BuiltEnvironment,
@@ -77,8 +77,6 @@ _GPUS_SCHEMA: dict[str, Any] = {
         },
     ]
 }
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class GpuRequest(Part):
@@ -271,8 +269,8 @@ class _Settings(Part):
 
     environment: Environment = SystemEnvironment()
     resources: Resources = Resources()
-    env: dict[str, Text] = Field(default={})
-    secrets: dict[str, Secret] = Field(default={})
+    env: Annotated[dict[str, Text], AfterValidator(by_variable)] = Field(default={})
+    secrets: Annotated[dict[str, Secret], AfterValidator(by_variable)] = Field(default={})
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     timeout: Seconds | None = None
@@ -287,14 +285,6 @@ class _Settings(Part):
     @classmethod
     def _without_extensions(cls, value: Any) -> Any:
         return without_extensions(value)
-
-    @field_validator("env", "secrets")
-    @classmethod
-    def _variables(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for name in value:
-            if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of an environment variable")
-        return value
 
 
 class TaskSpec(_Settings):

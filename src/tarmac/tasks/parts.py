@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+_Value = TypeVar("_Value")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Part(BaseModel):
@@ -23,6 +26,18 @@ def _name(value: Any) -> Any:
 
 
 Name = Annotated[str, BeforeValidator(_name)]
+
+
+def by_variable(values: dict[str, _Value]) -> dict[str, _Value]:
+    """Return values by environment variable.
+
+    Raises:
+        ValueError: A name is no name of an environment variable.
+    """
+    for name in values:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of an environment variable")
+    return values
 
 
 def _scalar_text(value: Any) -> Any:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from tarmac.errors import RequestError
-from tarmac.tasks.parts import Part, Text
+from tarmac.tasks.parts import Part, Text, by_variable
 
 
 class _EnvironmentPart(Part):
@@ -91,8 +91,8 @@ class Venv(BuiltEnvironment):
     ] = Field(default={})
     before: tuple[str, ...] = ()
     gpu_before: tuple[str, ...] = ()
-    build_env: dict[str, Text] = Field(default={})
-    gpu_build_env: dict[str, Text] = Field(default={})
+    build_env: Annotated[dict[str, Text], AfterValidator(by_variable)] = Field(default={})
+    gpu_build_env: Annotated[dict[str, Text], AfterValidator(by_variable)] = Field(default={})
 
     @property
     def is_for_gpus(self) -> bool:

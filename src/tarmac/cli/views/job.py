@@ -239,6 +239,7 @@ class _LiveProgress(JobProgress):
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
         super().started(task, attempt, grant)
         self._running[task.index] = (task, grant, time.monotonic())
+        self._queue.take(task.index)
 
     def told(self, event: Queued | Waiting | Began | Requeued) -> None:
         super().told(event)
@@ -248,8 +249,6 @@ class _LiveProgress(JobProgress):
                 self._queue.put(index, "")
             case Waiting(reason=reason) if not event.is_at_work:
                 self._queue.put(index, reason)
-            case Began():
-                self._queue.take(index)
             case Requeued(reason=reason):
                 self._running.pop(index, None)
                 self._queue.put(index, reason)
