@@ -34,7 +34,7 @@ import psutil
 import yaml
 
 from _harness import TARMAC, Spread, table, write_results
-from tarmac.slurm import OneMachineSlurm
+from tarmac.testing.slurm import OneMachineSlurm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

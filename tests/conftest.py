@@ -37,7 +37,7 @@ from busybox import docker_engine, make_busybox_image, remove_busybox
 from forked import FAILURES, STARTED, forked_interpreter
 from tarmac.control_groups import is_unified, own_groups
 from tarmac.masking import values as masking_values
-from tarmac.slurm import OneMachineSlurm
+from tarmac.testing.slurm import OneMachineSlurm
 from waiting import limit_s
 
 _HAS_TORCH = importlib.util.find_spec("torch") is not None

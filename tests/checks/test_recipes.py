@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from doc_pages import blocks
-from tarmac.slurm import OneMachineSlurm
+from tarmac.testing.slurm import OneMachineSlurm
 from waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

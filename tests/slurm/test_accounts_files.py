@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.slurm import accounts as module
-from tarmac.slurm.accounts import Accounts
+from tarmac.testing.slurm import accounts as module
+from tarmac.testing.slurm.accounts import Accounts
 
 
 @pytest.fixture

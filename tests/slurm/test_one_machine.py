@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.slurm import NODES, OneMachineSlurm, configuration
+from tarmac.testing.slurm import NODES, OneMachineSlurm, configuration
 
 pytestmark = pytest.mark.slurm
 
@@ -66,7 +66,8 @@ def test_jobs_end_although_the_controller_has_gone_before(tmp_path):
 
 def test_a_cluster_ends_with_the_process_that_started_it(tmp_path):
     program = (
-        "import signal, sys; from pathlib import Path; from tarmac.slurm import OneMachineSlurm\n"
+        "import signal, sys; from pathlib import Path\n"
+        "from tarmac.testing.slurm import OneMachineSlurm\n"
         "with OneMachineSlurm(Path(sys.argv[1])) as cluster:\n"
         "    print(cluster.variables['SLURM_CONF'], flush=True)\n"
         "    signal.pause()\n"
@@ -116,7 +117,8 @@ def test_a_machine_without_slurm_is_told_what_to_install(tmp_path, monkeypatch):
 
 def test_whoever_is_not_root_is_told_so(tmp_path):
     program = (
-        "import os, sys; from pathlib import Path; from tarmac.slurm import OneMachineSlurm\n"
+        "import os, sys; from pathlib import Path\n"
+        "from tarmac.testing.slurm import OneMachineSlurm\n"
         "os.setuid(65534)\n"
         "OneMachineSlurm(Path(sys.argv[1]))\n"
     )

@@ -24,7 +24,7 @@ from tarmac.slurm import (
     job_variables,
     write_script,
 )
-from tarmac.slurm.one_machine import ACCOUNTING_PACKAGES
+from tarmac.testing.slurm.one_machine import ACCOUNTING_PACKAGES
 
 pytestmark = pytest.mark.slurm
 

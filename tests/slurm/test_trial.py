@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tarmac.errors import RequestError
-from tarmac.slurm import trial
+from tarmac.testing.slurm import trial
 
 
 @pytest.fixture

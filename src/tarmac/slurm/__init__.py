@@ -1,7 +1,7 @@
 """Slurm through its commands: submit, poll, cancel, and explain its messages.
 
 Independent of job files. `write_script` makes the file for sbatch, and `SlurmCommands` calls a
-real cluster. A failed call returns a `NoAnswer`. `OneMachineSlurm` is a small cluster for trials.
+real cluster. A failed call returns a `NoAnswer`.
 
 Example::
 
@@ -24,7 +24,6 @@ from tarmac.slurm.interface import (
     UnitState,
 )
 from tarmac.slurm.never import is_amount_limit
-from tarmac.slurm.one_machine import NODES, OneMachineSlurm
 from tarmac.slurm.script import UNIT, Request, Shape, write_script
 from tarmac.slurm.site import (
     Gres,
@@ -35,7 +34,6 @@ from tarmac.slurm.site import (
     request_gpus,
 )
 from tarmac.slurm.survey import SlurmFindings, survey_nodes
-from tarmac.slurm.trial import try_slurm
 from tarmac.slurm.words import (
     REASONS,
     REFUSALS,
@@ -47,7 +45,6 @@ from tarmac.slurm.words import (
 )
 
 __all__ = [
-    "NODES",
     "REASONS",
     "REFUSALS",
     "SILENCE_HINT",
@@ -56,7 +53,6 @@ __all__ = [
     "Gres",
     "Limits",
     "NoAnswer",
-    "OneMachineSlurm",
     "Queued",
     "Request",
     "Script",
@@ -80,6 +76,5 @@ __all__ = [
     "read_state",
     "request_gpus",
     "survey_nodes",
-    "try_slurm",
     "write_script",
 ]

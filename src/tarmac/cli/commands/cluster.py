@@ -46,7 +46,7 @@ def _try(engine: str, words: tuple[str, ...], accounting: bool) -> int:  # noqa:
     on which nothing computes. The command needs root and Debian's slurm-wlm. It neither reads nor
     changes /etc/slurm. The exit code is that of COMMAND.
     """
-    from tarmac.slurm import try_slurm
+    from tarmac.testing.slurm import try_slurm
 
     return try_slurm(words, accounting=accounting, say=lambda line: click.echo(line, err=True))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tarmac.errors import RequestError
 from tarmac.files import scratch_directory
-from tarmac.slurm.one_machine import NODES, OneMachineSlurm
+from tarmac.testing.slurm.one_machine import NODES, OneMachineSlurm
 
 
 def try_slurm(

@@ -24,8 +24,8 @@ from typing import Self
 
 from tarmac.errors import RequestError, TarmacError
 from tarmac.processes import guarded
-from tarmac.slurm.configuration import NODES, Configuration
-from tarmac.slurm.programs import require, search_path
+from tarmac.testing.slurm.configuration import NODES, Configuration
+from tarmac.testing.slurm.programs import require, search_path
 
 __all__ = ["ACCOUNTING_PACKAGES", "NODES", "OneMachineSlurm"]
 

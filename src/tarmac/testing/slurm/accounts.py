@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.slurm.programs import search_path
+from tarmac.testing.slurm.programs import search_path
 
 # unix(7): a socket's path has at most 108 bytes, including its terminating zero.
 _LONGEST_SOCKET = 107

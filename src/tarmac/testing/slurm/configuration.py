@@ -10,7 +10,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tarmac.slurm.accounts import Accounts
+from tarmac.testing.slurm.accounts import Accounts
 
 NODES = ("n1", "n2")
 
