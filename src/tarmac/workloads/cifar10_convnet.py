@@ -8,6 +8,8 @@ brightness, which the standardisation cancels exactly.)
 All numbers: tensorflow/models, tutorials/image/cifar10/cifar10.py and cifar10_input.py, which
 document 86 % after 256 epochs of plain gradient descent. Momentum, rate, schedule and the smaller
 number of epochs are our own choice.
+Measured on a copy of the images in JPEG: 0.8112 for one seed, in 2,298 s on two cores of an EPYC
+with AVX512_BF16 (2026-11-22).
 """
 
 from __future__ import annotations

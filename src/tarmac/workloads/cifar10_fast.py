@@ -21,6 +21,8 @@ Expected: the sources' result, less a margin, because the sources compute in fp1
 bf16. No training on CIFAR-10 itself is recorded. On a copy with JPEG-compressed images this recipe
 reached 0.9066 (seed 0, bf16, on a CPU). airbench94_muon, changed only to bf16 and a CPU without
 compilation, reached 0.9079 (seed 0). So the JPEG compression explains the lower accuracy.
+Measured on that copy: 0.9057 in the mean of three seeds, in 1,859 s (median) on two cores of an
+EPYC with AVX512_BF16 (2026-11-22).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ reaches only 84 %: keras-team/keras#13815); batches of 128, 12 epochs, inputs di
 All numbers: keras-team/keras at tags 2.0.x, examples/mnist_cnn.py and keras/optimizers.py.
 
 Expected: the example documents 99.25 % after 12 epochs.
+Measured: 99.06 % for one seed, in 229 s on two cores of a Xeon with AMX (2026-11-21).
 """
 
 from __future__ import annotations

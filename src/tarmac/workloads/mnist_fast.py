@@ -7,6 +7,7 @@ need them.
 Pooling before ReLU and the one-cycle rate are from tuomaso/train_mnist_fast (99.04 %, mean of 30
 runs, in 0.76 s on a laptop's GTX 1660 Ti). Everything else was chosen on the last 5,000 samples of
 the training set, two seeds each: one epoch of 128 gave 0.9905, two of 256 gave 0.9920.
+Measured: 0.9921 in the mean of ten seeds, in 4.0 s on two cores of a Xeon with AMX (2026-11-21).
 """
 
 from __future__ import annotations
