@@ -93,6 +93,7 @@ _CHAPTERS = {
         "docs/optimizers",
         "docs/precision",
         "docs/devices",
+        "docs/several-machines",
         "docs/checkpoints",
         "docs/after-training",
         "docs/trackers",
@@ -109,6 +110,8 @@ _CHAPTERS = {
         "docs/job-data",
         "docs/conda",
         "docs/hkube",
+        "docs/hkube-serve",
+        "docs/hkube-definitions",
         "docs/shipyard",
     ],
     "Clusters": [

@@ -251,6 +251,6 @@ def test_the_page_of_metrics_has_each_by_its_name():
 def test_the_page_of_hkube_has_every_option_of_an_input():
     from tarmac.hkube.serving.request import OPTIONS as OF_INPUT
 
-    table = rows(section(DOCS / "hkube.md", "## Serve a workload as an algorithm"))
+    table = rows(section(DOCS / "hkube-serve.md", "# Serve a workload in HKube"))
     named = {name for row in table for name in in_code(row[0])}
     assert OF_INPUT.keys() <= named
