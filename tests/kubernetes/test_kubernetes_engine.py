@@ -626,7 +626,7 @@ def test_a_queue_admits_both_pods_at_once_and_may_take_their_room_back(on_two, r
     progress = on_two(both, act, queue="team-a")
     (end,) = progress.ends.values()
     assert (end.outcome, end.attempts) == ("succeeded", 2)
-    assert progress.retries == ["the queue team-a has taken its room back"]
+    assert progress.retries == ["the queue team-a has preempted it"]
 
 
 def test_a_job_of_a_queue_waits_with_words_is_evicted_and_begins_again(run_job):

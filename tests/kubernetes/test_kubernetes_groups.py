@@ -268,7 +268,7 @@ def test_a_queue_admits_all_pods_at_once_and_may_take_their_room_back(on_two):
     progress = on_two(_TWICE, when_at_work(on_two, take_back), {"queue": "team-a"})
     (end,) = progress.ends.values()
     assert (end.outcome, end.attempts) == ("succeeded", 2), end.reason
-    assert progress.retries == ["the queue team-a has taken its room back"]
+    assert progress.retries == ["the queue team-a has preempted it"]
 
 
 def seen(rank, phase, ending=None, **more):

@@ -42,6 +42,11 @@ class Disruptions:
         self._known.pop(unit, None)
 
 
+def preemption_by(queue: str, host: str, pod: str = "") -> Ending:
+    """Return the ending of pods whose Kueue queue has suspended their Job again."""
+    return Ending("preempted", f"the queue {queue} has preempted it", host, pod)
+
+
 def _evicted(chunk: ChunkRecord, job: SeenJob | None, pod: SeenPod) -> Ending | None:
     """Return the preemption of a pod whose Job its queue has suspended again; None for none.
 
@@ -51,4 +56,4 @@ def _evicted(chunk: ChunkRecord, job: SeenJob | None, pod: SeenPod) -> Ending | 
     queue = demand_in(chunk).queue
     if job is None or not job.is_suspended or not queue or not pod.is_deleted:
         return None
-    return Ending("preempted", f"the queue {queue} has taken its place back", pod.host, pod.name)
+    return preemption_by(queue, pod.host, pod.name)

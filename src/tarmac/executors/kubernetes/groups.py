@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from tarmac.executors.kubernetes.disruptions import preemption_by
 from tarmac.executors.kubernetes.pods import SeenPod
 from tarmac.executors.queueing import Ending
 
@@ -96,7 +97,7 @@ class Group:
                 for none.
         """
         if queue:
-            return Ending("preempted", f"the queue {queue} has taken its room back", self.host)
+            return preemption_by(queue, self.host)
         if self.disruption is not None:
             return self.disruption
         ends = {rank: pod.ending for rank, pod in sorted(self.pods.items()) if pod.ending}
