@@ -32,6 +32,7 @@ from tarmac.jobs.status import read_status
 from tarmac.monitor import run_discovery
 from tarmac.monitor.run_discovery import RunDiscovery
 from tarmac.pages import page_of, render_page
+from tarmac.run_kinds import load_glance
 from tarmac.runs import TRAINING, Catalogue, RunIndex, list_runs
 from tarmac.server.listing import RunLister
 from tarmac.server.site import Address, NoSuchPageError, Site
@@ -104,7 +105,7 @@ class Looker:
         elif kind != "training":
             said += [self.tarmac("logs", "bad"), self.page("/runs/bad/tasks/000000-prepare/")]
             said.append(self.page("/runs/bad/tasks/000002-train_seed=2_/"))
-        KINDS[kind].glance(self.output / "bad")
+        load_glance(KINDS[kind].name)(self.output / "bad")
         return "\n".join(said)
 
     def pages(self, kind):
@@ -482,7 +483,7 @@ def test_times_of_files_beyond_the_years_that_there_are_disturb_nothing(capsys, 
         with OwnerLock(run / ".lock").held():
             for path in run.rglob("*"):
                 os.utime(path, (mtime, mtime))
-            KINDS[kind].glance(run)
+            load_glance(KINDS[kind].name)(run)
             look.lists()
             look.pages(kind)
 
@@ -495,18 +496,14 @@ def test_a_run_whose_glance_raises_is_shown_and_takes_no_other_from_sight(good, 
     try:
         with OwnerLock(run / ".lock").held(), OwnerLock(look.output / "bad" / ".lock").held():
             (look.output / "bad" / "metrics.jsonl").write_text("")
-            glance = run_discovery._KINDS["run.json"].glance
+            glance = load_glance("training")
 
             def raises_of_bad(path, readings):
                 if path.name == "bad":
                     raise KeyError(path)
                 return glance(path, readings)
 
-            monkeypatch.setitem(
-                run_discovery._KINDS,
-                "run.json",
-                run_discovery._KINDS["run.json"]._replace(glance=raises_of_bad),
-            )
+            monkeypatch.setattr(run_discovery, "load_glance", lambda _kind: raises_of_bad)
             seen = RunDiscovery(look.output, Readings()).look()
             assert [(run.name, run.status) for run in seen] == [
                 ("bad", "unreadable"),

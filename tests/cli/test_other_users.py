@@ -17,9 +17,9 @@ import pytest
 import tarmac
 from tarmac import RequestError, runs
 from tarmac.cli import main
-from tarmac.cli.run_kinds import index_of
 from tarmac.files import TRUSTED_USERS, StorageError, foreign_owner, trust_in_this_user
 from tarmac.jobs import list_statuses, parse_job, plan_tasks, training_job
+from tarmac.run_kinds import index_of
 from tarmac.studies import Winner, open_study
 from tarmac.training import workload_of
 from tarmac.workloads import find_workload

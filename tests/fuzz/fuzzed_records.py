@@ -26,6 +26,7 @@ from tarmac.jobs.status import read_status
 from tarmac.monitor.plain import from_json
 from tarmac.monitor.recording import ReplayFeed
 from tarmac.node.records import parse_attempt
+from tarmac.run_kinds import load_glance
 from tarmac.runs import Run, RunIndex, read_layers, read_predictions
 from tarmac.runs.record import read_record
 from tarmac.runs.samples import read_samples
@@ -76,7 +77,7 @@ def _look(kind: str, run: Path) -> None:
     for look in looks:
         with contextlib.suppress(TarmacError):
             look()
-    KINDS[kind].glance(run, Readings())
+    load_glance(KINDS[kind].name)(run, Readings())
 
 
 def _of_run(kind: str, file: str) -> Callable[[bytes, Path], object]:

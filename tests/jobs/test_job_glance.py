@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tarmac.files import OwnerLock, Readings, append_lines
-from tarmac.jobs import JOB, glance_job
+from tarmac.jobs import glance_job
 
 HERE = os.uname().nodename
 
@@ -49,7 +49,7 @@ def tell(run, *events):
 
 def test_tasks_at_work_are_parts_and_the_others_are_counted(held):
     tell(held, event("started", 0), ended(0, "failed"), event("started", 1))
-    found = JOB.glance(held)
+    found = glance_job(held)
     assert (found.kind, found.status, found.pids) == ("job", "running", (77,))
     assert (found.done, found.total, found.note) == (1, 3, "1 failed")
     (part,) = found.parts

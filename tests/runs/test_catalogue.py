@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_read_hides_no_other_and_is_never_the_latest(tmp
 def test_runs_are_listed_without_the_packages_of_a_search(tmp_path, made):
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from tarmac.cli.run_kinds import catalogue_of\n"
+        "from tarmac.run_kinds import catalogue_of\n"
         "print(len(catalogue_of((), Path(sys.argv[1])).summaries()[0]))\n"
         "print([name for name in ('torch', 'optuna') if name in sys.modules])\n"
     )

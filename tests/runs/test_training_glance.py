@@ -8,7 +8,7 @@ import pytest
 
 from tarmac.files import OwnerLock, Readings
 from tarmac.monitor.hangs import Rank, find_hang
-from tarmac.runs import TRAINING, glance_training
+from tarmac.runs import glance_training
 
 RECORD = {
     "schema_version": 3,
@@ -160,10 +160,10 @@ def test_a_run_that_is_gone_is_unknown(tmp_path):
 
 def test_a_second_look_reads_only_what_has_grown(make):
     path, readings = make([row(1)]), Readings()
-    assert TRAINING.glance(path, readings).epoch == 1
+    assert glance_training(path, readings).epoch == 1
     with (path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row(2)) + "\n" + '{"epoch": 3')
-    assert TRAINING.glance(path, readings).epoch == 2
+    assert glance_training(path, readings).epoch == 2
 
 
 def test_of_its_samples_it_takes_energy_and_when_its_gpus_last_worked(make):

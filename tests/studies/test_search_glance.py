@@ -10,7 +10,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from tarmac.files import OwnerLock, Readings
-from tarmac.studies import SEARCH, glance_search
+from tarmac.studies import glance_search
 
 HERE = os.uname().nodename
 REQUEST = {"workload": "digits-mlp", "objective": ["val_accuracy"], "trials": 8}
@@ -72,7 +72,7 @@ def worker(journal):
 def test_a_search_at_work_is_shown_by_its_trials(journal):
     path, storage = journal
     search(storage)
-    found = SEARCH.glance(path)
+    found = glance_search(path)
     assert (found.kind, found.name, found.status) == ("search", "study", "running")
     assert (found.workload, found.pids) == ("digits-mlp", (7,))
     assert (found.done, found.total) == (4, 8)

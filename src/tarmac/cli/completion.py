@@ -10,13 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from tarmac.cli.choices import FRAMEWORKS, OBJECTIVES
+from tarmac.run_kinds import KIND_NAMES, RECORDS
 
 if TYPE_CHECKING:
     Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-# Records that mark a directory as a training, a job's run or a study. Only their names are checked:
-# reading each record would delay the shell.
-_TRAINING, _JOB, _STUDY = "run.json", "job-run.json", "study.json"
 
 
 def complete_files(
@@ -72,7 +69,10 @@ def complete_workloads(
     ]
 
 
-def _complete_runs(*records: str) -> Complete:
+def _complete_runs(*kinds: str) -> Complete:
+    # Reading each record would delay the shell.
+    records = [RECORDS[kind] for kind in kinds]
+
     def complete(
         ctx: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
@@ -86,10 +86,10 @@ def _complete_runs(*records: str) -> Complete:
     return complete
 
 
-complete_trainings = _complete_runs(_TRAINING)
-complete_jobs = _complete_runs(_JOB)
-complete_studies = _complete_runs(_STUDY)
-complete_any_run = _complete_runs(_TRAINING, _STUDY, _JOB)
+complete_trainings = _complete_runs("training")
+complete_jobs = _complete_runs("job")
+complete_studies = _complete_runs("search")
+complete_any_run = _complete_runs(*KIND_NAMES)
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:

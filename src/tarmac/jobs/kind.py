@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tarmac.errors import RequestError, quoted
 from tarmac.files import Lock, open_lock
-from tarmac.jobs.glance import glance_job
 from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.status import LOCK, RunStatus, read_runner, read_status, tasks_left_with_engine
 from tarmac.runs import RunFacts, RunKind, RunSummary
@@ -95,5 +94,4 @@ JOB = RunKind(
     facts=_facts,
     logs=lambda path: sorted([*path.glob("tasks/*/std*"), *path.glob("instances/*/std*")]),
     reserved=_reserved_for_removal,
-    glance=glance_job,
 )

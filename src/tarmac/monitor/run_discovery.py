@@ -10,12 +10,12 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from tarmac.files import Readings
-from tarmac.runs import BrokenRun, Glance, Glancer, RunKind, glance_training
+from tarmac.run_kinds import kind_at, load_glance, load_kind
+from tarmac.runs import BrokenRun, Glance
 
 # Statuses of runs that are at work or will be, or whose record is damaged.
 _AT_WORK = frozenset({"running", "queued", "detached", "unreadable"})
@@ -26,36 +26,6 @@ _ASK_AGAIN_S = 10.0
 
 # A directory that has changed this recently is checked at every look.
 _CHANGED_WITHIN_S = 60.0
-
-
-def _glance_search(path: Path, readings: Readings | None = None) -> Glance:
-    from tarmac.studies import glance_search  # noqa: PLC0415 - only for searches
-
-    return glance_search(path, readings)
-
-
-def _glance_job(path: Path, readings: Readings | None = None) -> Glance:
-    from tarmac.jobs import glance_job  # noqa: PLC0415 - only for jobs
-
-    return glance_job(path, readings)
-
-
-def _training() -> RunKind:
-    from tarmac.runs import TRAINING  # noqa: PLC0415 - only for damaged runs
-
-    return TRAINING
-
-
-def _search() -> RunKind:
-    from tarmac.studies import SEARCH  # noqa: PLC0415 - only for damaged runs
-
-    return SEARCH
-
-
-def _job() -> RunKind:
-    from tarmac.jobs import JOB  # noqa: PLC0415 - only for damaged runs
-
-    return JOB
 
 
 def _is_locked(path: Path, readings: Readings) -> bool:
@@ -79,26 +49,11 @@ def _may_be_queued(path: Path, readings: Readings) -> bool:
     return not record or (record.text("executor") or "local") != "local"
 
 
-class _Kind(NamedTuple):
-    """The functions that read a kind of run.
-
-    Attributes:
-        may_be_at_work: Test that is cheap enough for thousands of runs.
-        name: Name of the kind, as in `Glance.kind`.
-        load: Function that returns the strict reader, whose errors explain a damaged record.
-    """
-
-    glance: Glancer
-    may_be_at_work: Callable[[Path, Readings], bool]
-    name: str
-    load: Callable[[], RunKind]
-
-
-# By the name of the record file that makes a directory a run.
-_KINDS = {
-    "run.json": _Kind(glance_training, _is_locked, "training", _training),
-    "study.json": _Kind(_glance_search, _is_worked_on, "search", _search),
-    "job-run.json": _Kind(_glance_job, _may_be_queued, "job", _job),
+# By the kind of run: whether a run may be at work, by a test that is cheap enough for thousands.
+_MAY_BE_AT_WORK: Mapping[str, Callable[[Path, Readings], bool]] = {
+    "training": _is_locked,
+    "search": _is_worked_on,
+    "job": _may_be_queued,
 }
 
 
@@ -107,7 +62,7 @@ class _Seen:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kind: _Kind | None = None
+        self.kind: str | None = None
         self.stamp: int | None = None
         self.is_at_work = False
 
@@ -157,23 +112,23 @@ class RunDiscovery:
 
     def last_of(self, path: Path) -> Glance | None:
         """Return the state of a run that was at work before; None if it is gone."""
-        kind = _kind_of(path)
+        kind = kind_at(path)
         return None if kind is None else self._read(kind, path)
 
-    def _read(self, kind: _Kind, path: Path) -> Glance:
+    def _read(self, kind: str, path: Path) -> Glance:
         """Return a run's glance; unreadable if a reader raises any exception on its files.
 
         One damaged run must not hide all others.
         """
-        glance = Glance(kind.name, path.name, path, "unknown", locks=(path / ".lock",))
+        glance = Glance(kind, path.name, path, "unknown", locks=(path / ".lock",))
         try:
-            glance = kind.glance(path, self._readings)
+            glance = load_glance(kind)(path, self._readings)
             # A glance raises no error on a damaged record, but lacks its status or its time.
             is_vague = glance.status in _AT_WORK and glance.created_at is None
             if glance.status == "unknown" or is_vague:
-                kind.load().summarize(path)
+                load_kind(kind).summarize(path)
         except Exception as error:
-            if _kind_of(path) is None:
+            if kind_at(path) is None:
                 # The run was removed meanwhile.
                 return glance
             reason = BrokenRun.of(path, error).reason
@@ -203,9 +158,9 @@ class RunDiscovery:
             return None
         if seen.stamp == stamp and not seen.is_at_work:
             return None
-        seen.kind = seen.kind or _kind_of(seen.path)
+        seen.kind = seen.kind or kind_at(seen.path)
         glance = None
-        if seen.kind is not None and seen.kind.may_be_at_work(seen.path, self._readings):
+        if seen.kind is not None and _MAY_BE_AT_WORK[seen.kind](seen.path, self._readings):
             glance = self._read(seen.kind, seen.path)
         seen.is_at_work = glance is not None and glance.status in _AT_WORK
         # A new change may be followed by another within one tick of the file system's clock.
@@ -225,11 +180,6 @@ def _with_names_apart(glances: Iterable[Glance]) -> tuple[Glance, ...]:
     return tuple(by_name.values())
 
 
-def _kind_of(path: Path) -> _Kind | None:
-    # Unlike Path.is_file, this returns False for a directory that may not be entered.
-    return next((kind for name, kind in _KINDS.items() if os.path.isfile(path / name)), None)  # noqa: PTH113
-
-
 def runs_among(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Return the directories that are runs."""
-    return tuple(path for path in paths if _kind_of(path) is not None)
+    return tuple(path for path in paths if kind_at(path) is not None)

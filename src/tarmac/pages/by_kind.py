@@ -5,20 +5,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tarmac.errors import RequestError
 from tarmac.pages.page import Live, Page, render_page
+from tarmac.run_kinds import RECORDS, kind_at, load_kind
 
-if TYPE_CHECKING:
-    from tarmac.runs import RunKind
-
-# By a run's record file: the package and name of its kind, the module and function of its page.
-# They are imported on demand: a training's page needs no Optuna.
+# Module and function of the page of each kind, imported on demand.
 _PAGES = {
-    "run.json": ("tarmac.runs", "TRAINING", "tarmac.pages.training", "training_page"),
-    "job-run.json": ("tarmac.jobs", "JOB", "tarmac.pages.job", "job_page"),
-    "study.json": ("tarmac.studies", "SEARCH", "tarmac.pages.search", "search_page"),
+    "training": ("tarmac.pages.training", "training_page"),
+    "job": ("tarmac.pages.job", "job_page"),
+    "search": ("tarmac.pages.search", "search_page"),
 }
 
 
@@ -52,10 +49,11 @@ def page_of(paths: Sequence[Path]) -> Page:
         _imported("tarmac.jobs", "learn_marks")(path)
     if len(paths) == 1:
         return _page_of_one(paths[0])
-    kinds = [_kind(_record_of(path)) for path in paths]
-    if len(different := {kind.name: kind for kind in kinds}) > 1:
-        raise RequestError(f"runs of one kind can be compared, not {' and '.join(different)}")
-    page: Page = _imported("tarmac.pages.comparison", "comparison_page")(kinds[0], paths)
+    kind, *others = dict.fromkeys(map(_kind_of, paths))
+    if others:
+        names = " and ".join([kind, *others])
+        raise RequestError(f"runs of one kind can be compared, not {names}")
+    page: Page = _imported("tarmac.pages.comparison", "comparison_page")(load_kind(kind), paths)
     return page
 
 
@@ -64,11 +62,10 @@ def _page_of_one(path: Path) -> Page:
         kept = _imported("tarmac.checks", "read_report")(path)
         checked: Page = _imported("tarmac.pages.check", "check_page")(kept)
         return checked
-    record = _find(path)
-    if record is None and _imported("tarmac.pages.task", "is_task")(path):
+    if kind_at(path) is None and _imported("tarmac.pages.task", "is_task")(path):
         module, name = "tarmac.pages.task", "task_page"
     else:
-        _, _, module, name = _PAGES[_record_of(path)]
+        module, name = _PAGES[_kind_of(path)]
     page: Callable[[Path], Page] = _imported(module, name)
     return page(path)
 
@@ -83,24 +80,14 @@ def _is_report(path: Path) -> bool:
     return path.suffix == ".json" and path.is_file()
 
 
-def _find(path: Path) -> str | None:
-    return next((record for record in _PAGES if (path / record).exists()), None)
-
-
-def _record_of(path: Path) -> str:
-    record = _find(path)
-    if record is not None:
-        return record
+def _kind_of(path: Path) -> str:
+    kind = kind_at(path)
+    if kind is not None:
+        return kind
     raise RequestError(
-        f"{path} is no run: it has none of {', '.join(_PAGES)}",
+        f"{path} is no run: it has none of {', '.join(RECORDS.values())}",
         hint="See what there is: tarmac runs list",
     )
-
-
-def _kind(record: str) -> RunKind:
-    room, name, _, _ = _PAGES[record]
-    kind: RunKind = _imported(room, name)
-    return kind
 
 
 def _imported(module: str, name: str) -> Any:

@@ -33,7 +33,6 @@ from tarmac.files import (
 from tarmac.wording import in_one_line
 
 if TYPE_CHECKING:
-    from tarmac.runs.glance import Glancer
     from tarmac.runs.judging import JudgedBy
 
 _T = TypeVar("_T")
@@ -112,7 +111,6 @@ class RunKind:
         logs: Returns the files with the output of a run's processes, in the order to print them.
         reserved: Holds a run's lock while the context lasts. Raises RequestError where another
             process works on the run.
-        glance: Reads a monitor's view of a run. It raises nothing: an unreadable value is unknown.
     """
 
     name: str
@@ -123,7 +121,6 @@ class RunKind:
     facts: Callable[[Path], RunFacts]
     logs: Callable[[Path], Sequence[Path]]
     reserved: Callable[[Path], AbstractContextManager[None]]
-    glance: Glancer
 
 
 @dataclasses.dataclass(frozen=True)

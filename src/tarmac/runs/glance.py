@@ -91,7 +91,10 @@ class Glance:
 
 
 class Glancer(Protocol):
-    """The function of a `RunKind` that reads a run's glance."""
+    """A function that reads a run's glance.
+
+    It raises nothing for damaged files: an unreadable value is unknown.
+    """
 
     def __call__(self, path: Path, readings: Readings | None = None) -> Glance:
         """Return a run's glance.

@@ -11,7 +11,6 @@ from tarmac.errors import RequestError
 from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
 from tarmac.runs.directory import Run
 from tarmac.runs.judging import JudgedBy, name_words
-from tarmac.runs.training_glance import glance_training
 from tarmac.wording import number_text
 
 if TYPE_CHECKING:
@@ -105,5 +104,4 @@ TRAINING = RunKind(
     # Only trainings of several processes have logs; a single process prints to its terminal.
     logs=lambda path: sorted((path / "logs").glob("rank-*")),
     reserved=_reserved,
-    glance=glance_training,
 )

@@ -8,11 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tarmac.jobs import JOB
-from tarmac.runs import TRAINING, BrokenRun, RunIndex, RunKind, RunSummary
-from tarmac.studies import SEARCH
-
-KINDS: Mapping[str, RunKind] = {kind.name: kind for kind in (TRAINING, SEARCH, JOB)}
+from tarmac.run_kinds import index_of
+from tarmac.runs import BrokenRun, RunSummary
 
 _EVERY_S = 1.0
 
@@ -46,7 +43,7 @@ class RunLister:
     def __init__(self, output: Path, *, every_s: float = _EVERY_S) -> None:
         self.output = output
         self._every_s = every_s
-        self._index = RunIndex(tuple(KINDS), KINDS.__getitem__, output)
+        self._index = index_of(output)
         self._turn = threading.Lock()
         self._latest: tuple[float, Listing] | None = None
 

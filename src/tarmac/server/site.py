@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from tarmac.errors import TarmacError
 from tarmac.monitor import Snapshot
 from tarmac.pages import Page, Section, message
+from tarmac.run_kinds import load_kind
 from tarmac.server.gpus import gpus_page
-from tarmac.server.listing import KINDS, Listing, RunLister
+from tarmac.server.listing import Listing, RunLister
 from tarmac.server.logs import log_names, log_page, log_section, way_back
 from tarmac.server.run_list import ListQuery, run_list_page
 
@@ -171,7 +172,7 @@ class Site:
 
     def _logs(self, listing: Listing, name: str, run: Path) -> dict[str, Path]:
         summary = listing.runs.get(name)
-        return {} if summary is None else log_names(run, KINDS[summary.kind].logs(run))
+        return {} if summary is None else log_names(run, load_kind(summary.kind).logs(run))
 
 
 def _first_with_text(logs: Mapping[str, Path]) -> str:

@@ -56,9 +56,9 @@ def command(
     run_names: Sequence[str], file: Path | None, no_pictures: bool, output: Path | None
 ) -> None:
     """Write one page that needs no network about a run, or about several side by side."""
-    from tarmac.cli.run_kinds import catalogue_of
     from tarmac.errors import RequestError, quoted
     from tarmac.pages import is_apart, report
+    from tarmac.run_kinds import catalogue_of
 
     for apart in filter(is_apart, map(Path, run_names)):
         if len(run_names) > 1:

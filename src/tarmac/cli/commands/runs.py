@@ -14,8 +14,8 @@ import cloup
 from tarmac.cli.choices import STATUSES, Choice
 from tarmac.cli.completion import complete_any_run
 from tarmac.cli.options import Group, count_option, examples, json_option, option, output_option
-from tarmac.cli.run_kinds import KIND_NAMES
 from tarmac.errors import RequestError
+from tarmac.run_kinds import KIND_NAMES
 from tarmac.wording import counted, in_one_line
 
 _RUN = 'Directory of the run, its name, the beginning of its name or id, or "latest".'
@@ -89,8 +89,8 @@ def list_all(
     limit: int | None,
 ) -> None:
     """List the runs, the newest first."""
-    from tarmac.cli.run_kinds import index_of
     from tarmac.cli.views.run_list import chosen, print_summaries, summary_row
+    from tarmac.run_kinds import index_of
 
     index = index_of(output)
     summaries, broken = index.summaries(kinds)
@@ -114,8 +114,8 @@ def list_all(
 @_kind
 def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> None:
     """Show a run's settings, machine and results."""
-    from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_job, print_training
+    from tarmac.run_kinds import catalogue_of
 
     match = catalogue_of(kinds, output).find(run)
     if match.kind.name == "search":
@@ -134,9 +134,9 @@ def show(run: str, output: Path | None, as_json: bool, kinds: Sequence[str]) -> 
 @_kind
 def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
     """Print the logs of a run's processes: ranks, candidates or tasks."""
-    from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_logs
     from tarmac.files import StorageError
+    from tarmac.run_kinds import catalogue_of
 
     match = catalogue_of(kinds, output).find(run)
     files = match.kind.logs(match.path)
@@ -172,8 +172,8 @@ def compare(
 ) -> None:
     """Show the differences between runs and the results of each."""
     from tarmac import runs
-    from tarmac.cli.run_kinds import catalogue_of
     from tarmac.cli.views.runs import print_comparison
+    from tarmac.run_kinds import catalogue_of
 
     if len(run_names) < 2:
         raise RequestError(
@@ -221,7 +221,7 @@ def remove(
     kinds: Sequence[str],
 ) -> None:
     """Delete runs."""
-    from tarmac.cli.run_kinds import catalogue_of
+    from tarmac.run_kinds import catalogue_of
 
     catalogue = catalogue_of(kinds, output)
     matches = {run.path.resolve(): run for run in map(catalogue.find, run_names)}

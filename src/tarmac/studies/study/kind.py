@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tarmac.errors import RequestError
 from tarmac.runs import RunFacts, RunKind, RunSummary
-from tarmac.studies.study.glance import glance_search
 from tarmac.studies.study.leases import Leases
 from tarmac.studies.study.locks import owner_lock
 from tarmac.studies.study.record import StudyRecord, read_study_record, status_of
@@ -82,5 +81,4 @@ SEARCH = RunKind(
     facts=_facts,
     logs=lambda path: sorted((path / "logs").glob("*.log")),
     reserved=_reserved,
-    glance=glance_search,
 )
