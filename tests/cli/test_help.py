@@ -98,7 +98,7 @@ def test_choices_are_what_the_rooms_take():
     from tarmac.checks import FRAMEWORKS
     from tarmac.inference import FORMATS
     from tarmac.jobs import RunnerPlace, executor_names
-    from tarmac.jobs.status import State
+    from tarmac.jobs.task_status import State
     from tarmac.runs.training import TRAINING
     from tarmac.studies import method_names, pruning_rule_names
     from tarmac.studies.objectives import COSTS

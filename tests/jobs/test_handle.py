@@ -15,7 +15,7 @@ import tarmac
 from tarmac.errors import RequestError
 from tarmac.files import TRUSTED_USERS, OwnerLock
 from tarmac.jobs import Handle, Job, JobFailed, RunRequest, Secret, attach, list_statuses, parse_job
-from tarmac.jobs.status import note_runner
+from tarmac.jobs.runner_record import note_runner
 from tarmac.processes.identity import identify
 from waiting import limit_s
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tarmac.files import OwnerLock, Readings, append_lines
-from tarmac.jobs import glance_job
+from tarmac.jobs import glance_job, read_status
 
 HERE = os.uname().nodename
 
@@ -17,6 +17,9 @@ def run(tmp_path):
         json.dumps(
             {
                 "schema_version": 3,
+                "name": "x",
+                "base": "/",
+                "job": {},
                 "created_at": "2026-11-22T12:00:00Z",
                 "num_tasks": 3,
                 "executor": "local",
@@ -30,7 +33,8 @@ def run(tmp_path):
 def held(run):
     lock = OwnerLock(run / ".lock")
     assert lock.acquire()
-    (run / "runner.json").write_text(json.dumps({"pid": 77, "host": HERE}))
+    runner = {"pid": 77, "start_ticks": 1, "boot_id": "x", "host": HERE}
+    (run / "runner.json").write_text(json.dumps(runner))
     yield run
     lock.release()
 
@@ -87,7 +91,8 @@ def test_of_thousands_in_a_queue_the_first_are_shown(held):
 def write_attempt(run, task, **fields):
     directory = run / "tasks" / f"00000{task}-t{task}"
     directory.mkdir(parents=True)
-    (directory / "attempt-1.json").write_text(json.dumps(fields))
+    record = {"schema": 1, "nonce": "x", **fields}
+    (directory / "attempt-1.json").write_text(json.dumps(record))
 
 
 def test_a_task_on_a_node_is_shown_as_its_agent_says(held):
@@ -129,6 +134,48 @@ def test_what_an_engine_ends_with_its_runner_is_not_at_work(run):
     write_attempt(run, 2, state="ended", outcome="succeeded")
     found = glance_job(run)
     assert (found.status, found.done, found.parts) == ("interrupted", 1, ())
+
+
+@pytest.mark.parametrize(
+    ("events", "agents", "state"),
+    [
+        pytest.param(
+            [event("started", 0, host="n1"), event("retried", 0, reason="no", host="n1")],
+            {},
+            "interrupted",
+            id="only a runner starts the next attempt",
+        ),
+        pytest.param(
+            [event("queued", 0, place="81")],
+            {"state": "ended", "outcome": "succeeded", "problems": ["out.txt is missing"]},
+            "failed",
+            id="an output is missing",
+        ),
+        pytest.param(
+            [event("queued", 0, place="81")],
+            {"state": "claimed", "host": "n1"},
+            "detached",
+            id="an agent works on it",
+        ),
+    ],
+)
+def test_a_monitor_and_ps_agree_on_a_run_without_a_runner(run, events, agents, state):
+    on(run, "slurm")
+    record = json.loads((run / "job-run.json").read_text())
+    (run / "job-run.json").write_text(json.dumps(record | {"num_tasks": 1}))
+    tell(run, *events)
+    if agents:
+        write_attempt(run, 0, **agents)
+    status, glance = read_status(run), glance_job(run)
+    assert (status.state, glance.status) == (state, state)
+    active = [task.state for task in status.tasks if task.state in ("queued", "running")]
+    assert [part.status for part in glance.parts] == active
+
+
+def test_a_task_that_waits_for_its_retry_shows_why(held):
+    tell(held, event("started", 0), event("retried", 0, reason="exit code 1"))
+    assert [task.reason for task in read_status(held).tasks] == ["exit code 1"]
+    assert [part.note for part in glance_job(held).parts] == ["exit code 1"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tarmac.jobs import (
     read_status,
 )
 from tarmac.jobs.kind import reserved
-from tarmac.jobs.status import is_asked_to_end
+from tarmac.jobs.runner_record import is_asked_to_end
 from tarmac.processes import ProcessIdentity
 from waiting import limit_s
 

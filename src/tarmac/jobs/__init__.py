@@ -75,13 +75,13 @@ if TYPE_CHECKING:
     from tarmac.jobs.runner_jobs import recall_secrets as recall_secrets
     from tarmac.jobs.runner_jobs import submit_runner as submit_runner
     from tarmac.jobs.runner_jobs import why_no_runner_job as why_no_runner_job
+    from tarmac.jobs.runner_record import is_asked_to_end as is_asked_to_end
     from tarmac.jobs.scheduler import run_tasks as run_tasks
     from tarmac.jobs.scheduler import task_directory as task_directory
     from tarmac.jobs.secret_marks import learn_marks as learn_marks
     from tarmac.jobs.status import RunStatus as RunStatus
-    from tarmac.jobs.status import TaskStatus as TaskStatus
-    from tarmac.jobs.status import is_asked_to_end as is_asked_to_end
     from tarmac.jobs.status import read_status as read_status
+    from tarmac.jobs.task_status import TaskStatus as TaskStatus
     from tarmac.jobs.timeline import AttemptSpan as AttemptSpan
     from tarmac.jobs.timeline import TaskTrace as TaskTrace
     from tarmac.jobs.timeline import Timeline as Timeline

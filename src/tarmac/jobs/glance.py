@@ -5,164 +5,123 @@ No engine is polled: the state of a task on a cluster is read from its agent's r
 
 from __future__ import annotations
 
-import collections
-import dataclasses
+import functools
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tarmac.files import Fields, Readings
+from tarmac.jobs.runner_record import LOCK, RUNNER, is_long_silent
+from tarmac.jobs.task_status import (
+    ACTIVE,
+    WAITS,
+    TaskEvents,
+    TaskStatus,
+    have_all_ended,
+    state_of_run,
+    status_of_task,
+)
+from tarmac.node import AttemptRecord, attempt_file, parse_attempt
 from tarmac.runs import Glance
-from tarmac.tasks.run_files import directory_name
-
-# Last events of an attempt that waits in an engine's queue.
-_WAITS = ("queued", "waiting", "requeued")
 
 # Only the first of thousands of queued tasks are listed; the count includes all.
 _MAX_WAITING = 32
 
-_ENDED = ("succeeded", "failed", "skipped", "interrupted")
-
-
-@dataclasses.dataclass
-class _Tasks:
-    """The tasks of a journal that have begun; tasks that have ended are kept as numbers alone.
-
-    Attributes:
-        active: Last known facts of each active task, by task number.
-        outcomes: Number of ended tasks, by outcome.
-        ended: Outcome of each ended task, by task number.
-    """
-
-    active: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    outcomes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    ended: dict[int, str] = dataclasses.field(default_factory=dict)
+_start = functools.partial(TaskEvents, keeps_ended=False)
 
 
 def glance_job(path: Path, readings: Readings | None = None) -> Glance:
     """Return a monitor's view of a job's run; see `tarmac.runs.Glancer`."""
     readings = readings or Readings()
     record = readings.fields(path / "job-run.json")
-    runner = readings.fields(path / "runner.json")
-    tasks = readings.lines(path / "journal.jsonl", _Tasks, _add)
-    is_alive = readings.is_held(path / ".lock")
+    runner = readings.fields(path / RUNNER)
+    tasks = readings.lines(path / "journal.jsonl", _start, TaskEvents.add_if_valid)
     is_here = runner.text("host") == os.uname().nodename
-    all_parts = [*_parts(path, tasks, readings, is_alive=is_alive)]
-    parts = tuple(part for part in all_parts if part.status not in _ENDED)
-    if parts and not is_alive:
-        # The import of executors is slow, and a list of runs seldom needs them.
-        from tarmac.executors import outlives_runner  # noqa: PLC0415
+    is_alive = readings.is_held(path / LOCK)
+    states = Counter(tasks.outcomes)
+    num_tasks = record.whole("num_tasks")
+    if is_alive and not is_here and not tasks.active and have_all_ended(states, num_tasks):
+        # A runner on another machine was killed after its last task.
+        is_alive = not is_long_silent(path)
+    outlives = is_alive or (bool(tasks.active) and _outlives_runner(record))
 
-        if not outlives_runner(record.text("executor") or ""):
-            # These tasks ended with their runner, before their agents recorded it.
-            parts = ()
-    # So far, only the agents have recorded the ends of these tasks.
-    outcomes = collections.Counter(part.status for part in all_parts if part.status in _ENDED)
-    outcomes.update(tasks.outcomes)
-    number = record.whole("num_tasks")
+    def read_record(directory: Path, number: int) -> AttemptRecord | None:
+        return readings.value(attempt_file(directory, number), parse_attempt, None)
+
+    parts = []
+    num_waiting = 0
+    for _, facts in sorted(tasks.active.items()):
+        num_waiting += facts["event"] in WAITS
+        if facts["event"] in WAITS and num_waiting > _MAX_WAITING:
+            states["queued"] += 1
+            continue
+        status = status_of_task(path, facts, read_record, is_alive=is_alive, outlives=outlives)
+        states[status.state] += 1
+        if status.state in ACTIVE:
+            has_agent = "place" in facts or "host" in facts
+            attempt = read_record(status.directory, status.attempt) if has_agent else None
+            parts.append(_part(path, status, facts, attempt))
     pid = runner.whole("pid")
+    state = "running" if is_alive else "unknown"
+    if not is_alive and (record or parts):
+        state = state_of_run(states, num_tasks, record.text("outcome"))
     return Glance(
         kind="job",
         name=path.name,
         path=path,
-        status="running" if is_alive else "detached" if parts else _status(record, outcomes),
+        status=state,
         pids=(pid,) if pid is not None and is_alive and is_here else (),
-        locks=(path / ".lock",),
+        locks=(path / LOCK,),
         host=(runner.text("host") or "") if is_alive and not is_here else "",
         created_at=record.moment("created_at"),
-        done=outcomes.total(),
-        total=len(tasks.active) + len(tasks.ended) if number is None else number,
-        note=f"{outcomes['failed']} failed" if outcomes["failed"] else "",
-        parts=parts,
+        # Of these tasks, so far only the agents may have recorded the ends.
+        done=tasks.outcomes["interrupted"]
+        + sum(states[state] for state in ("succeeded", "failed", "skipped")),
+        total=len(tasks.active) + len(tasks.ended) if num_tasks is None else num_tasks,
+        note=f"{states['failed']} failed" if states["failed"] else "",
+        parts=tuple(parts),
     )
 
 
-def _add(tasks: _Tasks, value: object) -> None:
-    """Update the tasks by an event of the journal."""
-    event = Fields.of(value)
-    index, kind = event.whole("task"), event.text("event")
-    if index is None or kind is None:
-        return
-    before = tasks.ended.pop(index, None)
-    if before is not None:
-        tasks.outcomes[before] -= 1
-    if kind == "ended":
-        tasks.active.pop(index, None)
-        outcome = event.text("outcome")
-        tasks.ended[index] = outcome if outcome is not None and outcome in _ENDED else "failed"
-        tasks.outcomes[tasks.ended[index]] += 1
-        return
-    known = tasks.active.setdefault(index, {})
-    if kind == "retried":
-        # These facts of an earlier attempt do not apply to the next.
-        for key in ("place", "host", "cpus", "gpus"):
-            known.pop(key, None)
-    known.pop("reason", None)
-    known.update(event.values)
+def _outlives_runner(record: Fields) -> bool:
+    executor = record.text("executor") or ""
+    if executor == "local":
+        return False
+    # The import of executors is slow, and a monitor seldom needs them.
+    from tarmac.executors import outlives_runner  # noqa: PLC0415
+
+    return outlives_runner(executor)
 
 
-def _status(record: Fields, outcomes: collections.Counter[str]) -> str:
-    """Return the status of a job without a runner, from the outcomes of its tasks."""
-    if not record:
-        return "unknown"
-    total = record.whole("num_tasks")
-    if record.text("outcome") is not None:
-        return record.text("outcome") or ""
-    if total is None or outcomes.total() < total or outcomes["interrupted"]:
-        return "interrupted"
-    return "succeeded" if outcomes["succeeded"] == total else "failed"
-
-
-def _parts(path: Path, tasks: _Tasks, readings: Readings, *, is_alive: bool) -> Iterator[Glance]:
-    """Yield the running tasks, and the first of the queued tasks."""
-    waiting = 0
-    for index, known in sorted(tasks.active.items()):
-        event = Fields(known)
-        waits = event.text("event") in _WAITS
-        # Only tasks in an engine outlive their runner.
-        if not is_alive and not (waits or "host" in known or "place" in known):
-            continue
-        waiting += waits
-        if waits and waiting > _MAX_WAITING:
-            continue
-        yield _part(path, index, event, readings, waits=waits)
-
-
-def _part(path: Path, index: int, event: Fields, readings: Readings, *, waits: bool) -> Glance:
-    """Return the view of a task without a recorded end; its agent's record may have one."""
-    name = event.text("name") or str(index)
-    directory = path / (event.text("directory") or f"tasks/{directory_name(index, name)}")
-    attempt = event.whole("attempt") or 1
-    # Only a task on a cluster has a place and an agent's record.
-    place = event.text("place") or ""
-    record = Fields({})
-    if place or event.text("host"):
-        record = readings.fields(directory / f"attempt-{attempt}.json")
-    host = event.text("host") or record.text("host") or ""
+def _part(
+    run: Path, status: TaskStatus, facts: Mapping[str, Any], record: AttemptRecord | None
+) -> Glance:
+    """Return the view of an active task, from its status and its agent's record."""
     here = os.uname().nodename
-    process = record.inner("process")
+    process = Fields.of({} if record is None else record.process)
     pid = process.whole("pid") if process.text("host") == here else None
-    began = event.text("event") == "started" or record.text("state") == "began"
+    number = max(1, status.attempt)
     return Glance(
         kind="task",
-        name=f"{path.name}/{name}",
-        path=directory,
-        status=record.text("outcome") or ("queued" if waits and not began else "running"),
+        name=f"{run.name}/{status.name}",
+        path=status.directory,
+        status=status.state,
         pids=() if pid is None else (pid,),
-        variables={"TARMAC_TASK_INDEX": str(index), "TARMAC_ATTEMPT": str(attempt)},
-        slurm_job=place,
-        host="" if host == here else host,
-        gpus=_given(event, record),
-        retries=max(0, attempt - 1),
-        note=event.text("reason") or "",
+        variables={"TARMAC_TASK_INDEX": str(status.index), "TARMAC_ATTEMPT": str(number)},
+        slurm_job=facts.get("place", ""),
+        host="" if status.host == here else status.host,
+        gpus=_granted(facts, record),
+        retries=number - 1,
+        note=status.reason,
     )
 
 
-def _given(event: Fields, record: Fields) -> tuple[str, ...] | None:
+def _granted(facts: Mapping[str, Any], record: AttemptRecord | None) -> tuple[str, ...] | None:
     """Return the GPUs granted to a task, from its agent's record or the journal."""
-    for source in (record, event):
-        if isinstance(gpus := source.values.get("gpus"), list):
-            return tuple(map(str, gpus))
+    gpus = facts.get("gpus") if record is None else record.gpus
+    if gpus is not None:
+        return tuple(map(str, gpus))
     # An event with a task's cores also has its GPUs, if the task has any.
-    return () if "cpus" in event.values else None
+    return () if "cpus" in facts else None

@@ -25,8 +25,10 @@ from tarmac.jobs.progress import Silent
 from tarmac.jobs.record import RECORD, read_record
 from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
 from tarmac.jobs.runner_jobs import end_runner_jobs
+from tarmac.jobs.runner_record import ask_to_end, note_runner
 from tarmac.jobs.runner_watch import RunnerWatch
-from tarmac.jobs.status import RunStatus, TaskStatus, ask_to_end, note_runner, read_status
+from tarmac.jobs.status import RunStatus, read_status
+from tarmac.jobs.task_status import TaskStatus
 from tarmac.processes import python_command
 from tarmac.tasks.model import Job
 from tarmac.tasks.plan import Task, plan_tasks

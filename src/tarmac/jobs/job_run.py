@@ -22,16 +22,10 @@ from tarmac.jobs.kind import JOB, reserved
 from tarmac.jobs.progress import Reporter
 from tarmac.jobs.record import RECORD, JobRecord, digest_of, read_record, write_record
 from tarmac.jobs.request import DEFAULT_REQUEST, RunRequest
+from tarmac.jobs.runner_record import forget_runner, is_asked_to_end, note_runner
 from tarmac.jobs.runner_watch import RunnerWatch
 from tarmac.jobs.scheduler import run_tasks
-from tarmac.jobs.status import (
-    RunStatus,
-    forget_runner,
-    is_asked_to_end,
-    note_runner,
-    read_status,
-    tasks_left_with_engine,
-)
+from tarmac.jobs.status import RunStatus, read_status, tasks_left_with_engine
 from tarmac.masking import hide_urls, remember_environment, without_known
 from tarmac.processes import identify
 from tarmac.runs import BrokenRun, Catalogue, default_output

@@ -122,7 +122,7 @@ def read_events(path: Path) -> JournalLines:
     Raises:
         StorageError: The journal cannot be read.
     """
-    return read_lines(path, _problem)
+    return read_lines(path, problem_of)
 
 
 def _without_secrets(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,8 @@ def _hidden(words: Any) -> Any:
     return [*map(_hidden, words)] if isinstance(words, list | tuple) else words
 
 
-def _problem(value: Any) -> str | None:
+def problem_of(value: Any) -> str | None:
+    """Return why a line's value is no event; None for an event."""
     kind = value.get("event") if isinstance(value, dict) else None
     shape = _SHAPES.get(kind, _EVENT) if isinstance(kind, str) else _EVENT
     problem = shape.problem_of(value)

@@ -9,7 +9,8 @@ from pathlib import Path
 from tarmac.errors import RequestError, quoted
 from tarmac.files import Lock, open_lock
 from tarmac.jobs.record import RECORD, read_record
-from tarmac.jobs.status import LOCK, RunStatus, read_runner, read_status, tasks_left_with_engine
+from tarmac.jobs.runner_record import LOCK, read_runner
+from tarmac.jobs.status import RunStatus, read_status, tasks_left_with_engine
 from tarmac.runs import RunFacts, RunKind, RunSummary
 from tarmac.wording import counted
 

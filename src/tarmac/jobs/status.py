@@ -2,98 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
 
-from tarmac.errors import TarmacError
 from tarmac.executors import outlives_runner
-from tarmac.files import (
-    LeaseWatch,
-    Shape,
-    is_held,
-    lease_file,
-    parse_json,
-    read_errors,
-    read_regular,
-    storage_errors,
-    write_json,
-)
+from tarmac.files import LeaseWatch, is_held
 from tarmac.jobs.journal import read_events
-from tarmac.jobs.record import JobRecord, read_record
+from tarmac.jobs.record import read_record
+from tarmac.jobs.runner_record import LOCK, is_long_silent, read_runner_note, silent_s
 from tarmac.jobs.runner_watch import RunnerWatch, is_to_begin
-from tarmac.node import read_attempt
-from tarmac.processes import ProcessIdentity, identify
-from tarmac.tasks.run_files import directory_name
-
-State = Literal["queued", "running", "detached", "succeeded", "failed", "skipped", "interrupted"]
-
-_RUNNER = "runner.json"
-
-# A request to end for a runner on another machine, which no signal reaches.
-_REQUEST = "cancel.json"
-
-# Keys of an attempt's events that do not apply to the next attempt.
-_OF_AN_ATTEMPT = ("place", "host", "reason")
-
-# Last events of an attempt that waits in an engine's queue.
-_WAITS = ("queued", "waiting", "requeued")
-
-_ACTIVE = ("queued", "running")
-
-# Outcomes in an agent's record.
-_OUTCOMES: dict[str, State] = {
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "interrupted": "interrupted",
-}
-
-_PROCESS = Shape(
-    {"pid": "whole number", "start_ticks": "whole number", "boot_id": "text", "host": "text"}
+from tarmac.jobs.task_status import (
+    ACTIVE,
+    State,
+    TaskEvents,
+    TaskStatus,
+    have_all_ended,
+    state_of_run,
+    status_of_task,
 )
-
-# Held by the process that works on the run.
-LOCK = ".lock"
-
-# Clocks of hosts and file servers differ by less than this.
-_LONG_SILENT_S = 600.0
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskStatus:
-    """A task that has begun, or was skipped.
-
-    Attributes:
-        index: Number of the task in the order of the file.
-        name: Name of the task, unique in its job.
-        state: State of the task: ``queued`` while an engine has not begun it; ``interrupted`` also
-            for a task that ended because its runner was killed.
-        attempt: Number of the last attempt, from 1; 0 where the task was skipped.
-        exit_code: Exit code of the last attempt; None until it has ended.
-        seconds: Duration of the last attempt in seconds; 0 until it has ended.
-        reason: Why the task did not succeed, or what it waits for; for a running task, what delays
-            it or why its state is unknown.
-        directory: Directory of the task, with ``stdout``, ``stderr`` and ``work/``.
-        is_shared: Whether the directory belongs to an algorithm's instance, which does one task
-            after another.
-        host: Host of the task; empty for this machine.
-    """
-
-    index: int
-    name: str
-    state: State
-    attempt: int
-    exit_code: int | None
-    seconds: float
-    reason: str
-    directory: Path
-    is_shared: bool = False
-    host: str = ""
+from tarmac.node import AttemptRecord, read_attempt
+from tarmac.processes import ProcessIdentity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,50 +80,6 @@ class RunStatus:
         return sum(task.state == state for task in self.tasks)
 
 
-def note_runner(run: Path, pid: int) -> None:
-    """Record the process of a run's runner.
-
-    Args:
-        run: Directory of the run, where the record is written.
-        pid: Process id of the runner, on this machine.
-    """
-    # A process that has already ended is no runner.
-    with contextlib.suppress(ProcessLookupError):
-        write_json(run / _RUNNER, identify(pid)._asdict())
-
-
-def forget_runner(run: Path) -> None:
-    """Delete the record of a run's runner."""
-    with storage_errors(run):
-        (run / _RUNNER).unlink(missing_ok=True)
-        # The request to end was meant for this runner.
-        (run / _REQUEST).unlink(missing_ok=True)
-
-
-def ask_to_end(run: Path, runner: ProcessIdentity) -> None:
-    """Write the file that asks a run's runner to end all its tasks.
-
-    Args:
-        run: Directory of the run, in which the runner looks for the file.
-        runner: Process of the runner; a later runner ignores the request.
-
-    Raises:
-        StorageError: This user may not write the request.
-    """
-    write_json(run / _REQUEST, {"runner": runner._asdict()})
-
-
-def is_asked_to_end(run: Path, runner: ProcessIdentity) -> bool:
-    """Whether `ask_to_end` was called for a runner."""
-    try:
-        # Opening the directory makes network file systems ask their server.
-        os.close(os.open(run, os.O_RDONLY))
-        request = parse_json(read_regular(run / _REQUEST))
-        return ProcessIdentity(**request["runner"]) == runner
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
-
-
 def read_status(
     run: Path, watch: LeaseWatch | None = None, runners: RunnerWatch | None = None
 ) -> RunStatus:
@@ -211,21 +98,22 @@ def read_status(
         TarmacError: The run's record is damaged.
     """
     record = read_record(run)
-    noted = _read_runner_note(run)
+    noted = read_runner_note(run)
     runner = noted if noted is not None and noted.is_alive() else None
     is_alive = runner is not None or is_held(run / LOCK, watch)
     # Poll before reading events: a job that ends in between has written its events.
     job = None if is_alive else (runners or RunnerWatch()).state_of(run, record.executor)
-    events, problems = _last_events(run)
-    outlives = is_alive or outlives_runner(record.executor)
-    tasks = [
-        _task(run, events[index], is_alive=is_alive, outlives=outlives) for index in sorted(events)
-    ]
-    silent_s = _silent_s(run) if is_alive and runner is None else None
-    if (silent_s or 0.0) > _LONG_SILENT_S and _have_all_ended(tasks, record):
+    events, problems = _read_tasks(run)
+    tasks = _statuses(run, events, record.executor, is_alive=is_alive)
+    states = Counter(task.state for task in tasks)
+    if is_alive and runner is None and have_all_ended(states, record.num_tasks):
         # A runner on another machine was killed after its last task: no work is left.
-        is_alive, silent_s = False, None
-    state = _state(tasks, record, is_alive=is_alive, is_queued=is_to_begin(run, job))
+        is_alive = not is_long_silent(run)
+    state: State = "running" if is_alive else "queued"
+    if not is_alive and not is_to_begin(run, job):
+        state = state_of_run(states, record.num_tasks, record.outcome)
+    facts = (*events.active.values(), *events.ended.values())
+    moments = [moment for event in facts if isinstance(moment := event.get("at"), float)]
     return RunStatus(
         path=run,
         state=state,
@@ -236,16 +124,11 @@ def read_status(
         reason="" if is_alive else record.reason,
         problems=problems,
         elsewhere=noted if is_alive and runner is None else None,
-        silent_s=silent_s,
+        silent_s=silent_s(run) if is_alive and runner is None else None,
         # Tasks may have ended without the runner job.
         runner_note="" if job is None or state == "succeeded" else job.words,
-        ended_at=None if is_alive else _ended_at(events),
+        ended_at=None if is_alive else max(moments, default=None),
     )
-
-
-def _ended_at(events: Mapping[int, Mapping[str, Any]]) -> float | None:
-    moments = [event.get("at") for event in events.values()]
-    return max((moment for moment in moments if isinstance(moment, float)), default=None)
 
 
 def tasks_left_with_engine(run: Path) -> int:
@@ -254,149 +137,37 @@ def tasks_left_with_engine(run: Path) -> int:
     Raises:
         StorageError: The journal cannot be read.
     """
-    events, _ = _last_events(run)
-    outlives = outlives_runner(read_record(run).executor)
-    return sum(
-        _task(run, event, is_alive=False, outlives=outlives).state in _ACTIVE
-        for event in events.values()
-    )
+    events, _ = _read_tasks(run)
+    tasks = _statuses(run, events, read_record(run).executor, is_alive=False)
+    return sum(task.state in ACTIVE for task in tasks)
 
 
-def _have_all_ended(tasks: Sequence[TaskStatus], record: JobRecord) -> bool:
-    has_all = record.num_tasks is not None and len(tasks) >= record.num_tasks
-    return has_all and not any(task.state in _ACTIVE for task in tasks)
-
-
-def _silent_s(run: Path) -> float | None:
-    """Return the age of the last heartbeat of a run's runner in seconds; None without a lease."""
-    for path in (lease_file(run / LOCK), run / LOCK):
-        with contextlib.suppress(OSError):
-            written = path.stat()
-            if written.st_size:
-                return max(0.0, time.time() - written.st_mtime)
-    return None
-
-
-def _last_events(run: Path) -> tuple[dict[int, dict[str, Any]], tuple[str, ...]]:
+def _read_tasks(run: Path) -> tuple[TaskEvents, Sequence[str]]:
     """Return the last facts of each task that has begun, and the damaged lines of the journal."""
-    events: dict[int, dict[str, Any]] = {}
-    journal = run / "journal.jsonl"
+    events, journal = TaskEvents(), run / "journal.jsonl"
     if not journal.exists():
         return events, ()
     lines = read_events(journal)
     for event in lines.values:
-        known = events.get(event["task"], {})
-        if known.get("event") in ("ended", "retried"):
-            # Facts of an earlier attempt do not apply to the next.
-            known = {key: value for key, value in known.items() if key not in _OF_AN_ATTEMPT}
-        known |= event
-        if "name" in known:
-            events[event["task"]] = known
-    return events, tuple(map(str, lines.damaged))
+        events.add(event)
+    return events, [*map(str, lines.damaged)]
 
 
-def read_runner(run: Path) -> ProcessIdentity | None:
-    """Return the process of a run's runner on this machine; None where none is alive.
+def _statuses(
+    run: Path, events: TaskEvents, executor: str, *, is_alive: bool
+) -> Sequence[TaskStatus]:
+    # A runner has written what the agents recorded into the journal.
+    reader = None if is_alive else _read_attempt
+    outlives = is_alive or outlives_runner(executor)
+    facts = events.active | events.ended
+    return [
+        status_of_task(run, facts[index], reader, is_alive=is_alive, outlives=outlives)
+        for index in sorted(facts)
+    ]
 
-    Raises:
-        StorageError: The runner's record cannot be read.
-        TarmacError: The runner's record is damaged.
-    """
-    noted = _read_runner_note(run)
-    return noted if noted is not None and noted.is_alive() else None
 
-
-def _read_runner_note(run: Path) -> ProcessIdentity | None:
-    """Return the last recorded process of a run's runner, alive or not, on any machine.
-
-    Raises:
-        StorageError: A process holds the run's lock, and the record cannot be read.
-        TarmacError: A process holds the run's lock, and the record is damaged.
-    """
-    path = run / _RUNNER
+def _read_attempt(directory: Path, number: int) -> AttemptRecord | None:
     try:
-        with read_errors(path):
-            return ProcessIdentity(**_PROCESS.checked(parse_json(read_regular(path))))
-    except (ValueError, TypeError, TarmacError) as error:
-        # A runner deletes its record at its end, perhaps since the read above. A leftover record is
-        # ignored.
-        if not path.exists() or not is_held(run / LOCK):
-            return None
-        if isinstance(error, TarmacError):
-            raise
-        raise TarmacError(f"{path} is damaged: {error}") from error
-
-
-def _task(run: Path, event: dict[str, Any], *, is_alive: bool, outlives: bool) -> TaskStatus:
-    # A task that is retried after its end has begun anew.
-    has_ended = event["event"] == "ended"
-    own = f"tasks/{directory_name(event['task'], event['name'])}"
-    status = TaskStatus(
-        index=event["task"],
-        name=event["name"],
-        state=event["outcome"] if has_ended else "running",
-        attempt=event.get("attempt", 0),
-        exit_code=event.get("exit_code") if has_ended else None,
-        seconds=event["seconds"] if has_ended else 0.0,
-        reason=event["reason"] if has_ended else "",
-        directory=run / event.get("directory", own),
-        is_shared=event.get("directory", own) != own,
-        host=event.get("host", ""),
-    )
-    if has_ended:
-        return status
-    if event["event"] in _WAITS:
-        reason = event.get("reason", "")
-        status = dataclasses.replace(status, state="queued", reason=reason, host="")
-    elif event["event"] == "noted":
-        status = dataclasses.replace(status, reason=event["reason"])
-    if is_alive:
-        return status
-    # Only an engine's task outlives its runner, and its agent's record has its state.
-    is_engines = event["event"] in _WAITS or "host" in event or "place" in event
-    if not is_engines or event["event"] == "retried":
-        return dataclasses.replace(status, state="interrupted", reason="")
-    latest = _as_its_agent_says(status)
-    # Some engines end a runner's tasks with it, before the agents record that.
-    is_over = not outlives and latest.state in _ACTIVE
-    return dataclasses.replace(latest, state="interrupted", reason="") if is_over else latest
-
-
-def _as_its_agent_says(status: TaskStatus) -> TaskStatus:
-    """Return the status of a task without a runner, from the agent's record of its attempt."""
-    try:
-        record = read_attempt(status.directory, status.attempt)
+        return read_attempt(directory, number)
     except OSError:
-        return status
-    if record is None:
-        return status
-    state = _OUTCOMES.get(record.outcome or "")
-    if state is None:
-        return dataclasses.replace(status, state="running", host=record.host)
-    if state == "succeeded" and record.problems:
-        state = "failed"
-    return dataclasses.replace(
-        status,
-        state=state,
-        exit_code=record.exit_code,
-        seconds=record.seconds,
-        reason=record.reason,
-        host=record.host,
-    )
-
-
-def _state(
-    tasks: Sequence[TaskStatus], record: JobRecord, *, is_alive: bool, is_queued: bool
-) -> State:
-    if is_alive or is_queued:
-        return "running" if is_alive else "queued"
-    if any(task.state in _ACTIVE for task in tasks):
-        return "detached"
-    if record.outcome is not None:
-        return record.outcome
-    num_tasks = record.num_tasks
-    if num_tasks is None or len(tasks) < num_tasks:
-        return "interrupted"
-    if any(task.state == "interrupted" for task in tasks):
-        return "interrupted"
-    return "succeeded" if all(task.state == "succeeded" for task in tasks) else "failed"
+        return None

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 from tarmac.executors import DISTURBANCES
 from tarmac.jobs.journal import read_events
-from tarmac.jobs.status import RunStatus, TaskStatus, read_status
+from tarmac.jobs.status import RunStatus, read_status
+from tarmac.jobs.task_status import TaskStatus
 
 # ``disturbed`` used no retry; after ``turn over`` the task continues at once.
 Ending = Literal[
