@@ -339,7 +339,8 @@ def test_an_error_that_nobody_has_foreseen_makes_one_run_unreadable(good, error,
     kind = TRAINING.__class__(**(vars(TRAINING) | {"summarize": fail}))
     monkeypatch.setenv("XDG_CACHE_HOME", str(good.parent / "cache"))
     index = RunIndex(("training", "job"), {"training": kind, "job": JOB}.__getitem__, good)
-    for summaries, broken in (index.summaries(), Catalogue((kind, JOB), good).summaries()):
+    read = Catalogue((kind, JOB), good).read(lambda run: run.kind.summarize(run.path))
+    for summaries, broken in (index.summaries(), read):
         assert {run.name for run in summaries} == {"good-job", "good-pipeline"}
         # Hidden would be forgotten.
         assert type(error).__name__ in broken[0].reason

@@ -241,7 +241,7 @@ def test_a_missing_extra_is_named(tarmac, done, monkeypatch):
         ([*SMALL[:3], "--devices", "tpu"], "devices is 'tpu', expected auto, all"),
         ([*SMALL[:3], "--storage", "study.db"], "'study.db', which is no database's URL"),
         (["missing.yaml"], "missing.yaml: cannot be read"),
-        (["--resume", "latest"], "there is no study 'latest' in runs"),
+        (["--resume", "latest"], "there is no run 'latest' in runs"),
         (["digits-mlp", "--set", "learning_rate=-1,1"], "learning_rate is -1, expected above 0"),
         ([*SMALL[:3], "--epohcs", "1"], "unknown option '--epohcs', did you mean '--epochs'?"),
         ([*SMALL[:3], "--objective", "epochs"], "every network of digits-mlp trains equally long"),

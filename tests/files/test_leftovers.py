@@ -232,7 +232,9 @@ def test_a_removal_that_is_killed_is_finished_by_the_next(tmp_path, then):
         is_killed = killed_at(number, lambda doomed=doomed: catalogue.remove(doomed))
         shown = {path.name for path in tmp_path.iterdir()} & {"doomed", "other"}
         if then == "list":
-            assert {run.name for run in catalogue.summaries()[0]} == shown
+            store = tmp_path.parent / f"{tmp_path.name}.json"
+            index = runs.RunIndex(("training",), lambda _name: runs.TRAINING, tmp_path, store)
+            assert {run.name for run in index.summaries()[0]} == shown
         else:
             catalogue.remove(other)
             shown -= {"other"}

@@ -143,7 +143,7 @@ def test_a_search_that_has_ended_goes_on_with_more_trials(tarmac):
         (("digits-mlp", "--set", "hidden=0..8:log"), "hidden"),
         (("digits-mlp", "--set", "hidden=8,many"), "hidden"),
         (("nothing.yaml",), "nothing.yaml"),
-        (("--resume", "latest"), "there is no study 'latest'"),
+        (("--resume", "latest"), "there is no run 'latest'"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_trained(tarmac, words, answer):

@@ -16,6 +16,7 @@ import pytest
 from tarmac import RequestError
 from tarmac.files import StorageError
 from tarmac.jobs import JOB, create_run, parse_job, plan_tasks
+from tarmac.run_kinds import index_of
 from tarmac.runs import TRAINING, Catalogue, Run
 from tarmac.studies import SEARCH
 from tarmac.training.verb import instead_of_resuming
@@ -81,7 +82,7 @@ def made(tmp_path):
 
 
 def test_all_kinds_are_listed_the_newest_first(tmp_path, made):
-    summaries, broken = Catalogue(KINDS, tmp_path).summaries()
+    summaries, broken = index_of(tmp_path).summaries()
     assert not broken
     assert [summary.path for summary in summaries] == made[::-1]
     assert [(s.kind, s.status, s.result) for s in summaries] == [
@@ -115,7 +116,7 @@ def test_a_run_is_found_by_its_path_its_name_and_how_that_begins(tmp_path, made,
 def test_a_searchs_winner_is_found_as_a_run_and_goes_with_its_search(tmp_path, made):
     winner = training(made[1] / "best", "2026-01-09T00:00:00Z")
     catalogue = Catalogue(KINDS, tmp_path)
-    assert winner in [summary.path for summary in catalogue.summaries()[0]]
+    assert winner in [summary.path for summary in index_of(tmp_path).summaries()[0]]
     assert catalogue.find(winner.name).owner == made[1]
     assert catalogue.find(str(winner)).owner == made[1]
     assert Catalogue((TRAINING,), tmp_path).find(winner.name).path == winner
@@ -163,7 +164,7 @@ def test_a_record_that_cannot_be_read_hides_no_other_and_is_never_the_latest(tmp
     broken = tmp_path / "newest"
     broken.mkdir()
     (broken / "job-run.json").write_text('{"schema_version": 1, "created_at": "2027')
-    summaries, failures = Catalogue(KINDS, tmp_path).summaries()
+    summaries, failures = index_of(tmp_path).summaries()
     assert len(summaries) == 3
     assert [failure.path for failure in failures] == [broken]
     assert Catalogue(KINDS, tmp_path).find("latest").path == made[2]
@@ -176,8 +177,8 @@ def test_a_record_that_cannot_be_read_hides_no_other_and_is_never_the_latest(tmp
 def test_runs_are_listed_without_the_packages_of_a_search(tmp_path, made):
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from tarmac.run_kinds import catalogue_of\n"
-        "print(len(catalogue_of((), Path(sys.argv[1])).summaries()[0]))\n"
+        "from tarmac.run_kinds import index_of\n"
+        "print(len(index_of(Path(sys.argv[1])).summaries()[0]))\n"
         "print([name for name in ('torch', 'optuna') if name in sys.modules])\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]

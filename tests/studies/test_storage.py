@@ -216,18 +216,18 @@ def test_studies_are_found_by_path_name_and_beginning(make_study, tmp_path):
     assert find_study(str(study.path)).name == study.name
     assert find_study(study.name, root).name == study.name
     assert find_study("stud", root).name == find_study("latest", root).name == study.name
-    with pytest.raises(RequestError, match=r"there is no study 'n{3000}'"):
+    with pytest.raises(RequestError, match=r"there is no run 'n{3000}'"):
         find_study("n" * 3000, root)
-    with pytest.raises(RequestError, match=r"No study is there\..* --output DIR"):
+    with pytest.raises(RequestError, match=r"No search is there\..* --output DIR"):
         find_study("other", tmp_path / "empty")
-    with pytest.raises(RequestError, match="there is no study 'other'"):
+    with pytest.raises(RequestError, match="there is no run 'other'"):
         find_study("other", root)
     broken = root / "broken"
     broken.mkdir()
     (broken / "study.json").write_text("{")
     found, cannot = list_studies(root)
     assert [one.name for one in found] == [study.name]
-    assert cannot[0][0] == broken
+    assert cannot[0].path == broken
     (broken / "study.json").write_text('{"schema_version": 99}')
     with pytest.raises(RequestError, match="was written by a newer Tarmac"):
         Study.open(broken)

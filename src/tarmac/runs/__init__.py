@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING
 from tarmac.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tarmac.runs.catalogue import BrokenRun as BrokenRun
     from tarmac.runs.catalogue import Catalogue as Catalogue
-    from tarmac.runs.catalogue import FoundRun as FoundRun
-    from tarmac.runs.catalogue import RunFacts as RunFacts
-    from tarmac.runs.catalogue import RunKind as RunKind
-    from tarmac.runs.catalogue import RunSummary as RunSummary
     from tarmac.runs.catalogue import default_output as default_output
-    from tarmac.runs.catalogue import refuse_empty as refuse_empty
     from tarmac.runs.comparison import Comparison as Comparison
     from tarmac.runs.comparison import compare as compare
     from tarmac.runs.directory import Run as Run
@@ -34,6 +28,11 @@ if TYPE_CHECKING:
     from tarmac.runs.judging import JudgedBy as JudgedBy
     from tarmac.runs.judging import bare_name as bare_name
     from tarmac.runs.judging import name_words as name_words
+    from tarmac.runs.kind import BrokenRun as BrokenRun
+    from tarmac.runs.kind import FoundRun as FoundRun
+    from tarmac.runs.kind import RunFacts as RunFacts
+    from tarmac.runs.kind import RunKind as RunKind
+    from tarmac.runs.kind import RunSummary as RunSummary
     from tarmac.runs.layers import LAYERS as LAYERS
     from tarmac.runs.layers import Layer as Layer
     from tarmac.runs.layers import layer_rows as layer_rows

@@ -1,9 +1,4 @@
-"""The catalogue of runs: trainings, searches and jobs, found and listed alike.
-
-Each kind of run has a record of its own in its directory, ``run.json``, ``study.json`` or
-``job-run.json``. The package that makes a kind of run describes it as a `RunKind`; this package
-knows none of those packages.
-"""
+"""The catalogue of runs: trainings, searches and jobs, found, read and removed alike."""
 
 from __future__ import annotations
 
@@ -12,13 +7,12 @@ import dataclasses
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from tarmac.errors import RequestError, TarmacError, first_line, quoted, short_reason
+from tarmac.errors import RequestError, TarmacError, quoted, short_reason
 from tarmac.files import (
     Fields,
     StorageError,
@@ -30,10 +24,8 @@ from tarmac.files import (
     sync_directory,
     temporary_path,
 )
+from tarmac.runs.kind import BrokenRun, FoundRun, RunKind
 from tarmac.wording import in_one_line
-
-if TYPE_CHECKING:
-    from tarmac.runs.judging import JudgedBy
 
 _T = TypeVar("_T")
 
@@ -45,119 +37,6 @@ _SEARCH = "study.json"
 
 # Maximum number of names in a message.
 _MAX_NAMES = 10
-
-
-@dataclasses.dataclass(frozen=True)
-class RunSummary:
-    """The summary of a run, for lists.
-
-    Attributes:
-        kind: Name of the run's kind.
-        path: Directory of the run, with its record.
-        status: Status of the run, in its kind's terms; ``running`` only while a process works on
-            it.
-        created_at: Time when the run was created, UTC.
-        elapsed_s: Seconds of work on the run; None where they are not recorded.
-        workload: Workload that was trained or searched; None for a job.
-        result: Result as text; empty before there is a result.
-        metrics: Final values of metrics, by name.
-    """
-
-    kind: str
-    path: Path
-    status: str
-    created_at: datetime
-    elapsed_s: float | None = None
-    workload: str | None = None
-    result: str = ""
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of the run's directory."""
-        return self.path.name
-
-
-@dataclasses.dataclass(frozen=True)
-class RunFacts:
-    """The facts of a run that are compared.
-
-    Attributes:
-        asked: Settings and environment of the run, as nested mappings.
-        metrics: Final values of metrics, by name.
-        judged_by: Metric that the run is judged by; None for a run that is no training.
-        curve: Value of that metric per epoch; empty without values.
-    """
-
-    asked: Mapping[str, object]
-    metrics: Mapping[str, float]
-    judged_by: JudgedBy | None = None
-    curve: Sequence[float] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class RunKind:
-    """A kind of run, as described by the package that makes such runs.
-
-    Attributes:
-        name: Name of the kind: ``training``, ``search`` or ``job``.
-        record: Name of the file that marks a run's directory as this kind: JSON with ``created_at``
-            in ISO 8601, and optionally a further name of the run as ``id``.
-        marks: Names of further files and directories of a run. The summary of a settled run is
-            unchanged while these and the record are unchanged.
-        settled: Final statuses; a run of another status may change without a change of its marks.
-        summarize: Reads the summary of a run's directory. Raises TarmacError for an unreadable run.
-        facts: Reads the compared facts of a run.
-        logs: Returns the files with the output of a run's processes, in the order to print them.
-        reserved: Holds a run's lock while the context lasts. Raises RequestError where another
-            process works on the run.
-    """
-
-    name: str
-    record: str
-    marks: tuple[str, ...]
-    settled: frozenset[str]
-    summarize: Callable[[Path], RunSummary]
-    facts: Callable[[Path], RunFacts]
-    logs: Callable[[Path], Sequence[Path]]
-    reserved: Callable[[Path], AbstractContextManager[None]]
-
-
-@dataclasses.dataclass(frozen=True)
-class BrokenRun:
-    """A run's directory whose record cannot be read, and why."""
-
-    path: Path
-    reason: str
-
-    @classmethod
-    def of(cls, path: Path, error: Exception) -> BrokenRun:
-        """Return a broken run for the error of reading it.
-
-        Any error is caught, so that one bad run does not hide the list of all others. An unexpected
-        error is shown with its type.
-        """
-        if isinstance(error, TarmacError):
-            return cls(path, error.message)
-        if isinstance(error, OSError):
-            return cls(path, f"cannot read it: {os.strerror(error.errno or 0)}")
-        return cls(path, f"{type(error).__name__}: {first_line(error)}")
-
-
-@dataclasses.dataclass(frozen=True)
-class FoundRun:
-    """A run found by the catalogue.
-
-    Attributes:
-        kind: Kind of the run, such as a training.
-        path: Directory of the run, with its record.
-        owner: Directory of the run that it belongs to, such as the search of a winner's training.
-            None: an independent run.
-    """
-
-    kind: RunKind
-    path: Path
-    owner: Path | None = None
 
 
 def forbidden_in(output: Path) -> list[BrokenRun]:
@@ -203,16 +82,6 @@ class Catalogue:
         self._kinds = tuple(kinds)
         self.output = output or default_output()
 
-    def summaries(self) -> tuple[list[RunSummary], list[BrokenRun]]:
-        """Return the summaries of all runs, newest first, and the unreadable runs.
-
-        This also deletes the remains of interrupted removals, where this user may.
-        """
-        remove_abandoned(self.output)
-        summaries, broken = self.read(lambda run: run.kind.summarize(run.path))
-        summaries.sort(key=lambda summary: summary.created_at, reverse=True)
-        return summaries, broken
-
     def read(self, reader: Callable[[FoundRun], _T]) -> tuple[list[_T], list[BrokenRun]]:
         """Apply a function to all runs, in no order; return the results and the unreadable runs.
 
@@ -245,7 +114,13 @@ class Catalogue:
             RequestError: No run matches, or several do.
             StorageError: This user may not enter the directory of the runs, or the run's own.
         """
-        refuse_empty(reference)
+        if not reference:
+            # Each name begins with an empty one.
+            raise RequestError(
+                "the name of the run is empty",
+                hint="A variable of the shell's may not be set. "
+                "See what is there: tarmac runs list",
+            )
         known = [*self._all()]
         paths = (Path(reference), self.output / reference)
         for path in paths:
@@ -403,7 +278,8 @@ class _Head:
 
 def _files_below(directory: Path, pattern: str) -> list[Path]:
     """Return matching files in order; none from a directory that this user may not read."""
-    with contextlib.suppress(PermissionError):
+    # A reference that is no path may be too long for one.
+    with contextlib.suppress(OSError):
         return sorted(directory.glob(pattern))
     return []
 
@@ -417,19 +293,6 @@ def _head(run: FoundRun) -> _Head:
     if created_at is None:
         return _Head(datetime.min.replace(tzinfo=UTC), "", is_whole=False)
     return _Head(created_at, fields.text("id") or "", is_whole=True)
-
-
-def refuse_empty(reference: str) -> None:
-    """Refuse an empty reference, because each name begins with it.
-
-    Raises:
-        RequestError: The reference is empty.
-    """
-    if not reference:
-        raise RequestError(
-            "the name of the run is empty",
-            hint="A variable of the shell's may not be set. See what is there: tarmac runs list",
-        )
 
 
 def _is_at(path: Path, reference: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tarmac.runs.judging import Direction, JudgedBy
 
 if TYPE_CHECKING:
-    from tarmac.runs.catalogue import RunFacts
+    from tarmac.runs.kind import RunFacts
 
 
 @dataclasses.dataclass(frozen=True)

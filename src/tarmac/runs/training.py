@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tarmac.errors import RequestError
-from tarmac.runs.catalogue import BrokenRun, Catalogue, RunFacts, RunKind, RunSummary
+from tarmac.runs.catalogue import Catalogue
 from tarmac.runs.directory import Run
 from tarmac.runs.judging import JudgedBy, name_words
+from tarmac.runs.kind import BrokenRun, RunFacts, RunKind, RunSummary
 from tarmac.wording import number_text
 
 if TYPE_CHECKING:

@@ -78,8 +78,8 @@ def list_them(output: Path | None, as_json: bool) -> None:
             f"{wording.number_text(study.record.elapsed_s, digits=0)} s",
         )
     make_console().print(table)
-    for path, why in broken:
-        click.echo(in_one_line(f"{path.name} cannot be read: {why}"))
+    for run in broken:
+        click.echo(in_one_line(f"{run.path.name} cannot be read: {run.reason}"))
     if not studies:
         click.echo(f"there are none in {output or runs.default_output()}")
 
