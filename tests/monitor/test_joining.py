@@ -6,7 +6,8 @@ import pytest
 from monitor_values import ago, glance, gpu, process, table
 
 from tarmac.machine import LiveProcess
-from tarmac.monitor.joining import Candidate, candidates_of, join, roots_of
+from tarmac.monitor.candidates import Candidate, candidates_of, roots_of
+from tarmac.monitor.joining import join
 from tarmac.monitor.processes import FileId
 
 LOCK = FileId(8, 1, 77)

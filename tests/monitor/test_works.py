@@ -4,8 +4,9 @@ import pytest
 from monitor_values import NOW, ago, glance, gpu, process, table
 
 from tarmac.machine import LiveProcess
+from tarmac.monitor.candidates import Candidate
 from tarmac.monitor.hangs import Rank
-from tarmac.monitor.joining import Candidate, join
+from tarmac.monitor.joining import join
 from tarmac.monitor.snapshot import Finding
 from tarmac.monitor.works import Facts, is_warming, ranks_of, work_of
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 from tarmac.checks import last_check_file
 from tarmac.files import Fields, Readings
 from tarmac.machine import HostReader, LiveGpu, LiveHost, NvmlProblem, XidSeen, open_live_reader
+from tarmac.monitor.candidates import Candidate, candidates_of
 from tarmac.monitor.containers import ContainerNames
 from tarmac.monitor.filters import filtered
 from tarmac.monitor.findings import Watchlist, findings_of_check, findings_of_news
 from tarmac.monitor.idle import IdleClock, Standing, standing_of
-from tarmac.monitor.joining import Candidate, Join, candidates_of, join, slurm_job_of
+from tarmac.monitor.joining import Join, join, slurm_job_of
 from tarmac.monitor.processes import FileId, Process, ProcessTable
 from tarmac.monitor.run_discovery import RunDiscovery, runs_among
 from tarmac.monitor.slow import GpuPast, throttled_shares

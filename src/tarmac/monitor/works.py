@@ -14,7 +14,8 @@ from tarmac.monitor.snapshot import Finding, Work
 
 if TYPE_CHECKING:
     from tarmac.machine import LiveGpu
-    from tarmac.monitor.joining import Candidate, Join
+    from tarmac.monitor.candidates import Candidate
+    from tarmac.monitor.joining import Join
     from tarmac.monitor.processes import Process
     from tarmac.runs import Glance
 
