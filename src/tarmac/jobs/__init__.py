@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from tarmac.jobs.job_run import list_statuses as list_statuses
     from tarmac.jobs.job_run import note_executor as note_executor
     from tarmac.jobs.job_run import note_outcome as note_outcome
-    from tarmac.jobs.job_run import prepare as prepare
-    from tarmac.jobs.job_run import problems_beforehand as problems_beforehand
     from tarmac.jobs.job_run import refuse_lost_lock as refuse_lost_lock
-    from tarmac.jobs.job_run import refuse_tasks as refuse_tasks
     from tarmac.jobs.job_run import tasks_left as tasks_left
     from tarmac.jobs.job_run import work_on as work_on
     from tarmac.jobs.job_run import working_on as working_on
     from tarmac.jobs.journal import Journal as Journal
     from tarmac.jobs.journal import read_journal as read_journal
     from tarmac.jobs.kind import JOB as JOB
+    from tarmac.jobs.preparing import prepare as prepare
+    from tarmac.jobs.preparing import problems_beforehand as problems_beforehand
+    from tarmac.jobs.preparing import refuse_tasks as refuse_tasks
     from tarmac.jobs.progress import Ended as Ended
     from tarmac.jobs.progress import Reporter as Reporter
     from tarmac.jobs.progress import Silent as Silent
