@@ -95,20 +95,9 @@ def test_an_attempt_that_a_killed_runner_left_is_not_taken_for_the_next_one():
     assert spans(one) == [(1, "interrupted", 1.0, None), (1, "succeeded", 50.0, 60.0)]
 
 
-def test_lines_of_another_form_or_version_are_what_they_are_known_to_be():
-    traces = trace(
-        [
-            line("started", task="x", at=1.0),
-            line("started", at="soon", attempt="first", gpus="all"),
-            line("sang", at=2.0),
-            {"event": "ended", "task": 0, "name": "t0", "outcome": "vanished", "attempts": 1},
-            line("ended", task=1, at=4.0, outcome="skipped"),
-        ]
-    )
-    assert [*traces] == [0, 1]
-    assert spans(traces[0]) == [(0, "failed", None, None)]
-    assert traces[0].attempts[0].gpus == ()
-    assert traces[1].attempts == []
+def test_an_unknown_event_and_a_skipped_task_are_no_attempts():
+    traces = trace([line("sang", at=2.0), line("ended", task=1, at=4.0, outcome="skipped")])
+    assert [task.attempts for task in traces.values()] == [[], []]
 
 
 def test_a_run_of_an_older_version_has_no_times(tmp_path):

@@ -155,56 +155,50 @@ def trace(events: Iterable[dict[str, Any]]) -> dict[int, TaskTrace]:
     """Return the recorded attempts of each task in a journal, by task number.
 
     Args:
-        events: Events in order; malformed values are ignored.
+        events: Valid events in order, as of `read_events`.
     """
     traces: dict[int, TaskTrace] = {}
     for event in events:
-        index = event.get("task")
-        if not isinstance(index, int):
-            continue
-        task_trace = traces.get(index)
-        if task_trace is None:
-            task_trace = traces[index] = TaskTrace(index, str(event.get("name", index)))
-        _add(task_trace, event)
+        index = event["task"]
+        if index not in traces:
+            traces[index] = TaskTrace(index, event.get("name", str(index)))
+        _add(traces[index], event)
     return traces
 
 
 def _add(one: TaskTrace, event: dict[str, Any]) -> None:
-    kind, at = event["event"], _number(event.get("at"))
+    kind, at = event["event"], event.get("at")
     one.last_event = kind
     one.last_at = at if at is not None else one.last_at
     if kind == "queued":
         span = _open(one, event, has_begun=False)
         # The second event of the attempt has the engine's name for it.
         span.queued_at = at if span.queued_at is None else span.queued_at
-        span.place = str(event.get("place", ""))
+        span.place = event.get("place", "")
     elif kind == "started":
         span = _open(one, event, has_begun=True)
         span.began_at, span.outcome, span.reason = at, "running", ""
-        span.host, span.cpus = str(event.get("host", "")), _number(event.get("cpus"))
-        gpus = event.get("gpus")
-        span.gpus = tuple(map(str, gpus)) if isinstance(gpus, list) else ()
+        span.host, span.cpus = event.get("host", ""), event.get("cpus")
+        span.gpus = tuple(event.get("gpus") or ())
     elif kind in ("waiting", "noted"):
         span = _open(one, event, has_begun=kind == "noted")
-        span.reason = str(event.get("reason", ""))
+        span.reason = event.get("reason", "")
     elif kind == "requeued":
         _close(_open(one, event, has_begun=True), event, "disturbed", at)
-        one.attempts.append(AttemptSpan(number=_whole(event.get("attempt")), queued_at=at))
+        one.attempts.append(AttemptSpan(number=event.get("attempt", 0), queued_at=at))
     elif kind == "retried":
         is_disturbed = event.get("cause") in DISTURBANCES
         outcome: Ending = "disturbed" if is_disturbed else "failed"
         outcome = "turn over" if event.get("goes_on") else outcome
         _close(_open(one, event, has_begun=True), event, outcome, at)
-    elif kind == "ended" and event.get("outcome") != "skipped":
-        # An unknown outcome is no success.
-        known = _OUTCOMES.get(event.get("outcome", ""), "failed")
-        _close(_open(one, event, has_begun=True), event, known, at)
-        one.seconds = _number(event.get("seconds"))
+    elif kind == "ended" and event["outcome"] != "skipped":
+        _close(_open(one, event, has_begun=True), event, _OUTCOMES[event["outcome"]], at)
+        one.seconds = event.get("seconds")
 
 
 def _open(one: TaskTrace, event: dict[str, Any], *, has_begun: bool) -> AttemptSpan:
     """Return the attempt of an event: the last attempt, or a new one if the last has ended."""
-    number = _whole(event.get("attempts" if event["event"] == "ended" else "attempt"))
+    number = event.get("attempts" if event["event"] == "ended" else "attempt", 0)
     last = one.attempts[-1] if one.attempts else None
     if last is not None and last.is_open and 0 in (number, last.number, number - last.number):
         # A second start with the same number: a later runner restarted the attempt.
@@ -220,10 +214,9 @@ def _open(one: TaskTrace, event: dict[str, Any], *, has_begun: bool) -> AttemptS
 
 def _close(span: AttemptSpan, event: dict[str, Any], outcome: Ending, at: float | None) -> None:
     span.outcome, span.ended_at = outcome, at
-    span.reason, span.cause = str(event.get("reason") or ""), str(event.get("cause") or "")
-    span.host = str(event.get("host") or "") or span.host
-    code = event.get("exit_code")
-    span.exit_code = code if isinstance(code, int) else None
+    span.reason, span.cause = event.get("reason", ""), event.get("cause") or ""
+    span.host = event.get("host") or span.host
+    span.exit_code = event.get("exit_code")
 
 
 def _settle(one: TaskTrace, task: TaskStatus) -> None:
@@ -236,12 +229,3 @@ def _settle(one: TaskTrace, task: TaskStatus) -> None:
     if not last.is_open and last.began_at is not None and task.seconds:
         # The agent recorded the end, and no runner has read it yet.
         last.ended_at, one.seconds = last.began_at + task.seconds, task.seconds
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
