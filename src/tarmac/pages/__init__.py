@@ -42,6 +42,7 @@ from tarmac.pages.plots import line_plot as line_plot
 from tarmac.pages.plots import scatter as scatter
 from tarmac.pages.plots import sparkline as sparkline
 from tarmac.pages.scales import Axis as Axis
+from tarmac.pages.states import STATES as STATES
 
 if TYPE_CHECKING:
     from tarmac.pages.by_kind import is_apart as is_apart

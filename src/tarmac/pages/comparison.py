@@ -20,8 +20,6 @@ from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
 from tarmac.runs import TRAINING, Comparison, Run, RunKind, RunSummary, compare
 
-_JOB = "job"
-
 _SPEED = "samples_per_s"
 
 
@@ -60,16 +58,6 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [f"{number}: {path}" for number, path in enumerate(paths, start=1)]
 
 
-def _took(kind: RunKind, summary: RunSummary) -> str:
-    """Return a run's duration. A job's comes from its journal, as its record has none."""
-    if kind.name != _JOB:
-        return worded(summary.elapsed_s, "s")
-    from tarmac.jobs import read_timeline  # noqa: PLC0415 - other kinds do not need this package
-
-    timeline = read_timeline(summary.path)
-    return worded(timeline.until - timeline.began_at if timeline.has_times else None, "s")
-
-
 def _runs(
     names: Sequence[str], summaries: Sequence[RunSummary], compared: Comparison, kind: RunKind
 ) -> Markup:
@@ -80,13 +68,13 @@ def _runs(
         cells: list[str | Markup] = [
             Markup('<i class="swatch s{}" aria-hidden="true"></i>{}').format(place % 8, name),
             chip(summary.status, STATES.get(summary.status, "plain")),
-            _took(kind, summary),
+            worded(summary.elapsed_s, "s"),
         ]
         for metric in metrics:
             text = metric_words(metric, compared.metrics[metric][place])
             cells.append(Markup("<b>{}</b>").format(text) if place in best[metric] else text)
         rows.append(cells)
-    took = "from start to end" if kind.name == _JOB else "took"
+    took = "from start to end" if kind.name == "job" else "took"
     columns = ["run", "status", took, *(name.replace("_", " ") for name in metrics)]
     shown = table(columns, rows, label="Runs", numbers=range(2, len(columns)))
     return shown + (paragraph("The best of a column is bold.") if any(best.values()) else "")

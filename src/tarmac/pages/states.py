@@ -8,6 +8,8 @@ STATES: Mapping[str, str] = {
     "completed": "ok",
     "succeeded": "ok",
     "running": "busy",
+    "queued": "busy",
+    "detached": "busy",
     "interrupted": "warn",
     "cancelled": "warn",
     "failed": "bad",

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tarmac.pages import Page, Section, Tile, chip, paragraph, table, tiles, worded
+from tarmac.pages import STATES, Page, Section, Tile, chip, paragraph, table, tiles, worded
 from tarmac.runs import RunSummary
 from tarmac.server.addresses import list_address, run_address
 from tarmac.server.listing import Listing
@@ -18,15 +18,6 @@ from tarmac.server.listing import Listing
 # Rows per page; browsers take a second for a thousand rows.
 _ROWS = 100
 
-_STATES = {
-    "completed": "ok",
-    "succeeded": "ok",
-    "failed": "bad",
-    "interrupted": "warn",
-    "running": "busy",
-    "queued": "busy",
-    "detached": "busy",
-}
 _AT_WORK = ("running", "queued", "detached")
 _TITLES = {"": "Runs", "job": "Jobs", "search": "Searches"}
 
@@ -122,7 +113,7 @@ def _row(name: str, run: RunSummary) -> Sequence[str | Markup]:
     return (
         Markup('<a href="{}">{}</a>').format(run_address(name), name),
         run.kind,
-        chip(run.status, _STATES.get(run.status, "plain")),
+        chip(run.status, STATES.get(run.status, "plain")),
         began,
         worded(run.elapsed_s, "s"),
         run.result or "-",
