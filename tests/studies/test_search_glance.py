@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import optuna
 import pytest
@@ -11,6 +12,7 @@ from optuna.trial import TrialState
 
 from tarmac.files import OwnerLock, Readings
 from tarmac.studies import glance_search
+from tarmac.studies.study.leases import Leases, status_of
 
 HERE = os.uname().nodename
 REQUEST = {"workload": "digits-mlp", "objective": ["val_accuracy"], "trials": 8}
@@ -95,6 +97,19 @@ def test_without_a_process_a_search_was_interrupted(journal):
     found = glance_search(path)
     assert (found.status, found.pids, found.parts) == ("interrupted", (), ())
     assert found.done == 4
+
+
+@pytest.mark.parametrize(("age_s", "status"), [(0.0, "running"), (1200.0, "interrupted")])
+def test_a_monitor_and_lists_agree_on_workers_of_other_hosts(tmp_path, age_s, status):
+    path = make(tmp_path / "study", locks="leases")
+    lease = path / "workers" / "other-host-7-abcd"
+    lease.parent.mkdir()
+    holder = {"host": "other-host", "kernel": "x", "pid": 7, "start_ticks": 1, "nonce": "abcd"}
+    lease.write_text(json.dumps(holder))
+    os.utime(lease, (time.time() - age_s,) * 2)
+    working = Leases(lease.parent, "leases").seem_living()
+    assert status_of("running", is_worked_on=bool(working)) == status
+    assert glance_search(path).status == status
 
 
 def test_trials_in_a_file_of_sqlite_are_read(tmp_path):

@@ -33,10 +33,10 @@ def _is_locked(path: Path, readings: Readings) -> bool:
     return readings.is_held(path / ".lock")
 
 
-def _is_worked_on(path: Path, readings: Readings) -> bool:
-    """Return whether a worker of a search holds its lock."""
+def _has_workers(path: Path, _readings: Readings) -> bool:
+    """Return whether workers of a search have leases; each lasts until its worker ends."""
     with contextlib.suppress(OSError):
-        return any(readings.is_held(lock) for lock in (path / "workers").iterdir())
+        return any((path / "workers").iterdir())
     return False
 
 
@@ -52,7 +52,7 @@ def _may_be_queued(path: Path, readings: Readings) -> bool:
 # By the kind of run: whether a run may be at work, by a test that is cheap enough for thousands.
 _MAY_BE_AT_WORK: Mapping[str, Callable[[Path, Readings], bool]] = {
     "training": _is_locked,
-    "search": _is_worked_on,
+    "search": _has_workers,
     "job": _may_be_queued,
 }
 

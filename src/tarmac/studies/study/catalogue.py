@@ -20,7 +20,7 @@ def find_study(reference: str, output: Path | None = None, storage: str | None =
     """Find a study.
 
     Args:
-        reference: See `tarmac.runs.Catalogue.find`.
+        reference: Directory, name or id of the study; see `tarmac.runs.Catalogue.find`.
         output: Directory of the studies. Default: `tarmac.runs.default_output`.
         storage: URL of the study's database, if it holds a password.
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tarmac.files import Fields, Readings
 from tarmac.runs import Glance, glance_training
+from tarmac.studies.study.leases import is_long_silent, lease_names, status_of
 
 # Operation codes of Optuna's journal.
 _CREATE_TRIAL, _SET_STATE, _SET_INTERMEDIATE, _SET_ATTRIBUTE = 4, 6, 7, 8
@@ -69,12 +70,8 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
     readings = readings or Readings()
     record = readings.fields(path / "study.json")
     request = record.inner("request")
-    workers = _workers(path, readings)
-    status = record.text("status") or "unknown"
-    if workers:
-        status = "running"
-    elif status == "running":
-        status = "interrupted"
+    workers = _workers(path, record.text("locks") or "kernel", readings)
+    status = status_of(record.text("status") or "unknown", is_worked_on=bool(workers))
     trials = _trials(path, record, readings)
     names = request.values.get("objective")
     objective = str(names[0]) if isinstance(names, list) and names else "val_accuracy"
@@ -101,18 +98,21 @@ def glance_search(path: Path, readings: Readings | None = None) -> Glance:
     )
 
 
-def _workers(path: Path, readings: Readings) -> Sequence[_Worker]:
-    """Return the processes that work on a study."""
-    try:
-        locks = sorted((path / "workers").iterdir())
-    except OSError:
-        return ()
+def _workers(path: Path, locks: str, readings: Readings) -> Sequence[_Worker]:
+    """Return the processes that seem to work on a study, by the rules of `Leases.seem_living`."""
     workers = []
-    for lock in locks:
-        # `Leases.work` makes the name, HOST-PID-TOKEN; only the host may contain a dash.
-        host, pid, _ = ("", "", "", *lock.name.rsplit("-", 2))[-3:]
-        if pid.isdecimal() and not lock.name.startswith(".") and readings.is_held(lock):
-            workers.append(_Worker(host, int(pid), lock))
+    with contextlib.suppress(OSError):
+        for name in lease_names(path / "workers"):
+            lock = path / "workers" / name
+            # `Leases.work` makes the name, HOST-PID-TOKEN; only the host may contain a dash.
+            host, pid, _ = ("", "", "", *name.rsplit("-", 2))[-3:]
+            is_alive = readings.is_held(lock)
+            if locks == "kernel":
+                is_alive = is_alive or readings.is_on_network(lock)
+            else:
+                is_alive = is_alive and not is_long_silent(lock)
+            if pid.isdecimal() and is_alive:
+                workers.append(_Worker(host, int(pid), lock))
     return workers
 
 

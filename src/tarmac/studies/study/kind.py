@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tarmac.errors import RequestError
 from tarmac.runs import RunFacts, RunKind, RunSummary
-from tarmac.studies.study.leases import Leases
+from tarmac.studies.study.leases import Leases, status_of
 from tarmac.studies.study.locks import owner_lock
-from tarmac.studies.study.record import StudyRecord, read_study_record, status_of
+from tarmac.studies.study.record import StudyRecord, read_study_record
 
 _RECORD = "study.json"
 
@@ -24,7 +24,7 @@ def _summarize(path: Path) -> RunSummary:
     return RunSummary(
         kind=SEARCH.name,
         path=path,
-        status=status_of(record, is_worked_on=bool(_leases(path, record).seem_living())),
+        status=status_of(record.status, is_worked_on=bool(_leases(path, record).seem_living())),
         created_at=record.created_at,
         elapsed_s=record.elapsed_s,
         workload=record.request.get("workload"),

@@ -86,7 +86,7 @@ class Leases:
 
     def living(self) -> list[str]:
         """Return the names of all live processes."""
-        return [name for name in self._names() if self.is_alive(name)]
+        return [name for name in lease_names(self._directory) if self.is_alive(name)]
 
     def seem_living(self) -> list[str]:
         """Return the names of all processes that seem alive, by a single poll without waiting.
@@ -94,18 +94,30 @@ class Leases:
         A lease of another host that was not written for ten minutes seems dead. This is for
         messages only: decisions rely on `is_alive`.
         """
-        return [name for name in self.living() if not self._is_old(self._directory / name)]
-
-    def _names(self) -> list[str]:
-        if not self._directory.is_dir():
-            return []
-        names = sorted(path.name for path in self._directory.iterdir())
-        return [name for name in names if not name.startswith(".") and not name.endswith(".after")]
-
-    def _is_old(self, path: Path) -> bool:
+        names = self.living()
         if self._locks == "kernel":
-            return False
-        try:
-            return time.time() - path.stat().st_mtime > _LONG_AGO_S
-        except OSError:
-            return True
+            return names
+        return [name for name in names if not is_long_silent(self._directory / name)]
+
+
+def lease_names(directory: Path) -> list[str]:
+    """Return the names of all leases in a directory, of live and dead processes."""
+    if not directory.is_dir():
+        return []
+    names = sorted(path.name for path in directory.iterdir())
+    return [name for name in names if not name.startswith(".") and not name.endswith(".after")]
+
+
+def is_long_silent(lease: Path) -> bool:
+    """Whether a lease between hosts was not written for ten minutes."""
+    try:
+        return time.time() - lease.stat().st_mtime > _LONG_AGO_S
+    except OSError:
+        return True
+
+
+def status_of(recorded: str, *, is_worked_on: bool) -> str:
+    """Return the status of a study; the record of a killed search still says ``running``."""
+    if is_worked_on:
+        return "running"
+    return "interrupted" if recorded == "running" else recorded

@@ -136,13 +136,6 @@ def held_out_in_words(validation_size: int, validation_split: ValidationSplit) -
     return f"{counted(validation_size, 'held-out sample')} ({_HELD_OUT[validation_split]})"
 
 
-def status_of(record: StudyRecord, *, is_worked_on: bool) -> str:
-    """Return the status of a study; the record of a killed search still says ``running``."""
-    if is_worked_on:
-        return "running"
-    return "interrupted" if record.status == "running" else record.status
-
-
 def read_study_record(path: Path) -> StudyRecord:
     """Read a ``study.json``.
 

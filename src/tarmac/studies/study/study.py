@@ -19,8 +19,8 @@ from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import Objective, recorded_objectives
 from tarmac.studies.request import Request
 from tarmac.studies.space import Space, fingerprint_of
-from tarmac.studies.study.leases import Leases
-from tarmac.studies.study.record import StudyRecord, Winner, read_study_record, status_of
+from tarmac.studies.study.leases import Leases, status_of
+from tarmac.studies.study.record import StudyRecord, Winner, read_study_record
 from tarmac.studies.study.storage import has_password, masked, open_storage
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Study:
     @property
     def status(self) -> str:
         """The status; its leases show whether a process works on it now."""
-        return status_of(self.record, is_worked_on=bool(self._leases.seem_living()))
+        return status_of(self.record.status, is_worked_on=bool(self._leases.seem_living()))
 
     @property
     def best(self) -> Winner | None:
