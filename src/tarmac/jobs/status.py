@@ -25,6 +25,7 @@ from tarmac.jobs.task_status import (
 )
 from tarmac.node import AttemptRecord, read_attempt
 from tarmac.processes import ProcessIdentity
+from tarmac.runs import AT_WORK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class RunStatus:
     @property
     def is_active(self) -> bool:
         """Whether a task may still begin or end without a resume."""
-        return self.state in ("running", "queued", "detached")
+        return self.state in AT_WORK
 
     @property
     def name(self) -> str:

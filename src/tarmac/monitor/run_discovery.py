@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tarmac.files import Readings
 from tarmac.run_kinds import kind_at, load_glance, load_kind
-from tarmac.runs import BrokenRun, Glance
+from tarmac.runs import AT_WORK, BrokenRun, Glance
 
-# Statuses of runs that are at work or will be, or whose record is damaged.
-_AT_WORK = frozenset({"running", "queued", "detached", "unreadable"})
+# Statuses of the runs to show.
+_SHOWN = frozenset({*AT_WORK, "unreadable"})
 
 # Intervals at which new runs are listed, and ended runs are checked for a restart.
 _LIST_AGAIN_S = 2.0
@@ -124,7 +124,7 @@ class RunDiscovery:
         try:
             glance = load_glance(kind)(path, self._readings)
             # A glance raises no error on a damaged record, but lacks its status or its time.
-            is_vague = glance.status in _AT_WORK and glance.created_at is None
+            is_vague = glance.status in _SHOWN and glance.created_at is None
             if glance.status == "unknown" or is_vague:
                 load_kind(kind).summarize(path)
         except Exception as error:
@@ -162,7 +162,7 @@ class RunDiscovery:
         glance = None
         if seen.kind is not None and _MAY_BE_AT_WORK[seen.kind](seen.path, self._readings):
             glance = self._read(seen.kind, seen.path)
-        seen.is_at_work = glance is not None and glance.status in _AT_WORK
+        seen.is_at_work = glance is not None and glance.status in _SHOWN
         # A new change may be followed by another within one tick of the file system's clock.
         is_new = time.time() - stamp / 1e9 < _CHANGED_WITHIN_S
         seen.stamp = None if is_new else stamp

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tarmac.runs.judging import JudgedBy as JudgedBy
     from tarmac.runs.judging import bare_name as bare_name
     from tarmac.runs.judging import name_words as name_words
+    from tarmac.runs.kind import AT_WORK as AT_WORK
     from tarmac.runs.kind import BrokenRun as BrokenRun
     from tarmac.runs.kind import FoundRun as FoundRun
     from tarmac.runs.kind import RunFacts as RunFacts

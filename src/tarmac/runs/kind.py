@@ -17,6 +17,9 @@ from pathlib import Path
 from tarmac.errors import TarmacError, first_line
 from tarmac.runs.judging import JudgedBy
 
+# Statuses of runs that are at work or will be without a resume.
+AT_WORK = ("running", "queued", "detached")
+
 
 @dataclasses.dataclass(frozen=True)
 class RunSummary:

@@ -11,14 +11,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tarmac.pages import STATES, Page, Section, Tile, chip, paragraph, table, tiles, worded
-from tarmac.runs import RunSummary
+from tarmac.runs import AT_WORK, RunSummary
 from tarmac.server.addresses import list_address, run_address
 from tarmac.server.listing import Listing
 
 # Rows per page; browsers take a second for a thousand rows.
 _ROWS = 100
 
-_AT_WORK = ("running", "queued", "detached")
 _TITLES = {"": "Runs", "job": "Jobs", "search": "Searches"}
 
 
@@ -74,7 +73,7 @@ def _figures(listing: Listing, kind: str) -> Markup:
     statuses = [run.status for run in listing.runs.values() if not kind or run.kind == kind]
     figures = [
         Tile("in all", f"{len(statuses):,}"),
-        Tile("at work", f"{sum(status in _AT_WORK for status in statuses):,}"),
+        Tile("at work", f"{sum(status in AT_WORK for status in statuses):,}"),
         Tile("failed", f"{statuses.count('failed'):,}"),
     ]
     if listing.broken and not kind:
