@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from optuna.study import Study as OptunaStudy
 from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.ledger import GENERATION
-from tarmac.studies.methods.interface import Child, GenerationSampler, Method
-from tarmac.studies.methods.registry import find_method
+from tarmac.studies.methods.interface import Child, GenerationSampler
 from tarmac.studies.request import DEFAULT_GENERATIONS
 from tarmac.studies.space import seeded
 from tarmac.wording import counted
@@ -58,27 +56,18 @@ def make_proposals(study: StudyWriter, reporter: Reporter) -> Proposals:
         study: The study, which this process may write.
         reporter: Reporter that receives the start and end of each generation.
     """
-    method = find_method(study.request.method)
-    sampler = method.make_sampler(study.space, study.request.method_options, study.ledger)
-    optuna_study = study.optuna
-    optuna_study.sampler = sampler
+    sampler = study.method.make_sampler(study.space, study.request.method_options, study.ledger)
+    study.optuna.sampler = sampler
     if isinstance(sampler, GenerationSampler):
-        return _Generations(study, optuna_study, sampler, reporter)
-    return _OneByOne(study, optuna_study, method)
+        return _Generations(study, sampler, reporter)
+    return _OneByOne(study)
 
 
 class _Generations:
     """Proposals of a generation, once the previous generation is finished."""
 
-    def __init__(
-        self,
-        study: StudyWriter,
-        optuna_study: OptunaStudy,
-        sampler: GenerationSampler,
-        reporter: Reporter,
-    ) -> None:
+    def __init__(self, study: StudyWriter, sampler: GenerationSampler, reporter: Reporter) -> None:
         self._study = study
-        self._optuna = optuna_study
         self._sampler = sampler
         self._reporter = reporter
         self._told: set[int] = set()
@@ -95,7 +84,7 @@ class _Generations:
         generation = ledger.last_generation
         if generation + 1 < self._num_generations:
             return False
-        num_children = self._sampler.num_children(self._optuna, generation)
+        num_children = self._sampler.num_children(self._study.optuna, generation)
         return len(ledger.of_generation(generation)) >= num_children
 
     @property
@@ -110,7 +99,7 @@ class _Generations:
             return
         generation = max(0, ledger.last_generation)
         while self.why_over is None:
-            num_children = sampler.num_children(self._optuna, generation)
+            num_children = sampler.num_children(self._study.optuna, generation)
             place = len(ledger.of_generation(generation))
             if place and place >= num_children:
                 self._say_done(generation)
@@ -119,13 +108,13 @@ class _Generations:
                     self.why_over = f"{generation} generations are done"
                 continue
             if place == 0:
-                survivors = len(sampler.get_parent_population(self._optuna, generation))
+                survivors = len(sampler.get_parent_population(self._study.optuna, generation))
                 self._reporter.planned(generation, num_children, survivors)
             while place < num_children:
                 if request.trials is not None and len(ledger.trials) >= request.trials:
                     self.why_over = _asked(request.trials)
                     break
-                child = sampler.breed(self._optuna, generation, place)
+                child = sampler.breed(self._study.optuna, generation, place)
                 if child is None:
                     self.why_over = _all_tried(len(ledger.by_key))
                     break
@@ -166,10 +155,8 @@ class _Generations:
 class _OneByOne:
     """Proposals of a single network for each call."""
 
-    def __init__(self, study: StudyWriter, optuna_study: OptunaStudy, method: Method) -> None:
+    def __init__(self, study: StudyWriter) -> None:
         self._study = study
-        self._optuna = optuna_study
-        self._method = method
         self.why_over: str | None = None
 
     @property
@@ -193,7 +180,7 @@ class _OneByOne:
             return None
         ledger, space = self._study.ledger, self._study.space
         for _ in range(_MAX_REPEATS):
-            trial = self._optuna.ask()
+            trial = self._study.optuna.ask()
             values = space.suggest(trial)
             known = ledger.by_key.get(space.key(values))
             if known is None:
@@ -204,8 +191,8 @@ class _OneByOne:
         if drawn is None:
             self.why_over = _all_tried(len(ledger.by_key))
             return None
-        self._optuna.enqueue_trial(drawn, user_attrs={"origin": "random"})
-        trial = self._optuna.ask()
+        self._study.optuna.enqueue_trial(drawn, user_attrs={"origin": "random"})
+        trial = self._study.optuna.ask()
         space.suggest(trial)
         return trial.number
 
@@ -223,7 +210,7 @@ class _OneByOne:
     @property
     def _limit(self) -> int | None:
         request = self._study.request
-        if request.trials is None and request.budget is None and not self._method.tries_all:
+        if request.trials is None and request.budget is None and not self._study.method.tries_all:
             return (request.generations or DEFAULT_GENERATIONS) * request.population
         return request.trials
 

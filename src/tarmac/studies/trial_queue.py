@@ -12,6 +12,7 @@ from tarmac.studies.proposals import make_proposals
 
 if TYPE_CHECKING:
     from tarmac.studies.reporter import Reporter
+    from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 
 # Maximum number of attempts of a trial whose process dies each time.
@@ -79,12 +80,14 @@ class TrialQueue:
             if not waiting:
                 number = self._proposals.propose()
                 if number is not None:
-                    return self._claim_asked(number)
+                    ledger.refresh()
+                    return self._claim(number)
                 waiting = ledger.in_state(TrialState.WAITING)
-            if waiting:
-                self._proposals.why_over = None
-                return self._claim(waiting[0])
-            return None
+            if not waiting:
+                return None
+            self._proposals.why_over = None
+            self._study.set_state(waiting[0].number, TrialState.RUNNING)
+            return self._claim(waiting[0].number)
 
     @property
     def why_over(self) -> str | None:
@@ -138,35 +141,30 @@ class TrialQueue:
                 self._study.set_state(trial.number, TrialState.WAITING)
         ledger.refresh()
 
-    def _claim_asked(self, number: int) -> Candidate:
-        self._study.ledger.refresh()
-        self._own(number)
-        return self._candidate(number)
-
-    def _claim(self, trial: FrozenTrial) -> Candidate:
-        self._study.set_state(trial.number, TrialState.RUNNING)
-        self._own(trial.number)
-        return self._candidate(trial.number)
-
-    def _own(self, number: int) -> None:
-        attempts = int(self._study.ledger.trials[number].user_attrs.get("attempts", 0))
+    def _claim(self, number: int) -> Candidate:
+        """Mark a running trial as this process's."""
+        ledger = self._study.ledger
+        attempts = int(ledger.trials[number].user_attrs.get("attempts", 0))
         self._study.mark(number, "attempts", attempts + 1)
         self._study.mark(number, "owner", self._owner)
-        self._study.ledger.refresh()
-
-    def _candidate(self, number: int) -> Candidate:
-        request, trial = self._study.request, self._study.ledger.trials[number]
-        assert request.epochs is not None
-        return Candidate(
-            number=number,
-            settings=self._study.settings_of(trial),
-            seed=request.seed,
-            epochs=request.epochs,
-            patience=request.patience,
-            # Studies of earlier versions have no monitor, and watch the loss.
-            monitor=request.monitor or "loss:min",
-        )
+        ledger.refresh()
+        return candidate_of(self._study, ledger.trials[number])
 
     def _fail(self, number: int, why: str) -> None:
         self._study.mark(number, "error", why)
         self._study.tell(number, None, TrialState.FAIL)
+
+
+def candidate_of(study: Study, trial: FrozenTrial) -> Candidate:
+    """Return the candidate to train for a trial."""
+    request = study.request
+    assert request.epochs is not None
+    return Candidate(
+        number=trial.number,
+        settings=study.settings_of(trial),
+        seed=request.seed,
+        epochs=request.epochs,
+        patience=request.patience,
+        # Studies of earlier versions have no monitor, and watch the loss.
+        monitor=request.monitor or "loss:min",
+    )

@@ -14,7 +14,6 @@ from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.network import can_stack
 from tarmac.studies.evaluation.stacked.pool import PooledEvaluator
-from tarmac.studies.methods.registry import find_method
 from tarmac.wording import counted
 from tarmac.workloads import find_workload
 
@@ -134,8 +133,7 @@ def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], boo
         where += f", in {counted(len(slots), 'process')}"
     # Train a whole generation, or all networks of brute force, in one batch. Other methods learn
     # from each result, and would learn nothing within a larger batch.
-    method = find_method(request.method)
-    is_planned = method.breeds_generations or method.tries_all
+    is_planned = study.method.breeds_generations or study.method.tries_all
     return Chosen(
         evaluator=evaluator,
         at_once=_ALL if is_planned else request.population,

@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tarmac.errors import RequestError, TarmacError
 from tarmac.files import damaged_record, validated
 from tarmac.studies.ledger import GENERATION, Ledger
+from tarmac.studies.methods.interface import Method
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import Objective, recorded_objectives
 from tarmac.studies.request import Request
@@ -163,14 +164,19 @@ class Study:
         """Return all settings of a trial's network; its parameters override shared settings."""
         return {**self.record.settings, **trial.params}
 
-    @property
-    def has_generations(self) -> bool:
-        """Whether its method breeds generations.
+    @functools.cached_property
+    def method(self) -> Method:
+        """The method that proposes its networks.
 
         Raises:
             RequestError: The package that provides its method is not installed.
         """
-        return find_method(self.request.method).breeds_generations
+        return find_method(self.request.method)
+
+    @property
+    def has_generations(self) -> bool:
+        """Whether its method breeds generations; raises an error as `method` does."""
+        return self.method.breeds_generations
 
     @property
     def maximize(self) -> list[bool]:

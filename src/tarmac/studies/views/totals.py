@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.studies.ledger import GENERATION
-from tarmac.studies.methods.registry import find_method
 
 if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
@@ -148,6 +147,6 @@ def _expected(study: Study) -> int | None:
         keeps += int(request.random_select * (request.population - keeps))
         children = max(1, request.population - keeps)
         limits.append(request.population + (generations - 1) * children)
-    elif generations is not None and not find_method(request.method).tries_all:
+    elif generations is not None and not study.method.tries_all:
         limits.append(generations * request.population)
     return int(min(limits)) if limits else None
