@@ -9,7 +9,7 @@ from tarmac.studies import Result
 from tarmac.studies.confirm import confirm
 from tarmac.studies.opening import resume_study
 from tarmac.studies.study.writer import StudyWriter
-from tarmac.studies.winner import choose_winner, complete_trials
+from tarmac.studies.winner import choose_winner
 
 SPACE = {"dataset": "digits", "neurons": [16, 32, 64], "layers": 1}
 
@@ -54,7 +54,7 @@ def test_a_network_that_was_only_lucky_does_not_win(tmp_path):
     sizes = [trial["params"]["neurons"] for trial in order]
     study = resume_study(str(study.path), tmp_path, {"confirm": 3})
     scores = Scores({sizes[0]: 0.0, sizes[1]: None, sizes[2]: 1.0})
-    assert confirm(study, complete_trials(study), scores, lambda: False)
+    study.update(confirmed=confirm(study, scores, lambda: False))
     assert sorted(scores.asked) == sorted((size, seed) for size in sizes for seed in (1, 2))
     winner = choose_winner(study)
     assert winner is not None
@@ -65,7 +65,7 @@ def test_a_network_that_was_only_lucky_does_not_win(tmp_path):
 def test_what_is_confirmed_is_not_confirmed_again(tmp_path):
     study = StudyWriter.open(brute(tmp_path, confirm=2).path)
     scores = Scores({})
-    assert confirm(study, complete_trials(study), scores, lambda: False)
+    assert confirm(study, scores, lambda: False) == study.record.confirmed
     assert scores.asked == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tarmac import runs
+from tarmac.errors import TarmacError
 from tarmac.files import parse_json, write_json
+from tarmac.processes import LOOK_EVERY_S, Worker
 from tarmac.studies.evaluation.in_processes import PROGRAM
-from tarmac.studies.evaluation.retraining import train_whole
 from tarmac.studies.evaluation.workers import start_worker
 from tarmac.studies.study.locks import owner_lock
 from tarmac.studies.study.record import Winner
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from tarmac.studies.study.study import Study
     from tarmac.studies.study.writer import StudyWriter
 
-_LOOK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 # Description of the winner's network, stored beside its run.
 _NETWORK = "network.json"
@@ -51,7 +53,7 @@ def concluding(study: StudyWriter, halted: Callable[[], bool], *, waits: bool) -
     lock = owner_lock(study.path / ".conclude.lock", study.record.locks)
     is_ours = lock.acquire()
     while waits and not is_ours and not halted():
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
         is_ours = lock.acquire()
     try:
         if is_ours:
@@ -90,6 +92,7 @@ def conclude(
         error = "no network could be trained" + (f"; most often: {reason}" if reason else "")
         study.end("failed", error=error, why_ended=why)
         return True
+    front = front_numbers(study)
     known = study.record.best
     if known is not None and known.number == winner.number and known.run is not None:
         winner = known.model_copy(update={"confirmed": winner.confirmed})
@@ -102,27 +105,17 @@ def conclude(
         status="completed",
         why_ended=why,
         best=winner,
-        front=front_numbers(study),
+        front=front,
         ended_at=runs.now(),
         error=None,
     )
     return True
 
 
-def _begin_or_keep(output: Path, network: Mapping[str, Any]) -> None:
-    """Keep an interrupted training of the same network; otherwise empty the directory."""
-    known = output / _NETWORK
-    with contextlib.suppress(OSError, ValueError):
-        if parse_json(known.read_bytes()) == network:
-            return
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir()
-    write_json(known, network)
-
-
 def _retrain(
     study: Study, winner: Winner, slot: Slot, reporter: Reporter, halted: Callable[[], bool]
 ) -> Winner | None:
+    """Train a winner on all data in a process of its own, and score it on the test set."""
     output = study.path / BEST
     job: dict[str, Any] = {
         "workload": study.request.workload,
@@ -138,17 +131,47 @@ def _retrain(
     job |= {"devices": slot.device, "output": str(output), "checkpoint_every": 1}
     reporter.retraining(study, 0, {})
     worker = start_worker(PROGRAM, slot.num_threads, study.path / "logs" / "winner.log")
-
-    def on_epoch(row: Mapping[str, float]) -> None:
-        reporter.retraining(study, int(row["epoch"]), row)
-
     try:
-        trained = train_whole(worker, job, on_epoch, halted)
+        worker.send(**job)
+        with selectors.DefaultSelector() as selector:
+            selector.register(worker.output, selectors.EVENT_READ)
+            while not halted():
+                for message in _received(worker) if selector.select(LOOK_EVERY_S) else ():
+                    if "epoch" in message:
+                        metrics = message["metrics"]
+                        reporter.retraining(study, int(metrics["epoch"]), metrics)
+                    elif "interrupted" in message:
+                        return None
+                    else:
+                        return _with_test_scores(winner, message["done"], message["run"])
+        return None
     finally:
         worker.kill()
-    if trained is None:
-        return None
-    metrics, run = trained
+
+
+def _begin_or_keep(output: Path, network: Mapping[str, Any]) -> None:
+    """Keep an interrupted training of the same network; otherwise empty the directory."""
+    known = output / _NETWORK
+    with contextlib.suppress(OSError, ValueError):
+        if parse_json(known.read_bytes()) == network:
+            return
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir()
+    write_json(known, network)
+
+
+def _received(worker: Worker) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the process that trains; raise an error if the training failed."""
+    messages = worker.receive()
+    if messages is None:
+        raise TarmacError(f"the winner could not be trained: {worker.why_ended()}")
+    for message in messages:
+        if "failed" in message:
+            raise TarmacError(f"the winner could not be trained: {message['failed']}")
+        yield message
+
+
+def _with_test_scores(winner: Winner, metrics: Mapping[str, float], run: str) -> Winner:
     return winner.model_copy(
         update={
             "test_accuracy": metrics.get("test_accuracy"),

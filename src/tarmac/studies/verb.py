@@ -12,7 +12,7 @@ from tarmac.machine import find_devices
 from tarmac.studies.cluster.session import search_on
 from tarmac.studies.cluster.workers import Workers
 from tarmac.studies.conclusion import conclude, concluding
-from tarmac.studies.confirm import NUM_SEEDS, confirm
+from tarmac.studies.confirm import confirm
 from tarmac.studies.errors import AllTrialsFailedError
 from tarmac.studies.evaluation.choice import choose_evaluator
 from tarmac.studies.evaluation.slots import slots_of
@@ -25,7 +25,7 @@ from tarmac.studies.study.study import Study
 from tarmac.studies.study.writer import StudyWriter
 from tarmac.studies.terms import ALONE, Leave, Terms
 from tarmac.studies.tracking import check_trackers, tracked
-from tarmac.studies.winner import complete_trials
+from tarmac.studies.winner import NUM_SEEDS
 from tarmac.training import StopRequest
 
 
@@ -193,8 +193,10 @@ def _work(
                 reporter.noted(
                     f"the best {request.confirm} are trained from {NUM_SEEDS} more seeds"
                 )
-                if not confirm(study, complete_trials(study), chosen.evaluator, stop):
+                confirmed = confirm(study, chosen.evaluator, stop)
+                if confirmed is None:
                     return "stopped"
+                study.update(confirmed=confirmed)
             chosen.close()
             # The winner trains alone, so on all threads, as in `tarmac train`.
             slot = slots_of(devices, 1)[0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import statistics
 from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
 from tarmac.files import foreign_python_owner
-from tarmac.studies.confirm import confirmed_best
 from tarmac.studies.objectives import best_first, front
 from tarmac.studies.study.record import Winner
 from tarmac.training import show_setting
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 # Subdirectory of a study for the run of its winner.
 BEST = "best"
 
+# Number of other seeds that a finalist is trained from.
+NUM_SEEDS = 2
+
 
 def front_of(study: Study) -> list[FrozenTrial]:
     """Return the Pareto-optimal trials, best first by the first objective."""
-    complete = complete_trials(study)
-    if not complete:
-        return []
-    points = [trial.values for trial in complete]
-    kept = [complete[index] for index in front(points, study.maximize)]
-    order = best_first([[trial.values[0]] for trial in kept], study.maximize[:1])
-    return [kept[index] for index in order]
+    ranked = _ranked(study)
+    return [ranked[index] for index in front([trial.values for trial in ranked], study.maximize)]
 
 
 def front_numbers(study: Study) -> tuple[int, ...]:
@@ -41,18 +39,24 @@ def choose_winner(study: Study) -> Winner | None:
 
     If the best trials were trained from other seeds too, their means decide.
     """
-    complete = complete_trials(study)
-    if not complete:
+    confirmed = study.record.confirmed
+    # Finalists that failed from another seed cannot win.
+    left = [
+        trial for trial in finalists(study) if len(confirmed.get(trial.number, ())) == NUM_SEEDS
+    ]
+    means = [[statistics.fmean((trial.values[0], *confirmed[trial.number]))] for trial in left]
+    if left:
+        best = left[best_first(means, study.maximize[:1])[0]]
+    elif ranked := _ranked(study):
+        best = ranked[0]
+    else:
         return None
-    points = [[trial.values[0]] for trial in complete]
-    best = confirmed_best(study, complete)
-    best = best or complete[best_first(points, study.maximize[:1])[0]]
     return Winner(
         number=best.number,
         settings=study.settings_of(best),
         values=dict(zip(study.request.objective, best.values, strict=True)),
         epochs=int(best.user_attrs["epochs"]),
-        confirmed=study.record.confirmed.get(best.number, ()),
+        confirmed=confirmed.get(best.number, ()),
     )
 
 
@@ -99,10 +103,17 @@ def whole_size(study: Study) -> int:
     return record.train_size + held_out
 
 
-def complete_trials(study: Study) -> list[FrozenTrial]:
-    """Return the completed trials, each network once."""
-    return [
+def finalists(study: Study) -> list[FrozenTrial]:
+    """Return the trials to train from other seeds, best first; empty if none is requested."""
+    return _ranked(study)[: study.request.confirm]
+
+
+def _ranked(study: Study) -> list[FrozenTrial]:
+    """Return the completed trials, each network once, best first by the first objective."""
+    complete = [
         trial
         for trial in study.ledger.trials
         if trial.state == TrialState.COMPLETE and "same_as" not in trial.user_attrs
     ]
+    order = best_first([[trial.values[0]] for trial in complete], study.maximize[:1])
+    return [complete[index] for index in order]
