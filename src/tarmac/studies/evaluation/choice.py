@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tarmac.machine import Device
@@ -58,69 +58,37 @@ def choose_evaluator(
         devices: The devices to train on, all of one type.
         halted: Returns whether to stop running trainings; called several times a second.
     """
-    against = _against_stacks(study, devices)
-    if against is None:
-        return _stacked(study, devices, halted)
-    training = Training(
-        workload=study.request.workload,
-        train_size=study.record.train_size,
-        validation_size=study.record.validation_size,
-        validation_split=study.record.validation_split,
-        validation_seed=study.request.seed,
-        runs=study.path / "runs",
-        logs=study.path / "logs",
-        keeps_checkpoints=study.record.locks == "leases",
-    )
-    slots = slots_of(devices, study.request.workers)
-    processes = ProcessEvaluator(training, slots, halted)
-    where = ", ".join(dict.fromkeys(slot.show() for slot in slots))
-    count = f"{len(slots)} at a time" if len(slots) > 1 else "one at a time"
-    return Chosen(
-        evaluator=processes,
-        at_once=None,
-        close=processes.close,
-        summary=f"one network per process, {count}, on {where}: {against}",
-        goes_on=training.keeps_checkpoints,
-    )
-
-
-def _against_stacks(study: Study, devices: tuple[Device, ...]) -> str | None:
-    """Return why networks do not train in stacks, in words; None if they do."""
-    settings = study.record.settings
-    if study.request.workers is not None:
-        return "a number of workers was requested"
-    if len(devices) > 1 and devices[0].type == "cpu":
-        return "several devices were requested"
-    workload = find_workload(study.request.workload)
-    dataset = load_dataset(workload, settings)
-    for corner in study.space.corners():
-        why = can_stack(workload, dataset, {**settings, **corner})
-        if why is not None:
-            return f"they cannot be stacked, {why}"
-    return None
-
-
-def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], bool]) -> Chosen:
     request, record = study.request, study.record
-    workload = find_workload(request.workload)
+    slots = slots_of(devices, request.workers)
     sizes: dict[str, Any] = {
+        "train_size": record.train_size,
         "validation_size": record.validation_size,
         "validation_split": record.validation_split,
         "validation_seed": request.seed,
-        "train_size": record.train_size,
     }
-    stacks = StackedEvaluator(
-        workload,
-        load_dataset(workload, record.settings),
-        **sizes,
-        # GPUs of one search are alike; every stack must fit the smallest free memory.
-        device=min(devices, key=lambda device: device.available_bytes),
-    )
+    stacks = _stacks(study, devices, sizes)
+    if isinstance(stacks, str):
+        training = Training(
+            workload=request.workload,
+            **sizes,
+            runs=study.path / "runs",
+            logs=study.path / "logs",
+            keeps_checkpoints=record.locks == "leases",
+        )
+        processes = ProcessEvaluator(training, slots, halted)
+        where = ", ".join(dict.fromkeys(slot.show() for slot in slots))
+        count = f"{len(slots)} at a time" if len(slots) > 1 else "one at a time"
+        return Chosen(
+            evaluator=processes,
+            at_once=None,
+            close=processes.close,
+            summary=f"one network per process, {count}, on {where}: {stacks}",
+            goes_on=training.keeps_checkpoints,
+        )
     precision, _ = stacks.precision
     where = f"on {', '.join(device.torch_name for device in devices)}, {precision}"
     evaluator: Evaluator = stacks
     close: Callable[[], None] = lambda: None  # noqa: E731 - a name would say no more
-    slots = slots_of(devices, None)
     if len(slots) > 1:
         setup = {
             "workload": request.workload,
@@ -140,3 +108,23 @@ def _stacked(study: Study, devices: tuple[Device, ...], halted: Callable[[], boo
         close=close,
         summary=f"networks of equal shape as one, {where}",
     )
+
+
+def _stacks(
+    study: Study, devices: tuple[Device, ...], sizes: Mapping[str, Any]
+) -> StackedEvaluator | str:
+    """Return the evaluator that stacks a study's networks, or why they do not train in stacks."""
+    settings = study.record.settings
+    if study.request.workers is not None:
+        return "a number of workers was requested"
+    if len(devices) > 1 and devices[0].type == "cpu":
+        return "several devices were requested"
+    workload = find_workload(study.request.workload)
+    dataset = load_dataset(workload, settings)
+    for corner in study.space.corners():
+        why = can_stack(workload, dataset, {**settings, **corner})
+        if why is not None:
+            return f"they cannot be stacked, {why}"
+    # GPUs of one search are alike; every stack must fit the smallest free memory.
+    smallest = min(devices, key=lambda device: device.available_bytes)
+    return StackedEvaluator(workload, dataset, **sizes, device=smallest)
