@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from tarmac import data
+from tarmac.kernels import read_architecture
 from tarmac.studies.evaluation.interface import Candidate
 from tarmac.studies.evaluation.stacked import draws as _draws
-from tarmac.studies.evaluation.stacked.architecture import read_architecture
 from tarmac.studies.evaluation.stacked.draws import Draws
 from tarmac.studies.evaluation.stacked.evaluator import StackedEvaluator
 from tarmac.studies.evaluation.stacked.layout import Layout

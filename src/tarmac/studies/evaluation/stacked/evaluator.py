@@ -10,9 +10,9 @@ import torch
 
 from tarmac.data import Dataset, hold_out
 from tarmac.errors import RequestError, TarmacError
+from tarmac.kernels import UnfitNetworkError
 from tarmac.machine import Device, find_devices
 from tarmac.studies.evaluation.interface import Candidate, EpochReporter, Progress, Result
-from tarmac.studies.evaluation.stacked.architecture import CannotStackError
 from tarmac.studies.evaluation.stacked.grouping import Stack, group
 from tarmac.studies.evaluation.stacked.network import Network, Outlines, resolve
 from tarmac.studies.evaluation.stacked.samples import Samples
@@ -112,7 +112,18 @@ class StackedEvaluator:
         numbers = [candidate.number for candidate in candidates]
         if len(set(numbers)) < len(numbers):
             raise RequestError(f"candidates have equal numbers: {numbers}")
-        networks, failed = self._resolve(candidates)
+        networks: list[Network] = []
+        failed: list[Result] = []
+        settings, outlines = self._settings, self._outlines
+        for candidate in candidates:
+            try:
+                networks.append(
+                    resolve(candidate, self._workload, self._dataset, settings, outlines)
+                )
+            except UnfitNetworkError as error:
+                failed.append(_failure(candidate, TarmacError(f"it cannot be stacked: {error}")))
+            except TarmacError as error:
+                failed.append(_failure(candidate, error))
         return group(networks, self.device, self._dtype, at_once, sharing or at_once), failed
 
     def evaluate(self, candidates: Sequence[Candidate], report: EpochReporter) -> Iterator[Result]:
@@ -157,21 +168,6 @@ class StackedEvaluator:
 
         with denormals_flushed(), threads_within_limits():
             yield from train_stack(ordered, self._samples, asked, device=device, dtype=self._dtype)
-
-    def _resolve(self, candidates: Sequence[Candidate]) -> tuple[list[Network], list[Result]]:
-        networks, failed = [], []
-        for candidate in candidates:
-            try:
-                networks.append(
-                    resolve(
-                        candidate, self._workload, self._dataset, self._settings, self._outlines
-                    )
-                )
-            except CannotStackError as error:
-                failed.append(_failure(candidate, TarmacError(f"it cannot be stacked: {error}")))
-            except TarmacError as error:
-                failed.append(_failure(candidate, error))
-        return networks, failed
 
 
 def split_in_two(members: Sequence[Member]) -> tuple[tuple[Member, ...], tuple[Member, ...]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from tarmac.studies.evaluation.stacked.architecture import Architecture
+    from tarmac.kernels import Architecture
 
 # Layers begin at multiples of this many elements, so that matrix units load aligned tiles.
 _ALIGNMENT = 32

@@ -9,12 +9,8 @@ import torch
 
 from tarmac.data import Dataset
 from tarmac.errors import RequestError
+from tarmac.kernels import Architecture, UnfitNetworkError, read_architecture
 from tarmac.studies.evaluation.interface import Candidate
-from tarmac.studies.evaluation.stacked.architecture import (
-    Architecture,
-    CannotStackError,
-    read_architecture,
-)
 from tarmac.studies.evaluation.stacked.updates import Rule
 from tarmac.training import (
     Setting,
@@ -105,7 +101,7 @@ def can_stack(
         return why
     try:
         _outline(changed, arguments, 0, None)
-    except CannotStackError as error:
+    except UnfitNetworkError as error:
         return str(error)
     return None
 
@@ -128,7 +124,7 @@ def resolve(
 
     Raises:
         RequestError: A setting is invalid.
-        CannotStackError: The network cannot be stacked.
+        UnfitNetworkError: The network cannot be stacked.
     """
     changed, arguments = configure(workload, dataset, {**settings, **candidate.settings})
     if candidate.epochs < 1:
@@ -136,10 +132,10 @@ def resolve(
     recipe = changed.recipe
     preprocess = recipe.preprocess
     if not isinstance(preprocess, Scale) or type(preprocess) not in (Scale, ByType):
-        raise CannotStackError("its preprocessing is a function of its own")
+        raise UnfitNetworkError("its preprocessing is a function of its own")
     why = _why_not_plain(changed) or why_not_plain_classes(changed.objective, dataset)
     if why is not None:
-        raise CannotStackError(why)
+        raise UnfitNetworkError(why)
     outline = _outline(changed, arguments, candidate.seed, known)
     expected = (_flat_size(dataset), dataset.num_classes)
     if (outline.sizes[0], outline.sizes[-1]) != expected:
@@ -221,7 +217,7 @@ def _outline(
     try:
         with torch.device("meta"):
             outline = _build(workload, arguments, seed)
-    except (CannotStackError, RequestError, NotImplementedError, TypeError):
+    except (UnfitNetworkError, RequestError, NotImplementedError, TypeError):
         # A model may read values, which the meta device does not have, or choose the device of its
         # weights itself. Only an error of the real model is the user's.
         return _build(workload, arguments, seed)

@@ -56,8 +56,7 @@ class State:
 
     Attributes:
         values: Parameters of all networks, in a flat tensor.
-        flat: Flat states by name, in the layout of the parameters; zero for networks without such
-            a state.
+        flat: States by name, in the layout of the parameters; zero for networks without one.
         scalars: Scalar states by rule and name.
     """
 
@@ -194,9 +193,8 @@ class BlockedUpdates:
         for rule, blocks in self._blocks:
             for block in blocks:
                 for name, span, value in block.state():
-                    value.copy_(
-                        state.flat[name][span] if value.dim() else state.scalars[rule][name]
-                    )
+                    source = state.flat[name][span] if value.dim() else state.scalars[rule][name]
+                    value.copy_(source)
 
 
 class WholeUpdates:
