@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from optuna.exceptions import UpdateFinishedTrialError
@@ -113,7 +113,7 @@ class SearchLoop:
                 claims = self._claims()
                 first = next(claims, None)
                 if first is not None:
-                    self._train(chosen, self._batch(first, claims, chosen.at_once))
+                    self._train(chosen, itertools.chain([first], claims))
                     pause_s = _LOOK_EVERY_S
                     continue
                 if self._queue.why_over is not None and self._queue.is_idle:
@@ -159,17 +159,6 @@ class SearchLoop:
         ]
         return _MARGIN * statistics.median(took) if took else 0.0
 
-    def _batch(
-        self, first: Candidate, claims: Iterator[Candidate], at_once: int | None
-    ) -> Iterator[Candidate]:
-        """Return the candidates to train together; claim lazily if ``at_once`` is None."""
-        if at_once is None:
-            return itertools.chain([first], claims)
-        most = at_once
-        if self._terms.workers is not None:
-            most = min(most, self._queue.share(self._terms.workers))
-        return iter([first, *itertools.islice(claims, most - 1)])
-
     def _claims(self) -> Iterator[Candidate]:
         while not self.halted() and self.fits_another:
             candidate = self._queue.next()
@@ -181,9 +170,15 @@ class SearchLoop:
             self._reporter.started(candidate.number, candidate.settings)
             yield candidate
 
-    def _train(self, chosen: Chosen, candidates: Iterator[Candidate]) -> None:
-        batch = candidates if chosen.at_once is None else [*candidates]
-        results = chosen.evaluator.evaluate(batch, self._report)  # type: ignore[arg-type]
+    def _train(self, chosen: Chosen, claims: Iterator[Candidate]) -> None:
+        """Train as many of the candidates as the evaluator takes, and store their results."""
+        candidates: Iterable[Candidate] = claims
+        if chosen.at_once is not None:
+            most = chosen.at_once
+            if self._terms.workers is not None:
+                most = min(most, self._queue.share(self._terms.workers))
+            candidates = [*itertools.islice(claims, most)]
+        results = chosen.evaluator.evaluate(candidates, self._report)  # type: ignore[arg-type]
         for result in results:
             if result.stopped and result.number not in self._losers:
                 self._queue.give_up(result.number)
@@ -216,15 +211,6 @@ class SearchLoop:
 
     def _finish(self, result: Result) -> None:
         """Finish a trial, unless this process's lease expired and another process owns it."""
-        with self._study.lock:
-            if not self._queue.is_mine(result.number):
-                return
-            self._tell(result)
-        self.num_trained += 1
-        self._reporter.trial_done(self._study, self._study.ledger.trials[result.number])
-        self._refuse_hopeless()
-
-    def _tell(self, result: Result) -> None:
         error = result.error
         values: list[float] | None = None
         if error is None and not result.stopped:
@@ -232,17 +218,24 @@ class SearchLoop:
                 values = values_of(self._study.objectives, result.metrics)
             except ValueError as divergence:
                 error = str(divergence)
-        for name in self._stored:
-            if name in result.metrics:
-                value = result.metrics[name]
-                self._study.mark(result.number, name, int(value) if name in _COUNTS else value)
+        attributes: dict[str, object] = {
+            name: int(result.metrics[name]) if name in _COUNTS else result.metrics[name]
+            for name in self._stored
+            if name in result.metrics
+        }
         if result.num_companions:
-            self._study.mark(result.number, "together", result.num_companions)
-        if error is not None:
-            self._study.mark(result.number, "error", error)
+            attributes["together"] = result.num_companions
         state = TrialState.PRUNED if result.stopped else TrialState.COMPLETE
-        state = TrialState.FAIL if error is not None else state
-        self._study.tell(result.number, values, state)
+        if error is not None:
+            attributes["error"] = error
+            state = TrialState.FAIL
+        with self._study.lock:
+            if not self._queue.is_mine(result.number):
+                return
+            self._study.tell(result.number, state, values, attributes)
+        self.num_trained += 1
+        self._reporter.trial_done(self._study, self._study.ledger.trials[result.number])
+        self._refuse_hopeless()
 
     def _refuse_hopeless(self) -> None:
         """Raise an error if all first networks failed: the request is wrong, not the networks."""

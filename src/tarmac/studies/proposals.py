@@ -223,12 +223,11 @@ class _OneByOne:
         ledger = self._study.ledger
         ledger.refresh()
         trial = ledger.trials[known]
-        self._study.mark(number, "same_as", known)
-        if trial.state == TrialState.COMPLETE:
-            self._study.tell(number, trial.values, TrialState.COMPLETE)
-        else:
-            # The known trial failed, was pruned, or is still running, so it has no value.
-            self._study.tell(number, None, TrialState.FAIL)
+        # A known trial that failed, was pruned, or is still running has no value.
+        has_value = trial.state == TrialState.COMPLETE
+        state = TrialState.COMPLETE if has_value else TrialState.FAIL
+        values = trial.values if has_value else None
+        self._study.tell(number, state, values, {"same_as": known})
 
 
 def _asked(limit: int) -> str:

@@ -131,14 +131,13 @@ class TrialQueue:
                 continue
             attempts = int(trial.user_attrs.get("attempts", 0))
             if self._study.space.problems(trial.params):
-                self._fail(trial.number, "the search was ended while it asked for this network")
+                error = "the search was ended while it asked for this network"
             elif attempts >= _MAX_ATTEMPTS:
-                self._fail(
-                    trial.number,
-                    f"the process that trained it died, {attempts} times in a row",
-                )
+                error = f"the process that trained it died, {attempts} times in a row"
             else:
                 self._study.set_state(trial.number, TrialState.WAITING)
+                continue
+            self._study.tell(trial.number, TrialState.FAIL, attributes={"error": error})
         ledger.refresh()
 
     def _claim(self, number: int) -> Candidate:
@@ -149,10 +148,6 @@ class TrialQueue:
         self._study.mark(number, "owner", self._owner)
         ledger.refresh()
         return candidate_of(self._study, ledger.trials[number])
-
-    def _fail(self, number: int, why: str) -> None:
-        self._study.mark(number, "error", why)
-        self._study.tell(number, None, TrialState.FAIL)
 
 
 def candidate_of(study: Study, trial: FrozenTrial) -> Candidate:

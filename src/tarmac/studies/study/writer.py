@@ -234,8 +234,16 @@ class StudyWriter(Study):
         """Store a trial's value after an epoch."""
         self._storage.set_trial_intermediate_value(self.ledger.trial_id(number), epoch, value)
 
-    def tell(self, number: int, values: Sequence[float] | None, state: TrialState) -> None:
-        """Finish a trial; a finished trial stays unchanged."""
+    def tell(
+        self,
+        number: int,
+        state: TrialState,
+        values: Sequence[float] | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> None:
+        """Finish a trial, with attributes as for `mark`; a finished trial keeps its result."""
+        for key, value in (attributes or {}).items():
+            self.mark(number, key, value)
         self.optuna.tell(number, values, state, skip_if_finished=True)
         self.ledger.refresh()
 
