@@ -20,7 +20,7 @@ from tarmac.studies import Candidate, Silent, Study
 from tarmac.studies.evaluation.in_processes import ProcessEvaluator, Training
 from tarmac.studies.evaluation.slots import Slot, slots_of
 from tarmac.studies.evaluation.worker import _gone_on_with
-from tarmac.studies.opening import prepare, request_of
+from tarmac.studies.opening import open_study
 from tarmac.studies.verb import work_on
 
 FRAGILE = f"{Path(__file__).with_name('fragile.py')}:fragile"
@@ -326,7 +326,7 @@ def test_a_study_that_another_process_completed_stays_completed(tmp_path, how):
                 raise OSError("the disk is on fire")
 
     fields = {"space": {"hidden": [8, 16]}, "method": "brute", "epochs": 1}
-    study = prepare(request_of("digits-mlp", fields), tmp_path, name="study")
+    study = open_study("digits-mlp", output=tmp_path, **fields)
     another = Another()
     context = (
         pytest.raises(OSError, match="on fire") if how == "fails" else contextlib.nullcontext()

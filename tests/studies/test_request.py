@@ -9,7 +9,7 @@ import pytest
 
 from tarmac.errors import RequestError
 from tarmac.studies.objectives import find_objectives
-from tarmac.studies.opening import check_new, prepare
+from tarmac.studies.opening import check_new, open_study
 from tarmac.studies.request import (
     Request,
     SearchOptions,
@@ -197,8 +197,7 @@ def test_a_study_differs_by_dataset_unless_told_otherwise():
     ],
 )
 def test_one_sample_judges_for_every_five_to_train_on(tmp_path, given, expected):
-    request = make_request({"workload": "digits-mlp", "space": {"hidden": [16, 32]}, **given})
-    study = prepare(request, tmp_path, name="sizes")
+    study = open_study("digits-mlp", output=tmp_path, space={"hidden": [16, 32]}, **given)
     assert (study.record.train_size, study.record.validation_size) == expected
 
 

@@ -104,7 +104,7 @@ class SearchLoop:
             leaves.
 
         Raises:
-            HopelessError: Every network of the first batch failed.
+            AllTrialsFailedError: Every network of the first batch failed.
         """
         self._goes_on = chosen.goes_on
         try:

@@ -16,7 +16,6 @@ from tarmac.runs import JudgedBy
 from tarmac.studies.errors import FieldError
 from tarmac.studies.evaluation.corners import check_corners
 from tarmac.studies.evaluation.dataset import load_dataset
-from tarmac.studies.evaluation.slots import slots_of
 from tarmac.studies.methods.registry import find_method
 from tarmac.studies.objectives import COSTS, Objective, find_objectives
 from tarmac.studies.request import (
@@ -25,7 +24,7 @@ from tarmac.studies.request import (
     is_file,
     locate,
     make_request,
-    read_request,
+    request_of,
     study_names,
 )
 from tarmac.studies.space import Space
@@ -66,7 +65,18 @@ def open_study(
         return study.shared() if is_shared or is_elsewhere else study
     checked = check_new(what, fields, is_shared=is_shared)
     assert what is not None
-    return _make(checked, root, name=_name(what), is_shared=is_shared)
+    return StudyWriter.create(
+        root,
+        _name(what),
+        checked.request,
+        checked.space,
+        checked.settings,
+        train_size=checked.train_size,
+        validation_size=checked.validation_size,
+        validation_split=checked.validation_split,
+        judged_by=checked.judged_by,
+        is_shared=is_shared,
+    )
 
 
 def check_new(
@@ -105,48 +115,6 @@ def _refuse_unused_limit(request: Request, fields: Mapping[str, Any]) -> None:
             "network and has no generations",
             hint="Limit it by --trials or --budget.",
         )
-
-
-def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
-    """Build a request from a workload's name, a study's name or a study file.
-
-    Raises:
-        RequestError: The file cannot be read, or the request is invalid.
-    """
-    if is_file(what):
-        return read_request(what, fields)
-    return make_request({**fields, "workload": str(what)})
-
-
-def prepare(request: Request, output: Path, *, name: str, is_shared: bool = False) -> StudyWriter:
-    """Check a request on this machine, and create its study.
-
-    Args:
-        request: Request to check and to create a study for.
-        output: Directory in which the study's directory is created.
-        name: Name of the workload or study file; the directory's name begins with it.
-        is_shared: Whether workers on several hosts will search, instead of this process.
-
-    Raises:
-        RequestError: The request cannot be met; nothing was created.
-        TarmacError: The dataset cannot be loaded, or the storage cannot be reached.
-    """
-    return _make(_check(request, is_shared=is_shared), output, name=name, is_shared=is_shared)
-
-
-def _make(checked: Checked, output: Path, *, name: str, is_shared: bool) -> StudyWriter:
-    return StudyWriter.create(
-        output,
-        name,
-        checked.request,
-        checked.space,
-        checked.settings,
-        train_size=checked.train_size,
-        validation_size=checked.validation_size,
-        validation_split=checked.validation_split,
-        judged_by=checked.judged_by,
-        is_shared=is_shared,
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,7 +158,7 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
             "--storage postgresql://user@host/name",
         )
     if not is_shared:
-        slots_of(find_devices(str(request.devices)), request.workers)
+        find_devices(str(request.devices))
     dataset = load_dataset(workload, settings)
     held = _held_out(request, dataset)
     check_corners(space, workload, dataset, settings)

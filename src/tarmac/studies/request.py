@@ -294,6 +294,17 @@ def make_request(fields: Mapping[str, Any]) -> Request:
     return request
 
 
+def request_of(what: str | Path, fields: Mapping[str, Any]) -> Request:
+    """Build a request from a workload's name, a study's name or a study file.
+
+    Raises:
+        RequestError: The file cannot be read, or the request is invalid.
+    """
+    if is_file(what):
+        return read_request(what, fields)
+    return make_request({**fields, "workload": str(what)})
+
+
 def is_file(what: str | Path) -> bool:
     """Return whether a name is a study file's: the user's file or a built-in study."""
     return str(what).endswith((".yaml", ".yml", ".json")) or str(what) in study_names()

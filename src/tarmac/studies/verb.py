@@ -130,7 +130,7 @@ def run_worker(
         Reason for leaving the study.
 
     Raises:
-        HopelessError: None of the first networks could be trained; the study has failed.
+        AllTrialsFailedError: None of the first networks could be trained; the study has failed.
         TarmacError: This worker failed.
     """
     if study.record.status == "completed":
