@@ -45,10 +45,11 @@ _PACKAGES = ("optuna", "torch", "numpy")
 
 
 class StudyWriter(Study):
-    """A study that the search loop, its queue and its conclusion may write.
+    """A study that may be written.
 
-    All other code gets a read-only `Study`. Several processes may write, one at a time; changes
-    of several steps hold ``lock``.
+    Only the loop, its queue and its proposals write trials; the record is written where a study is
+    opened, followed and concluded. All other code gets a read-only `Study`. Several processes may
+    write, one at a time; changes of several steps hold ``lock``.
 
     Args:
         path: Directory of the study, which must exist.
