@@ -91,14 +91,13 @@ class KubernetesExecutor(QueueingExecutor):
         cluster = _connect(site.tasks)
         self._site = site
         sweep_spools()
-        self._spool = Spool(site.run)
-        self._is_detached = False
+        spool = Spool(site.run)
         with storage_errors(site.run):
             site.run.mkdir(parents=True, exist_ok=True)
             agent = place_agent(site.run)
 
         def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
-            return _prepare(attempt, nonce, site, self._spool)
+            return _prepare(attempt, nonce, site, spool)
 
         self._engine = KubernetesEngine(
             cluster,
@@ -113,7 +112,7 @@ class KubernetesExecutor(QueueingExecutor):
             self._engine.most_units = 1
         has_volume = any(options_of(task).volume for task in _origins(site.tasks))
         patience = patience or (Patience() if has_volume else _MIRRORED)
-        super().__init__(self._engine, site, prepare, patience=patience)
+        super().__init__(self._engine, site, prepare, spool=spool, patience=patience)
 
     def _secret_values(self, index: int, names: Iterable[str]) -> Mapping[str, bytes]:
         """Return the values of a task's variables from this machine.
@@ -137,18 +136,14 @@ class KubernetesExecutor(QueueingExecutor):
             values[name] = value
         return values
 
-    def detach(self) -> None:
-        """Release queued and running attempts; see `Executor`."""
-        self._is_detached = True
-        super().detach()
-
     def close(self) -> None:
         """Release all resources; see `Executor`."""
         super().close()
-        if not self._is_detached and self.is_idle:
-            self._engine.sweep()
-            self._spool.remove()
         self._engine.close()
+
+    def _clear(self) -> None:
+        self._engine.sweep()
+        super()._clear()
 
 
 def _prepare(attempt: Attempt, nonce: str, site: Site, spool: Spool) -> AttemptSpec:

@@ -24,6 +24,7 @@ from tarmac.executors.queueing.engine import (
     UnitName,
 )
 from tarmac.executors.queueing.executor import QueueingExecutor
+from tarmac.executors.queueing.preparation import Preparation
 from tarmac.executors.queueing.submissions import chunk_size
 from tarmac.executors.queueing.verdict import Patience
 
@@ -36,6 +37,7 @@ __all__ = [
     "Engine",
     "Full",
     "Patience",
+    "Preparation",
     "QueueingExecutor",
     "Refused",
     "Shown",

@@ -25,6 +25,7 @@ from tarmac.executors.queueing.ledger import Ledger, grant_of
 from tarmac.executors.queueing.submissions import GATHER_S, MAX_HELD, Submissions
 from tarmac.executors.queueing.verdict import Judge, Patience
 from tarmac.executors.queueing.watch import Watch
+from tarmac.executors.spool import Spool
 from tarmac.node import AttemptSpec
 
 _STOPPED = "the run was stopped"
@@ -41,6 +42,7 @@ class QueueingExecutor:
         site: Directory, tasks and settings of the run.
         prepare: Returns an agent's element for an attempt and its chunk's nonce. An exception fails
             the attempt.
+        spool: Secrets of the run, removed with the last attempt. Default: a new `Spool`.
         patience: Seconds to wait for records and for the engine. Default: those of `Patience`.
         find_again_s: Seconds between two searches for a chunk that the engine may have. Default 10.
         gather_s: Seconds between two submissions, so that attempts gather in larger chunks.
@@ -54,12 +56,15 @@ class QueueingExecutor:
         site: Site,
         prepare: Callable[[Attempt, str], AttemptSpec],
         *,
+        spool: Spool | None = None,
         patience: Patience | None = None,
         find_again_s: float = 10.0,
         gather_s: float = GATHER_S,
     ) -> None:
         self._calls = Calls()
         self._run = site.run
+        self._spool = spool or Spool(site.run)
+        self._is_detached = False
         self._title, self._keeps_units = engine.title, engine.keeps_units
         self._ask_for_cluster, self._find = engine.cluster, engine.find
         self._ledger = Ledger(ChunkFiles(site.run), engine.title, keep_going=site.keep_going)
@@ -150,7 +155,11 @@ class QueueingExecutor:
         return isinstance(self._find(chunk), Accepted)
 
     def detach(self) -> None:
-        """Submit the remaining attempts while the engine takes them, then release all attempts."""
+        """Submit the remaining attempts while the engine takes them, then release all attempts.
+
+        Released attempts keep their secrets.
+        """
+        self._is_detached = True
         self._settle()
         while not self._ledger.is_engine_silent:
             # Submit at once: no attempt follows to fill larger chunks.
@@ -163,6 +172,13 @@ class QueueingExecutor:
     def close(self) -> None:
         """Release all resources; see `Executor`."""
         self._settle()
+        # Attempts of a session that broke off are still in the engine's queue, with their secrets.
+        if not self._is_detached and self.is_idle:
+            self._clear()
+
+    def _clear(self) -> None:
+        """Remove what only attempts need; called once none is left."""
+        self._spool.remove()
 
     def _settle(self) -> None:
         """Wait for a call in progress, so that its result is recorded."""

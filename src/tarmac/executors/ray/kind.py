@@ -9,23 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tarmac.errors import RequestError
-from tarmac.executors.attempt import Attempt
-from tarmac.executors.elements import (
-    build_environments,
-    prepare_element,
-    refuse_unknown_containers,
-)
+from tarmac.executors.elements import refuse_unknown_containers
 from tarmac.executors.interface import Executor, ExecutorKind, Site
-from tarmac.executors.queueing import ChunkFiles, Patience, QueueingExecutor
+from tarmac.executors.queueing import ChunkFiles, Patience, Preparation, QueueingExecutor
 from tarmac.executors.ray.connection import Connection, connect
 from tarmac.executors.ray.demand import Demand, demand_of, why_never, with_ray_type
 from tarmac.executors.ray.engine import Probe, RayEngine
 from tarmac.executors.ray.options import RayOptions, options_of
 from tarmac.executors.ray.runners import RayRunners
 from tarmac.executors.ray.units import Units
-from tarmac.executors.spool import Spool, sweep_spools
 from tarmac.files import storage_errors, write_text
-from tarmac.node import AttemptSpec, place_agent
 from tarmac.tasks.plan import Task
 
 # Ray's workers end right after their agents. A lost node is known within half a minute.
@@ -51,45 +44,34 @@ class RayExecutor(QueueingExecutor):
 
     def __init__(self, site: Site, *, patience: Patience | None = None) -> None:
         connection = connect(_address(site.tasks))
-        build_environments(site.tasks, site.base, engine="ray")
-        sweep_spools()
-        self._spool = Spool(site.run)
-        self._is_detached = False
+        prepared = Preparation(site, "ray")
         probe = Probe(site.run / "chunks" / "ray-probe", secrets.token_hex(8))
         with storage_errors(site.run):
-            site.run.mkdir(parents=True, exist_ok=True)
             probe.path.parent.mkdir(exist_ok=True)
-            agent = place_agent(site.run)
         write_text(probe.path, probe.nonce)
-
-        def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
-            options = attempt.task.options.get("ray", {})
-            return prepare_element(attempt, nonce, site, self._spool, options=options)
-
         self._units = units = _units_of(connection)
         engine = RayEngine(
             connection,
             units,
             files=ChunkFiles(site.run),
-            agent=agent,
+            agent=prepared.agent,
             probe=probe,
-            spool=self._spool,
+            spool=prepared.spool,
         )
-        super().__init__(engine, site, prepare, patience=patience, gather_s=_GATHER_S)
+        super().__init__(
+            engine,
+            site,
+            prepared.element,
+            spool=prepared.spool,
+            patience=patience,
+            gather_s=_GATHER_S,
+        )
         units.heard = self.look_now
 
-    def detach(self) -> None:
-        """Release queued and running attempts, which end with this process; see `Executor`."""
-        self._is_detached = True
-        super().detach()
-
-    def close(self) -> None:
-        """Release all resources; see `Executor`."""
-        super().close()
-        if not self._is_detached and self.is_idle:
-            # Ends are recorded before Ray has freed the attempts' resources.
-            self._units.settle(_SETTLES_WITHIN_S)
-            self._spool.remove()
+    def _clear(self) -> None:
+        # Ends are recorded before Ray has freed the attempts' resources.
+        self._units.settle(_SETTLES_WITHIN_S)
+        super()._clear()
 
 
 def _units_of(connection: Connection) -> Units:

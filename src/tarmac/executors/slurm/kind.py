@@ -8,20 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tarmac.errors import RequestError, TarmacError
-from tarmac.executors.attempt import Attempt
-from tarmac.executors.elements import (
-    build_environments,
-    prepare_element,
-    refuse_unknown_containers,
-)
+from tarmac.executors.elements import refuse_unknown_containers
 from tarmac.executors.interface import Executor, ExecutorKind, Site
-from tarmac.executors.queueing import ChunkFiles, Patience, QueueingExecutor, chunk_size
+from tarmac.executors.queueing import (
+    ChunkFiles,
+    Patience,
+    Preparation,
+    QueueingExecutor,
+    chunk_size,
+)
 from tarmac.executors.slurm.engine import SlurmEngine, shape_of
 from tarmac.executors.slurm.options import SlurmOptions
 from tarmac.executors.slurm.runners import SlurmRunners
-from tarmac.executors.spool import Spool, sweep_spools
-from tarmac.files import storage_errors
-from tarmac.node import AttemptSpec, agent_file, place_agent
+from tarmac.node import agent_file
 from tarmac.slurm import (
     SILENCE_HINT,
     Limits,
@@ -67,37 +66,23 @@ class SlurmExecutor(QueueingExecutor):
     ) -> None:
         slurm = SlurmCommands(os.environ)
         limits = _limits(slurm)
-        build_environments(site.tasks, site.base, engine="slurm")
-        sweep_spools()
-        self._spool = Spool(site.run)
-        self._is_detached = False
         grace_s = max(0.0, min(_GRACE_S, limits.kill_wait_s - _AGENTS_S))
-        with storage_errors(site.run):
-            site.run.mkdir(parents=True, exist_ok=True)
-            agent = place_agent(site.run)
-
-        def prepare(attempt: Attempt, nonce: str) -> AttemptSpec:
-            options = attempt.task.options.get("slurm", {})
-            return prepare_element(
-                attempt, nonce, site, self._spool, options=options, grace_s=grace_s
-            )
-
+        prepared = Preparation(site, "slurm", grace_s=grace_s)
         engine = SlurmEngine(
-            slurm, agent, ChunkFiles(site.run), job_variables(os.environ), _best(site.tasks)
+            slurm,
+            prepared.agent,
+            ChunkFiles(site.run),
+            job_variables(os.environ),
+            _best(site.tasks),
         )
-        super().__init__(engine, site, prepare, patience=patience, find_again_s=find_again_s)
-
-    def detach(self) -> None:
-        """Release queued and running attempts, which keep their secrets; see `Executor`."""
-        self._is_detached = True
-        super().detach()
-
-    def close(self) -> None:
-        """Release all resources; see `Executor`."""
-        super().close()
-        # Attempts of a session that broke off are still in Slurm's queue and need their secrets.
-        if not self._is_detached and self.is_idle:
-            self._spool.remove()
+        super().__init__(
+            engine,
+            site,
+            prepared.element,
+            spool=prepared.spool,
+            patience=patience,
+            find_again_s=find_again_s,
+        )
 
 
 def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Slurm gives GPUs, pretended or not
