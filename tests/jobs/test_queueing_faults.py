@@ -188,7 +188,7 @@ def test_an_attempt_is_ended_whose_job_is_known_late(queue):
     queue.executor.end(queue.attempts[0], "enough", 1.0)
     queue.executor.wait(0.2)
     units = [UnitName(0, number) for number in range(3)]
-    queue.engine.shown = {unit: Shown("running", f"80_{unit.unit}") for unit in units}
+    queue.engine.shown = {unit: Shown("running", "80") for unit in units}
     queue.wait_until(lambda: queue.engine.cancelled)
     assert queue.engine.cancelled == [("80", 0)]
 
@@ -214,14 +214,14 @@ def test_nothing_is_changed_of_what_waits_in_a_job_that_is_not_known_yet(queue):
     assert queue.engine.changed == []
     phases = ("running", "waiting", "waiting")
     queue.engine.shown = {
-        UnitName(0, number): Shown(phase, f"80_{number}") for number, phase in enumerate(phases)
+        UnitName(0, number): Shown(phase, "80") for number, phase in enumerate(phases)
     }
     queue.wait_until(lambda: len(queue.engine.changed) == 2)
     assert queue.engine.changed == ["80"] * 2
 
 
 def test_an_attempt_that_follows_another_keeps_that_from_beginning_again(queue):
-    queue.engine.shown = {UnitName(0, 0): Shown("running", "80_0")}
+    queue.engine.shown = {UnitName(0, 0): Shown("running", "80")}
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: queue.engine.chunks)
     for number in range(3):
@@ -242,17 +242,17 @@ def test_what_an_agent_writes_after_its_attempt_was_queued_again_is_told_of_no_n
 
     del queue.attempts[1:]
     name = UnitName(0, 0)
-    queue.engine.shown = {name: Shown("running", "80_0")}
+    queue.engine.shown = {name: Shown("running", "80")}
     queue.executor.start(queue.attempts)
     see_until(lambda: queue.engine.chunks)
     queue.write(0)
     see_until(lambda: any(isinstance(event, Began) for event in events))
-    queue.engine.shown = {name: Shown("waiting", "80_0")}
+    queue.engine.shown = {name: Shown("waiting", "80")}
     see_until(lambda: any(isinstance(event, Requeued) for event in events))
     (flight,) = queue.executor._ledger.flights.values()
     queue.write(0, state="ended", outcome="interrupted", cause="stop", seconds=1.0)
     see_until(lambda: flight.evidence.record.state == "ended")
-    queue.engine.shown = {name: Shown("running", "80_0")}
+    queue.engine.shown = {name: Shown("running", "80")}
     queue.write(0, restart=1)
     see_until(lambda: flight.restart == 1)
     queue.write(0, restart=1, state="ended", outcome="succeeded", exit_code=0, seconds=1.0)
@@ -386,7 +386,7 @@ def test_news_that_come_while_a_look_is_heard_are_looked_at(queue, monkeypatch):
 
     queue.engine = queue.executor._watch._engine = Late()
     units = [UnitName(0, number) for number in range(3)]
-    queue.engine.shown = {unit: Shown("running", f"80_{unit.unit}") for unit in units}
+    queue.engine.shown = {unit: Shown("running", "80") for unit in units}
     queue.executor._submissions._engine = queue.engine
     queue.executor.start(queue.attempts)
     queue.wait_until(lambda: queue.engine.looks == 3)

@@ -139,7 +139,7 @@ def test_an_attempt_is_over_by_two_witnesses(evidence, now, expected):
 
 def test_what_the_engine_shows_again_is_no_longer_missed():
     evidence = missing(STOPPED, said("preempted"))
-    evidence.see(Shown("waiting", "80_3"), 5.0)
+    evidence.see(Shown("waiting", "80"), 5.0)
     assert JUDGE.judge(evidence, 10**6) is Next.WAIT
 
 

@@ -189,7 +189,7 @@ def test_what_squeue_shows_is_a_phase_with_its_reason(engine, recorded, chunk_of
     ]
     assert shown[UnitName(0, 0)].reason == "waits for its turn (Priority)"
     assert shown[UnitName(0, 1)].reason == ""
-    assert (shown[UnitName(0, 2)].host, shown[UnitName(0, 2)].place) == ("n1", "80_2")
+    assert (shown[UnitName(0, 2)].host, shown[UnitName(0, 2)].job) == ("n1", "80")
     assert shown[UnitName(0, 4)].reason == "is suspended by Slurm"
     recorded.answer("squeue", err=BUSY, code=1)
     assert engine.look([chunk]) == SILENT

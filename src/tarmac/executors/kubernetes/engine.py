@@ -323,40 +323,37 @@ class KubernetesEngine:
     def _show(
         self, chunk: ChunkRecord, unit: UnitName, job: SeenJob | None, pod: SeenPod | None
     ) -> Shown | None:
-        place = f"{chunk.name}_{unit.unit}"
         if pod is not None:
             pod = self._disruptions.note(chunk, unit, job, pod)
-            shown = self._show_pod(chunk, unit, pod, place)
+            shown = self._show_pod(chunk, unit, pod)
             if shown is not None:
                 return shown
         elif self._take_vanished(chunk, unit, job):
-            return Shown("over", place, ending=self._endings.get(unit))
-        return None if job is None else self._show_podless(chunk, unit, job, place)
+            return Shown("over", chunk.name, ending=self._endings.get(unit))
+        return None if job is None else self._show_podless(chunk, unit, job)
 
-    def _show_podless(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob, place: str) -> Shown:
+    def _show_podless(self, chunk: ChunkRecord, unit: UnitName, job: SeenJob) -> Shown:
         """Show a unit that has no pod now, from its Job."""
         is_counted = unit.unit in job.completed or unit.unit in job.failed
         if is_counted and unit not in self._endings and self._has_pod(chunk, unit):
-            return Shown("running", place)
+            return Shown("running", chunk.name)
         if unit.unit in job.completed:
             # The pod may be deleted before any watch has shown its end.
             is_unheard = unit not in self._endings and not demand_in(chunk).claim
             is_heard = not is_unheard or self._mirrors.end_vanished(chunk, unit)
             if not is_heard and self._mirrors.is_reading(chunk, unit):
-                return Shown("running", place)
+                return Shown("running", chunk.name)
             ending = self._endings.setdefault(unit, Ending(None, "Complete"))
-            return Shown("over", place, ending=ending)
+            return Shown("over", chunk.name, ending=ending)
         if unit.unit in job.failed or job.problem:
             words = job.problem or "its pod is gone, and how it ended is not known"
             ending = self._endings.setdefault(unit, Ending("lost", words))
-            return Shown("over", place, ending=ending)
+            return Shown("over", chunk.name, ending=ending)
         last = self.final_status(chunk, unit.unit)
         words = f"begins again: {last.words}" if last else ""
-        return Shown("waiting", place, self._held(chunk, job) or words)
+        return Shown("waiting", chunk.name, self._held(chunk, job) or words)
 
-    def _show_pod(
-        self, chunk: ChunkRecord, unit: UnitName, pod: SeenPod, place: str
-    ) -> Shown | None:
+    def _show_pod(self, chunk: ChunkRecord, unit: UnitName, pod: SeenPod) -> Shown | None:
         is_mirrored = not demand_in(chunk).claim
         if unit in self._unwanted and not pod.is_over and pod.name not in self._deleted:
             self._delete(pod)
@@ -367,37 +364,37 @@ class KubernetesEngine:
             self._delete(pod)
             cause: Cause = "node" if pod.matter == "node" else "start"
             self._endings[unit] = Ending(cause, pod.reason, pod.host)
-            return Shown("over", place, host=pod.host, ending=self._endings[unit])
+            return Shown("over", chunk.name, host=pod.host, ending=self._endings[unit])
         if pod.phase == "Pending":
-            return Shown("waiting", place, pod.reason, pod.host)
+            return Shown("waiting", chunk.name, pod.reason, pod.host)
         restarts = self._disruptions.restarts(unit, pod)
         if not pod.is_over:
             if is_mirrored and not self._mirrors.begin(chunk, unit, pod, restarts=restarts):
                 self._delete(pod)
-            return Shown("running", place, host=pod.host)
+            return Shown("running", chunk.name, host=pod.host)
         if is_mirrored and not self._mirrors.end(chunk, unit, pod, restarts=restarts):
-            return Shown("running", place, host=pod.host)
+            return Shown("running", chunk.name, host=pod.host)
         self._delete(pod)
         if pod.disruption is not None:
             return None
         assert pod.ending is not None
         self._endings[unit] = pod.ending
-        return Shown("over", place, host=pod.host, ending=pod.ending)
+        return Shown("over", chunk.name, host=pod.host, ending=pod.ending)
 
     def _show_group(  # noqa: PLR0911 - a row for each thing that may be so
         self, chunk: ChunkRecord, job: SeenJob | None, group: Group
     ) -> Shown | None:
         """Show an attempt on several nodes, which is one unit."""
-        unit, place = UnitName(chunk.number, 0), chunk.name
+        unit = UnitName(chunk.number, 0)
         if unit in self._endings:
-            return Shown("over", place, host=group.host, ending=self._endings[unit])
+            return Shown("over", chunk.name, host=group.host, ending=self._endings[unit])
         for pod in group.live:
             if unit in self._unwanted:
                 self._delete(pod)
             if self._delays.is_overdue(pod):
                 cause: Cause = "node" if pod.matter == "node" else "start"
                 self._endings[unit] = Ending(cause, pod.reason, pod.host)
-                return Shown("over", place, host=pod.host, ending=self._endings[unit])
+                return Shown("over", chunk.name, host=pod.host, ending=self._endings[unit])
         is_mirrored = not demand_in(chunk).claim
         if is_mirrored and not self._mirrors.follow_group(chunk, unit, group):
             self._unwanted.add(unit)
@@ -407,20 +404,20 @@ class KubernetesEngine:
         is_completed = job is not None and len(job.completed) == group.size
         # The first pod's log has the record of the end.
         if is_completed and 0 not in group.pods and self._has_pod(chunk, unit):
-            return Shown("running", place, host=group.host)
+            return Shown("running", chunk.name, host=group.host)
         if group.phase == "over" or (not group.live and (problem or is_completed)):
             if is_mirrored and not self._mirrors.end_group(chunk, unit, group):
-                return Shown("running", place, host=group.host)
+                return Shown("running", chunk.name, host=group.host)
             is_known = bool(group.pods) or not is_completed
             ending = group.ending(problem, queue) if is_known else Ending(None, "Complete")
             self._endings[unit] = ending
-            return Shown("over", place, host=group.host, ending=ending)
+            return Shown("over", chunk.name, host=group.host, ending=ending)
         if group.phase == "running":
-            return Shown("running", place, host=group.host)
+            return Shown("running", chunk.name, host=group.host)
         if job is None and not group.pods:
             return None
         held = self._held(chunk, job) if job is not None else ""
-        return Shown("waiting", place, held or group.reason, group.host)
+        return Shown("waiting", chunk.name, held or group.reason, group.host)
 
     def _held(self, chunk: ChunkRecord, job: SeenJob) -> str:
         """Return why a Job makes no pods, in words; empty where no reason is known."""

@@ -89,19 +89,16 @@ class Shown:
 
     Attributes:
         phase: State of the unit; ``over`` for an ended unit that the engine still shows.
-        place: The engine's name for the unit: ``80_3``.
+        job: The engine's name for the unit's chunk, as in `Accepted`.
         reason: Reason for waiting, for people; empty for none.
         host: Name of the unit's node, or of several; empty while it has none.
-        restarts: Number of times that the engine has restarted the unit; None where the engine does
-            not show it.
         ending: Ending of the unit, where the engine shows it already; else None.
     """
 
     phase: Literal["waiting", "running", "over"]
-    place: str
+    job: str
     reason: str = ""
     host: str = ""
-    restarts: int | None = None
     ending: Ending | None = None
 
 

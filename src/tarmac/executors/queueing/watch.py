@@ -289,7 +289,7 @@ class Watch:
                 if shown.phase == "waiting" and not evidence.has_begun:
                     self._end_if_too_long(chunk, flight, shown)
                 if not chunk.record.job:
-                    self._submissions.note_submitted(chunk, shown.place.partition("_")[0])
+                    self._submissions.note_submitted(chunk, shown.job)
             if evidence.missing_since is None:
                 self._doubtful.pop(flight.key, None)
             elif flight.key not in self._doubtful:

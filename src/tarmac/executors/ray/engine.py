@@ -140,17 +140,16 @@ class RayEngine:
             for number in range(chunk.num_units):
                 name = UnitName(chunk.number, number)
                 unit = units.get(number)
-                place = f"{chunk.name}_{number}"
                 if unit is None:
-                    shown[name] = Shown("over", place, ending=RUNNER_GONE)
+                    shown[name] = Shown("over", chunk.name, ending=RUNNER_GONE)
                 elif unit.state == "over":
                     host = unit.ending.host if unit.ending else ""
-                    shown[name] = Shown("over", place, host=host, ending=unit.ending)
+                    shown[name] = Shown("over", chunk.name, host=host, ending=unit.ending)
                 elif unit.state == "sent" and self._has_begun(unit):
-                    shown[name] = Shown("running", place)
+                    shown[name] = Shown("running", chunk.name)
                 else:
                     words = words or self._why_waiting(chunk)
-                    shown[name] = Shown("waiting", place, words)
+                    shown[name] = Shown("waiting", chunk.name, words)
         return shown
 
     def endings(self, units: Iterable[tuple[ChunkRecord, int]]) -> Mapping[UnitName, Ending]:

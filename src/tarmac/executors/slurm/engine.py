@@ -355,20 +355,20 @@ def _unit(chunk: ChunkRecord, number: int) -> Unit:
 
 
 def _shown(queued: Queued) -> Shown:
-    place = str(queued.unit)
+    job = str(queued.unit.job)
     match queued.state:
         case "pending" | "requeued":
             # Slurm shows `None` until the scheduler has considered a job.
             is_known = queued.reason not in ("", "None")
-            return Shown("waiting", place, explain_reason(queued.reason) if is_known else "")
+            return Shown("waiting", job, explain_reason(queued.reason) if is_known else "")
         case "running" | "completing":
-            return Shown("running", place, host=queued.nodes)
+            return Shown("running", job, host=queued.nodes)
         case "suspended":
-            return Shown("running", place, "is suspended by Slurm", queued.nodes)
+            return Shown("running", job, "is suspended by Slurm", queued.nodes)
         case "other":
-            return Shown("waiting", place, f"waits ({queued.word})", queued.nodes)
+            return Shown("waiting", job, f"waits ({queued.word})", queued.nodes)
         case _:
-            return Shown("over", place, host=queued.nodes)
+            return Shown("over", job, host=queued.nodes)
 
 
 def _silent(silence: NoAnswer) -> Silent:
