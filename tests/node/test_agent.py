@@ -224,9 +224,8 @@ def test_a_unit_whose_engine_has_gone_begins_no_other_element(run):
     pipe = run.pipe()
     first = run.element("sh", "-c", f"echo > {pipe}; sleep 600")
     second = run.element("true", task=1)
-    agent = run.start(
-        first, second, arguments=("0", "2"), stdin=subprocess.PIPE, TARMAC_ENGINE="Ray"
-    )
+    engine = {"TARMAC_ENGINE": "Ray", "TARMAC_ENGINE_LIFELINE": "1"}
+    agent = run.start(first, second, arguments=("0", "2"), stdin=subprocess.PIPE, **engine)
     pipe.read_text()
     agent.stdin.close()
     agent.stdin = None

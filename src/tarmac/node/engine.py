@@ -48,13 +48,13 @@ def read_engine(variables: Mapping[str, str]) -> Engine:
     if gpus in {("all",), ("void",), ("none",), ("NoDevFiles",)}:
         gpus = ()
     if "TARMAC_ENGINE" in variables:
-        # A process inside the engine started this agent, and describes the engine.
+        # The process or script that started this agent describes the engine.
         return Engine(
             name=variables["TARMAC_ENGINE"],
             unit=variables.get("TARMAC_ENGINE_UNIT", ""),
             host=variables.get("TARMAC_ENGINE_HOST") or os.uname().nodename,
             gpus=gpus,
-            has_lifeline=True,
+            has_lifeline="TARMAC_ENGINE_LIFELINE" in variables,
         )
     if "TARMAC_KUBERNETES_JOB" in variables:
         # No restart count: each restart of an index is a new pod with its own devices.

@@ -351,6 +351,7 @@ def _variables(work: dict[str, Any], host: str, part: dict[str, Any] | None) -> 
         "TARMAC_ENGINE": "Ray",
         "TARMAC_ENGINE_UNIT": work["unit"],
         "TARMAC_ENGINE_HOST": host,
+        "TARMAC_ENGINE_LIFELINE": "1",
     }
     if part is not None:
         own |= {"TARMAC_ENGINE_RANK": str(part["rank"]), "TARMAC_RENDEZVOUS": part["meeting"]}
