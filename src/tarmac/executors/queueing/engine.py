@@ -149,7 +149,12 @@ class Terms:
 class Engine(Protocol):
     """An engine with a queue of its own. No call blocks for longer than a minute or two.
 
-    Calls come from one thread at a time, but not always from the same thread.
+    Calls come from one thread at a time, but not always from the same thread. A class whose base is
+    `Engine` inherits defaults for an engine that has no terms, and cannot avoid hosts or throttle.
+    An engine with several units in a chunk should throttle, or `concurrency` is not reached.
+
+    A chunk's `job` is empty where the executor knows only from an agent's record that the engine
+    has the chunk. `look` and `cancel` then go by the chunk's name.
 
     Attributes:
         title: Name of the engine in messages: ``Slurm``.
@@ -162,7 +167,7 @@ class Engine(Protocol):
     @property
     def keeps_units(self) -> bool:
         """Whether units outlive this process, so that a run must stay on its cluster."""
-        ...
+        return True
 
     def cluster(self) -> ClusterId | None:
         """Return the cluster's identity, equal for every caller; None while it reports none."""
@@ -174,7 +179,7 @@ class Engine(Protocol):
 
     def terms(self, task: Task) -> Terms:
         """Return a task's demands on the engine."""
-        ...
+        return Terms()
 
     def submit(
         self, chunk: ChunkRecord, *, most_at_once: int | None, excluded: Collection[str]
@@ -184,7 +189,7 @@ class Engine(Protocol):
         Args:
             chunk: Chunk to submit, whose file is written already.
             most_at_once: Most of its units that may run at once; None leaves it to the engine.
-            excluded: Hosts that the units must avoid.
+            excluded: Hosts that the units should avoid, where the engine can exclude hosts.
 
         Returns:
             A `Silent` where the engine may or may not have the chunk: call `find` next.
@@ -210,7 +215,7 @@ class Engine(Protocol):
 
         Used for units that the engine has put back into its queue.
         """
-        ...
+        return None
 
     def cancel(
         self, units: Sequence[tuple[ChunkRecord, int]] = (), chunks: Sequence[ChunkRecord] = ()
@@ -220,8 +225,8 @@ class Engine(Protocol):
 
     def avoid(self, chunk: ChunkRecord, hosts: Collection[str]) -> Silent | None:
         """Keep a chunk's waiting units off hosts, unless no other hosts are suitable."""
-        ...
+        return None
 
     def throttle(self, chunk: ChunkRecord, most_at_once: int) -> Silent | None:
         """Limit how many units of a chunk may run at once."""
-        ...
+        return None
