@@ -38,6 +38,7 @@ include_patterns = [
     "bench/results/*.md",
     "docs/*.md",
     "examples/README.md",
+    "examples/pbs/README.md",
 ]
 exclude_patterns = [".*", "build", "dist", "docs/_build", "node_modules", "runs", "src", "tests"]
 # Pages link to the results of benchmarks that they speak of; no list has them all. Rooms have

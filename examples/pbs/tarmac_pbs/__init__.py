@@ -1,0 +1,1 @@
+"""OpenPBS as an executor of Tarmac: ``tarmac run job.yaml --on pbs``."""
