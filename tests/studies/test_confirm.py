@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 
+import pytest
+
 import tarmac
 from tarmac.studies import Result
 from tarmac.studies.confirm import confirm
@@ -48,12 +50,13 @@ def test_the_best_mean_over_seeds_wins(tmp_path):
     assert study.best.confirmed == study.record.confirmed[study.best.number]
 
 
-def test_a_network_that_was_only_lucky_does_not_win(tmp_path):
+@pytest.mark.parametrize("diverged", [None, float("nan")])
+def test_a_network_that_was_only_lucky_does_not_win(tmp_path, diverged):
     study = brute(tmp_path)
     order = sorted(study.trials, key=lambda trial: -trial["val_accuracy"])
     sizes = [trial["params"]["neurons"] for trial in order]
     study = resume_study(str(study.path), tmp_path, {"confirm": 3})
-    scores = Scores({sizes[0]: 0.0, sizes[1]: None, sizes[2]: 1.0})
+    scores = Scores({sizes[0]: 0.0, sizes[1]: diverged, sizes[2]: 1.0})
     study.update(confirmed=confirm(study, scores, lambda: False))
     assert sorted(scores.asked) == sorted((size, seed) for size in sizes for seed in (1, 2))
     winner = choose_winner(study)

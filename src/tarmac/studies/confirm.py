@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -52,8 +53,10 @@ def confirm(
         if result.stopped:
             return None
         num_done += 1
-        if result.error is None:
-            values = values_of(study.objectives, result.metrics)
-            confirmed[trial_numbers[result.number]] += (values[0],)
+        # A network whose metric is not finite has diverged, and counts as one that failed.
+        with contextlib.suppress(ValueError):
+            if result.error is None:
+                values = values_of(study.objectives, result.metrics)
+                confirmed[trial_numbers[result.number]] += (values[0],)
     # A halted evaluator yields no results for the remaining candidates.
     return confirmed if num_done == len(candidates) else None
