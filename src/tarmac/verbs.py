@@ -65,7 +65,7 @@ def submit(
     )
     settings = chosen(request.on, request.profile)
     place = request.runner or settings.runner
-    made = _make_run(job, base, request, settings, by_job=place != "here")
+    made = _make_run(*_read(job, base), request, settings, by_job=place != "here")
     if made.job.pipeline is not None and made.executor != "local":
         tasks = hkube.asked_of_cluster(made.job, made.base, made.executor)
         made = dataclasses.replace(made, tasks=tasks)
@@ -121,13 +121,13 @@ def run(
         on=on,
         profile=profile,
     )
-    job, base = _read(job, base)
+    job, base, file = _read(job, base)
     if job.pipeline is not None and reporter is not None:
         raise RequestError(
             f"{job.name} is a pipeline, which tells a reporter nothing",
             hint="tarmac.hkube.run_pipeline(job, observer=...)",
         )
-    made = _make_run(job, base, request, chosen(request.on, request.profile))
+    made = _make_run(job, base, file, request, chosen(request.on, request.profile))
     if job.pipeline is None:
         jobs.work_on(made, reporter or jobs.Silent(), request)
     else:
@@ -137,23 +137,23 @@ def run(
     return handle
 
 
-def _read(job: Job | str | Path, base: str | Path) -> tuple[Job, Path]:
+def _read(job: Job | str | Path, base: str | Path) -> tuple[Job, Path, Path | None]:
+    """Return a job, the directory of its relative paths, and its file; None without a file."""
     if isinstance(job, jobs.Job):
-        return job, Path(base)
+        return job, Path(base), None
     path = Path(job)
-    return read_the_job(path, environment=os.environ), path.resolve().parent
+    return read_the_job(path, environment=os.environ), path.resolve().parent, path
 
 
 def _make_run(
-    job: Job | str | Path,
-    base: str | Path,
+    job: Job,
+    base: Path,
+    file: Path | None,
     request: RunRequest,
     settings: Settings,
     *,
     by_job: bool = False,
 ) -> JobRun:
-    file = None if isinstance(job, jobs.Job) else Path(job)
-    job, base = _read(job, base)
     job, on = settings.applied_to(job), settings.on or "local"
     tasks: Sequence[Task] = ()
     if job.pipeline is None:

@@ -14,7 +14,17 @@ import pytest
 import tarmac
 from tarmac.errors import RequestError
 from tarmac.files import TRUSTED_USERS, OwnerLock
-from tarmac.jobs import Handle, Job, JobFailed, RunRequest, Secret, attach, list_statuses, parse_job
+from tarmac.jobs import (
+    Handle,
+    Job,
+    JobFailed,
+    RunRequest,
+    Secret,
+    attach,
+    changed_file,
+    list_statuses,
+    parse_job,
+)
 from tarmac.jobs.runner_record import note_runner
 from tarmac.processes.identity import identify
 from waiting import limit_s
@@ -172,12 +182,17 @@ def test_a_named_secret_that_stands_for_another_one_is_refused(tmp_path):
         )
 
 
-def test_a_file_is_read_and_its_paths_start_from_it(tmp_path):
+@pytest.mark.parametrize("start", [tarmac.submit, tarmac.run])
+def test_a_file_is_read_and_recorded_and_its_paths_start_from_it(tmp_path, start):
+    file = tmp_path / "job.yaml"
     (tmp_path / "in.txt").write_text("hello")
-    (tmp_path / "job.yaml").write_text("{name: x, inputs: [{from: in.txt}], command: cat in.txt}")
-    handle = tarmac.submit(tmp_path / "job.yaml", output=tmp_path / "runs")
+    file.write_text("{name: x, inputs: [{from: in.txt}], command: cat in.txt}")
+    handle = start(file, output=tmp_path / "runs")
     handle.result(timeout=limit_s(120))
     assert handle.stdout() == "hello"
+    assert changed_file(handle.path) is None
+    file.write_text("{name: x, command: 'true'}")
+    assert changed_file(handle.path) == str(file)
 
 
 def test_named_secrets_come_from_where_they_are_said_to_be(tmp_path, monkeypatch):
