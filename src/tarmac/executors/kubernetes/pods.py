@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tarmac.executors.kubernetes.manifests import CHECK, CONTAINER, OF_JOBSET
+from tarmac.executors.kubernetes.manifests import CHECK, CONTAINER, NONCE, OF_JOBSET
 from tarmac.executors.queueing import Ending
 from tarmac.kubernetes import DISRUPTIONS, PodState, explain_pod, in_form
 
@@ -128,7 +128,7 @@ def keep_job(job: Mapping[str, Any]) -> SeenJob:
     return SeenJob(
         name=metadata["name"],
         made=(metadata.get("labels") or {}).get(OF_JOBSET) or metadata["name"],
-        nonce=str((metadata.get("annotations") or {}).get("tarmac.dev/nonce") or ""),
+        nonce=str((metadata.get("annotations") or {}).get(NONCE) or ""),
         is_suspended=is_suspended,
         completed=completed,
         failed=failed,
