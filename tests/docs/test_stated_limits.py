@@ -44,9 +44,9 @@ STATED = [
         "clusters",
         "at most {} times. The delay starts at {} s and doubles up to {} min",
         [
-            ("jobs/backoff.py", "MAX_DISTURBANCES", 1),
-            ("jobs/backoff.py", "_DISTURBED_PAUSE_S", 1),
-            ("jobs/backoff.py", "_LONGEST_DISTURBED_PAUSE_S", MINUTE),
+            ("jobs/retries.py", "MAX_DISTURBANCES", 1),
+            ("jobs/retries.py", "_DISTURBED_PAUSE_S", 1),
+            ("jobs/retries.py", "_LONGEST_DISTURBED_PAUSE_S", MINUTE),
         ],
     ),
     (

@@ -22,8 +22,8 @@ import pytest
 from forked import run_python, start_python
 from tarmac.executors import LocalExecutor
 from tarmac.jobs import create_run, parse_job, plan_tasks
-from tarmac.jobs.backoff import pause_s
 from tarmac.jobs.progress import Silent
+from tarmac.jobs.retries import pause_s
 from tarmac.jobs.scheduler import run_tasks
 from tarmac.machine import GpuInfo
 from tarmac.processes import Process, make_memory_group, parent_of_groups, start

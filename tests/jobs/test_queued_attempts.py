@@ -35,8 +35,8 @@ from tarmac.jobs import (
     run_tasks,
     work_on,
 )
-from tarmac.jobs.backoff import disturbed_pause_s
 from tarmac.jobs.journal import Journal
+from tarmac.jobs.retries import disturbed_pause_s
 from tarmac.node import AttemptRecord, attempt_file
 from tarmac.runs import Catalogue
 from waiting import wait_until
@@ -61,7 +61,7 @@ class Watcher(Silent):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Let attempts follow disturbances at once."""
-    monkeypatch.setattr("tarmac.jobs.backoff._DISTURBED_PAUSE_S", 0.0)
+    monkeypatch.setattr("tarmac.jobs.retries._DISTURBED_PAUSE_S", 0.0)
 
 
 @pytest.fixture

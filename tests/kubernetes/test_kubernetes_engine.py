@@ -22,7 +22,7 @@ from tarmac.executors.kubernetes.engine import KubernetesEngine
 from tarmac.executors.kubernetes.mirrors import Mirrors
 from tarmac.executors.kubernetes.pods import SeenJob
 from tarmac.executors.queueing import QueueingExecutor, watch
-from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks
 from tarmac.kubernetes import WAITS, NoAnswer
 from tarmac.kubernetes import watch as watch_of_objects
 from tarmac.testing.executors.case import ExecutorCase, Watch
@@ -58,7 +58,7 @@ class Progress(Silent):
 @pytest.fixture
 def run_job(tmp_path, monkeypatch):
     """Return a function that takes a job's tasks to their ends on two hollow nodes."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.01)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.01)
     monkeypatch.setattr(watch, "_LOOK_AT_ONCE_S", 0.02)
     monkeypatch.setitem(QueueingExecutor.__init__.__kwdefaults__, "gather_s", 0.0)
     run = tmp_path / "run"

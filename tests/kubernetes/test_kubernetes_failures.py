@@ -14,7 +14,7 @@ from tarmac.executors.events import Waiting
 from tarmac.executors.kubernetes import KubernetesExecutor
 from tarmac.executors.kubernetes.creation import Creation
 from tarmac.executors.kubernetes.pods import keep_job
-from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, find_executor, parse_job, plan_tasks, run_tasks
 from tarmac.kubernetes import WAITS, Listed, Refused
 from waiting import once
 
@@ -42,7 +42,7 @@ class Progress(Silent):
 @pytest.fixture
 def run_job(cluster, tmp_path, monkeypatch):
     """Return a function that takes a job's tasks through the emulator to their ends."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     run = tmp_path / "run"
     (run / "tasks").mkdir(parents=True)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tarmac.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks
 
 pytestmark = pytest.mark.kubernetes
 
@@ -40,7 +40,7 @@ class Progress(Silent):
 @pytest.fixture
 def run_gated(start_cluster, tmp_path, monkeypatch):
     """Return a function that runs a task of one GPU whose first node's check ends as given."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     cluster = start_cluster(nodes=2, capacity={"nvidia.com/gpu": "2", "cpu": "8", "memory": "8Gi"})
     run = tmp_path / "run"
     (run / "tasks").mkdir(parents=True)

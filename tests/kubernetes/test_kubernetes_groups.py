@@ -23,7 +23,6 @@ from tarmac.jobs import (
     parse_job,
     plan_tasks,
     run_tasks,
-    scheduler,
 )
 
 
@@ -44,7 +43,7 @@ class Progress(Silent):
 @pytest.fixture(params=["by the API", "by a volume", "as a JobSet"])
 def on_two(start_cluster, tmp_path, monkeypatch, request):
     """Return a function that takes a job's tasks to their ends on a cluster of two nodes."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     cluster = start_cluster(nodes=2, capacity={"cpu": "4", "memory": "8Gi"})
     shared = cluster.claim("runs")
     options = {"kubeconfig": str(cluster.kubeconfig), "image": "python:3.12-slim"}

@@ -9,7 +9,7 @@ from emulator.kinds import BY_PLURAL, JOB, Kind
 
 from tarmac.executors import Waiting
 from tarmac.executors.kubernetes import KubernetesExecutor, admission
-from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks
 from tarmac.kubernetes import explain_workload, job_of_workload
 
 WORKLOAD = Kind("Workload", "workloads", "kueue.x-k8s.io", "v1beta1")
@@ -38,7 +38,7 @@ class Progress(Silent):
 @pytest.fixture
 def run_queued(start_cluster, tmp_path, monkeypatch):
     """Return a function that runs a job of a queue; `.cluster` is where."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     cluster = start_cluster(capacity={"cpu": "8", "memory": "8Gi"})
     run = tmp_path / "run"
     (run / "tasks").mkdir(parents=True)

@@ -22,7 +22,6 @@ from tarmac.jobs import (
     parse_job,
     plan_tasks,
     run_tasks,
-    scheduler,
 )
 from tarmac.jobs.progress import Ended
 from tarmac.testing.executors import ExecutorCase
@@ -51,7 +50,7 @@ class Progress(Silent):
 @pytest.fixture
 def run_job(cluster, tmp_path, monkeypatch):
     """Return a function that takes a job's tasks through the emulator to their ends."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     run = tmp_path / "run"
     (run / "tasks").mkdir(parents=True)
 

@@ -10,7 +10,6 @@ import pytest
 
 import tarmac
 from gated_searches import SPACE, results, search_here, steps, waiting, write_gated
-from tarmac.jobs import scheduler
 from tarmac.studies import Study, Workers
 from waiting import wait_until
 
@@ -61,7 +60,7 @@ def wait_for(is_so, searching, what):
 def test_a_trial_whose_worker_is_gone_goes_on_from_its_checkpoint_and_counts_once(
     what, place, local, monkeypatch
 ):
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     cluster, shared = place
     write_gated(shared)
     # In the second epoch of two, of 19 steps each.

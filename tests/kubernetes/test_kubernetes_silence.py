@@ -14,7 +14,7 @@ from emulator.kinds import JOB
 
 from tarmac.executors.events import Waiting
 from tarmac.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks
 from waiting import wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -43,7 +43,7 @@ class Progress(Silent):
 @pytest.fixture
 def run_job(cluster, tmp_path, monkeypatch):
     """Return a function that takes a job's tasks to their ends; answers are waited for briefly."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     monkeypatch.setattr("tarmac.kubernetes.connection._ANSWER_S", 1.0)
     run = tmp_path / "run"
     (run / "tasks").mkdir(parents=True)

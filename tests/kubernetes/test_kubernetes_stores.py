@@ -18,7 +18,7 @@ from tarmac.errors import RequestError
 from tarmac.executors.kubernetes import KubernetesExecutor
 from tarmac.executors.kubernetes.demand import demand_of
 from tarmac.executors.queueing import run_code
-from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Silent, Site, parse_job, plan_tasks, run_tasks
 from tarmac.tasks.receipts import receipt_of
 
 pytest.importorskip("obstore", reason="needs pip install 'tarmac-gpu[objects]'")
@@ -65,7 +65,7 @@ def take_to_its_end(cluster, run, base, job, act=lambda: None, **options):
 @pytest.fixture
 def run_job(cluster, s3, tmp_path, monkeypatch):
     """Return a function that takes a task to its end; only pods have keys of the store."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     for name in KEYS:
         monkeypatch.delenv(name)
     cluster.create_secret("keys", **KEYS)

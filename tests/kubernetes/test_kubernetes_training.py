@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import tarmac
 from tarmac.executors.kubernetes import KubernetesExecutor
-from tarmac.jobs import Silent, Site, plan_tasks, run_tasks, scheduler, training_job
+from tarmac.jobs import Silent, Site, plan_tasks, run_tasks, training_job
 from tarmac.runs import Run
 from tarmac.studies import Study
 
@@ -110,7 +110,7 @@ class Evicting(Silent):
 def test_an_evicted_rank_begins_all_again_from_the_checkpoint(
     two_nodes, tmp_path, undisturbed, monkeypatch
 ):
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     cluster, shared, options = two_nodes
     trainings = shared / "trainings"
     job = training_job(FAULTY, ["--devices=cpu"], output=trainings, nodes=2)

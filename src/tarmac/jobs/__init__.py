@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tarmac.executors import executor_names as executor_names
     from tarmac.executors import find_executor as find_executor
     from tarmac.executors import is_retried as is_retried
-    from tarmac.jobs.backoff import MAX_DISTURBANCES as MAX_DISTURBANCES
-    from tarmac.jobs.backoff import disturbed_pause_s as disturbed_pause_s
     from tarmac.jobs.glance import glance_job as glance_job
     from tarmac.jobs.handle import Handle as Handle
     from tarmac.jobs.handle import JobFailed as JobFailed
@@ -70,6 +68,8 @@ if TYPE_CHECKING:
     from tarmac.jobs.request import DEFAULT_REQUEST as DEFAULT_REQUEST
     from tarmac.jobs.request import RunnerPlace as RunnerPlace
     from tarmac.jobs.request import RunRequest as RunRequest
+    from tarmac.jobs.retries import MAX_DISTURBANCES as MAX_DISTURBANCES
+    from tarmac.jobs.retries import disturbed_pause_s as disturbed_pause_s
     from tarmac.jobs.runner_jobs import OwnRunnerJob as OwnRunnerJob
     from tarmac.jobs.runner_jobs import end_runner_jobs as end_runner_jobs
     from tarmac.jobs.runner_jobs import recall_secrets as recall_secrets

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from tarmac.executors import DISTURBANCES
+from tarmac.executors import DISTURBANCES, Cause
 from tarmac.jobs.journal import read_journal
 
 
@@ -37,20 +37,42 @@ class TaskHistory:
         if event["event"] in ("queued", "started"):
             self.reached = max(self.reached, number)
         elif event["event"] == "retried":
-            self.settled = max(self.settled, number)
-            if event.get("cause") in DISTURBANCES:
-                # An attempt that was never submitted before its runner ended was not disturbed.
-                self.disturbances += number <= self.reached
-            elif not event.get("goes_on"):
-                self.spent += 1
+            cause, goes_on = event.get("cause"), event.get("goes_on", False)
+            # An attempt that was never submitted before its runner ended was not disturbed.
+            is_unsubmitted = cause in DISTURBANCES and number > self.reached
+            self.count(number, cause, goes_on=goes_on or is_unsubmitted)
         elif event["event"] == "ended":
             self.settled, self.spent, self.disturbances = self.last, 0, 0
             self.has_succeeded |= event["outcome"] == "succeeded"
 
+    def count(self, number: int, cause: Cause | None, *, goes_on: bool) -> None:
+        """Count an attempt that another attempt follows.
+
+        Args:
+            number: Number of the attempt that has ended.
+            cause: Kind of failure; a disturbance spends no retry.
+            goes_on: Whether the attempt counts neither as failed nor as disturbed.
+        """
+        self.last, self.settled = max(self.last, number), max(self.settled, number)
+        if not goes_on:
+            is_disturbed = cause in DISTURBANCES
+            self.disturbances += is_disturbed
+            self.spent += not is_disturbed
+
+    def renew(self, *, keeps_numbers: bool) -> None:
+        """Give a task all its retries again.
+
+        Args:
+            keeps_numbers: Whether no later attempt may have the number of an earlier one.
+        """
+        self.spent = self.disturbances = 0
+        if not keeps_numbers:
+            self.last = self.reached = self.settled = 0
+
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The tasks of a run by their numbers, without tasks that were never tried."""
+    """The tasks of a run by their numbers."""
 
     tasks: dict[int, TaskHistory]
 
@@ -60,8 +82,8 @@ class History:
         return {index for index, task in self.tasks.items() if task.has_succeeded}
 
     def of(self, index: int) -> TaskHistory:
-        """Return the history of a task; empty for a task that was never tried."""
-        return self.tasks.get(index) or TaskHistory()
+        """Return the history of a task, to read and to change; empty if it was never tried."""
+        return self.tasks.setdefault(index, TaskHistory())
 
 
 def read_history(journal: Path) -> History:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tarmac.executors import (
-    DISTURBANCES,
     Attempt,
     Began,
     Busy,
@@ -22,11 +21,11 @@ from tarmac.executors import (
     Waiting,
     is_retried,
 )
-from tarmac.jobs.backoff import MAX_DISTURBANCES, disturbed_pause_s, pause_s
 from tarmac.jobs.history import History, read_history
 from tarmac.jobs.journal import Journal
 from tarmac.jobs.order import Order
 from tarmac.jobs.progress import Ended, Reporter
+from tarmac.jobs.retries import follow_up
 from tarmac.masking import without_known_in
 from tarmac.tasks.plan import Task
 from tarmac.tasks.run_files import directory_name
@@ -123,10 +122,6 @@ class _Session:
         self._stopping = False
         self._full_until, self._full_above = 0.0, 0.0
         self._later: list[tuple[float, int, Task]] = []
-        # By task with an earlier attempt here: the number of its next attempt, and how many used no
-        # retry.
-        self._next: dict[int, tuple[int, int]] = {}
-        self._disturbances: Counter[int] = Counter()
         self._order = Order((), set())
         # Events are in the journal before they are reported.
         self._lines: list[dict[str, Any]] = []
@@ -141,25 +136,27 @@ class _Session:
             past = self._history.of(index)
             if index not in by_index or past.has_succeeded or number <= past.settled:
                 return None
-            return self._attempt(by_index[index], number, number - 1 - past.spent)
+            return self._attempt(by_index[index], number)
 
         for answer in self._executor.attach(make):
             index, number = answer.attempt.task.index, answer.attempt.number
             self._active.add(index)
-            past = self._history.of(index)
-            self._disturbances[index] = past.disturbances
-            if isinstance(answer, Began) or number > past.last:
+            if isinstance(answer, Began) or number > self._history.of(index).last:
                 self._note(answer)
         if self._executor.queues:
             self._note_lost(tasks)
         self._flush()
+        for task in tasks:
+            if task.index not in self._active:
+                # Agents claim attempts by number, so a run of an engine never reuses a number.
+                self._history.of(task.index).renew(keeps_numbers=self._executor.queues)
 
     def _note_lost(self, tasks: Sequence[Task]) -> None:
         """Record the attempts whose end cannot arrive, because the engine does not have them."""
         for task in tasks:
             past = self._history.of(task.index)
             if past.last > past.settled and task.index not in self._active:
-                attempt = self._attempt(task, past.last, 0)
+                attempt = self._attempt(task, past.last)
                 words = "left by an earlier session, and not with the engine"
                 self._write("retried", attempt, reason=words, cause="lost")
 
@@ -251,12 +248,10 @@ class _Session:
             self._flush()
 
     def _next_attempt(self, task: Task) -> Attempt:
-        # Agents claim attempts by number, so a run of an engine never reuses a number.
-        earlier = self._history.of(task.index).last if self._executor.queues else 0
-        number, free = self._next.get(task.index, (earlier + 1, earlier))
-        return self._attempt(task, number, free)
+        return self._attempt(task, self._history.of(task.index).last + 1)
 
-    def _attempt(self, task: Task, number: int, free: int) -> Attempt:
+    def _attempt(self, task: Task, number: int) -> Attempt:
+        free = number - 1 - self._history.of(task.index).spent
         return Attempt(task, number, task_directory(self._run, task), free)
 
     def _note(self, event: Queued | Waiting | Began | Requeued) -> None:
@@ -291,13 +286,22 @@ class _Session:
         self._active.discard(task.index)
         if len(self._active) <= self._full_above:
             self._full_until = 0.0
-        if not self._stopping and self._is_again(finished):
-            return
         outcome, reason, cause = finished.outcome, finished.reason, finished.cause
+        if not self._stopping:
+            following = follow_up(
+                self._history.of(task.index),
+                cause,
+                reason,
+                goes_on=finished.goes_on,
+                is_retried=is_retried(attempt, outcome, finished.exit_code, cause),
+                backoff_s=task.retries.backoff,
+            )
+            if following.pause_s is not None:
+                self._schedule_retry(finished, following.pause_s)
+                return
+            reason = following.reason
         if finished.problems and outcome == "succeeded":
             outcome, reason = "failed", f"its outputs were not kept: {finished.problems[0]}"
-        if cause in DISTURBANCES and self._disturbances[task.index] > MAX_DISTURBANCES:
-            reason = f"{reason}; disturbed {self._disturbances[task.index]} times"
         self._record(
             Ended(
                 task,
@@ -318,21 +322,9 @@ class _Session:
             for other, broken in self._order.failed(task):
                 self._record(Ended(other, "skipped", f"{broken} has failed"))
 
-    def _is_again(self, finished: Finished) -> bool:
-        """Whether another attempt follows; if so, schedule it."""
-        attempt, cause = finished.attempt, finished.cause
-        task, free = attempt.task, attempt.free
-        if finished.goes_on:
-            delay_s, free = 0.0, free + 1
-        elif finished.outcome == "failed" and cause in DISTURBANCES:
-            self._disturbances[task.index] += 1
-            if self._disturbances[task.index] > MAX_DISTURBANCES:
-                return False
-            delay_s, free = disturbed_pause_s(self._disturbances[task.index]), free + 1
-        elif is_retried(attempt, finished.outcome, finished.exit_code, cause):
-            delay_s = pause_s(task.retries.backoff, attempt.number - free)
-        else:
-            return False
+    def _schedule_retry(self, finished: Finished, delay_s: float) -> None:
+        """Record an attempt that another attempt follows, and start that one after a delay."""
+        attempt, task, cause = finished.attempt, finished.attempt.task, finished.cause
         self._write(
             "retried",
             attempt,
@@ -342,9 +334,8 @@ class _Session:
             **({"goes_on": True} if finished.goes_on else {}),
         )
         self._reports.append(lambda: self._reporter.retrying(task, finished.reason, delay_s))
-        self._next[task.index] = (attempt.number + 1, free)
+        self._history.of(task.index).count(attempt.number, cause, goes_on=finished.goes_on)
         heapq.heappush(self._later, (time.monotonic() + delay_s, task.index, task))
-        return True
 
     def _record(self, ended: Ended) -> None:
         self.counts[ended.outcome] += 1

@@ -21,7 +21,7 @@ from ray_in_process import Head, InProcessRay, Node
 
 from ray_heads import OBJECT_STORE_BYTES, start_head
 from tarmac.executors.ray import RayExecutor, connection, kind, worker
-from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks
 from tarmac.jobs.progress import Ended
 from waiting import wait_until
 
@@ -204,7 +204,7 @@ class Runs:
 @pytest.fixture
 def runs_on(tmp_path, monkeypatch):
     """Take jobs through the cluster at an address; what was disturbed begins again at once."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     return lambda address: Runs(tmp_path, address)
 
 

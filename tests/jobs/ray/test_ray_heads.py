@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from ray_heads import start_head
-from tarmac.jobs import Handle, Silent, find_run, scheduler, work_on
+from tarmac.jobs import Handle, Silent, find_run, work_on
 from tarmac.processes.handles import has_ended
 
 pytestmark = pytest.mark.ray
@@ -76,7 +76,7 @@ def test_a_run_whose_runner_was_killed_goes_on_and_nothing_runs_twice(
         ["succeeded", "interrupted"],
     )
     # What was disturbed begins again half a minute later.
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     assert work_on(find_run(str(run)), Silent()) == {"succeeded": 2}
     assert (tmp_path / "lines").read_text().split() == ["done", "stays"]
 

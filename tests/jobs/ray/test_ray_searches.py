@@ -12,7 +12,6 @@ import pytest
 
 import tarmac
 from gated_searches import SPACE, results, search_here, steps, waiting, write_gated
-from tarmac.jobs import scheduler
 from tarmac.studies import Study, Workers
 from waiting import wait_until
 
@@ -57,7 +56,7 @@ def agent_of(pid, directory):
 def test_a_trial_whose_worker_is_gone_goes_on_from_its_checkpoint_and_counts_once(
     what, cluster, tmp_path, local, monkeypatch
 ):
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     write_gated(tmp_path)
     # In the second epoch of two, of 19 steps each.
     (tmp_path / "gate").write_text("25")

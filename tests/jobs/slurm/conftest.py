@@ -16,7 +16,7 @@ from by_commands import run_tarmac
 
 from tarmac.executors.queueing import Patience
 from tarmac.executors.slurm import SlurmExecutor
-from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks, scheduler
+from tarmac.jobs import Event, Silent, Site, Task, parse_job, plan_tasks, run_tasks
 from tarmac.jobs.progress import Ended
 
 # A cluster that looks for work often, so that tests wait for what they test; and whose nodes may
@@ -134,7 +134,7 @@ class Runs:
 @pytest.fixture
 def runs(on_cluster, tmp_path, monkeypatch):
     """Take jobs through the module's cluster; what was disturbed begins again at once."""
-    monkeypatch.setattr(scheduler, "disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     return Runs(tmp_path)
 
 
