@@ -11,8 +11,8 @@ import threading
 
 import pytest
 from click.testing import CliRunner
-from engines import GRANT, Engine, stays, succeeds
 
+from engines import GRANT, Engine, stays, succeeds
 from tarmac.cli.commands import jobs as job_commands
 from tarmac.cli.commands.run import command as run_command
 from tarmac.errors import RequestError, TarmacError

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable
 
 import pytest
-from engines import Engine
 
+from engines import Engine
 from tarmac.jobs import RunnerState, create_run, parse_job, plan_tasks, read_status
 from tarmac.jobs.job_run import working_on
 from tarmac.jobs.journal import Journal

@@ -152,7 +152,7 @@ RUN = ("run", "pipeline.json", "--algorithms", "algorithms", "--on", "kubernetes
 
 @pytest.fixture
 def numbers(start_cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("tarmac.hkube.clusters.host.disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     cluster = start_cluster(nodes=2, tls=True, capacity={"cpu": "4", "memory": "8Gi"})
     return Numbers(cluster, tmp_path / "settings.toml")
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.handle import JobFailed as JobFailed
     from tarmac.jobs.handle import attach as attach
     from tarmac.jobs.handle import start_runner as start_runner
+    from tarmac.jobs.history import read_history as read_history
     from tarmac.jobs.job_run import JobRun as JobRun
     from tarmac.jobs.job_run import create_run as create_run
     from tarmac.jobs.job_run import find_run as find_run
@@ -68,8 +69,7 @@ if TYPE_CHECKING:
     from tarmac.jobs.request import DEFAULT_REQUEST as DEFAULT_REQUEST
     from tarmac.jobs.request import RunnerPlace as RunnerPlace
     from tarmac.jobs.request import RunRequest as RunRequest
-    from tarmac.jobs.retries import MAX_DISTURBANCES as MAX_DISTURBANCES
-    from tarmac.jobs.retries import disturbed_pause_s as disturbed_pause_s
+    from tarmac.jobs.retries import follow_up as follow_up
     from tarmac.jobs.runner_jobs import OwnRunnerJob as OwnRunnerJob
     from tarmac.jobs.runner_jobs import end_runner_jobs as end_runner_jobs
     from tarmac.jobs.runner_jobs import recall_secrets as recall_secrets

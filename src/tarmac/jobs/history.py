@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,14 @@ class History:
         return self.tasks.setdefault(index, TaskHistory())
 
 
-def read_history(journal: Path) -> History:
+def read_history(
+    journal: Path, *, ignores: Callable[[dict[str, Any]], bool] = lambda _: False
+) -> History:
     """Read the history of a run from its journal.
 
     Args:
         journal: Path of the journal; a missing file is an empty history.
+        ignores: Returns whether to leave an event out. Default: none is.
 
     Raises:
         StorageError: The journal cannot be read.
@@ -98,5 +102,6 @@ def read_history(journal: Path) -> History:
     """
     tasks: dict[int, TaskHistory] = {}
     for event in read_journal(journal) if journal.exists() else ():
-        tasks.setdefault(event["task"], TaskHistory()).note(event)
+        if not ignores(event):
+            tasks.setdefault(event["task"], TaskHistory()).note(event)
     return History(tasks)

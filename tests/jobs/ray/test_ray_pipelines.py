@@ -89,7 +89,7 @@ def test_a_pipeline_runs_on_rays_nodes(numbers_on, cluster, tmp_path):
 
 @pytest.mark.ray
 def test_a_task_whose_node_is_lost_is_done_on_another(numbers_on, cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr("tarmac.hkube.clusters.host.disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     killed = []
 
     def kill(told):
@@ -108,7 +108,7 @@ def test_a_task_whose_node_is_lost_is_done_on_another(numbers_on, cluster, tmp_p
 def test_a_pipeline_whose_node_is_lost_adds_up_on_another_in_this_process(
     numbers_on, in_process, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("tarmac.hkube.clusters.host.disturbed_pause_s", lambda _: 0.1)
+    monkeypatch.setattr("tarmac.jobs.retries.disturbed_pause_s", lambda _: 0.1)
     ray = in_process(RayNode("one", cpus=1), RayNode("two", cpus=1))
     killed = []
 

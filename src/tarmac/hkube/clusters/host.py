@@ -14,17 +14,16 @@ from tarmac.files import storage_errors
 from tarmac.formats import Algorithm
 from tarmac.hkube.clusters.driver import Driver
 from tarmac.hkube.clusters.interface import EngineWatcher
-from tarmac.hkube.clusters.judging import ending_without_word, is_disturbed
+from tarmac.hkube.clusters.judging import ending_without_word
 from tarmac.hkube.clusters.node_tasks import NodeTaskSpec, ending_file, errand_file, read_ending
-from tarmac.hkube.clusters.previous_session import PreviousSession
 from tarmac.hkube.clusters.wrapping import Wrapped, wrap
 from tarmac.hkube.hosting import Calls, Ending, Work, first_of, is_tried_again
 from tarmac.hkube.values import digest_of
 from tarmac.jobs import (
-    MAX_DISTURBANCES,
     SHARED,
     Attempt,
     Began,
+    Cause,
     Event,
     Executor,
     Finished,
@@ -35,8 +34,9 @@ from tarmac.jobs import (
     Task,
     Waiting,
     directory_name,
-    disturbed_pause_s,
     find_executor,
+    follow_up,
+    read_history,
 )
 
 # On a network file system, the ending file may appear after the attempt's success.
@@ -173,7 +173,7 @@ class ClusterHost:
 
     def _open(self) -> Executor:
         """Open the executor and attach to the attempts of an earlier session."""
-        self._past = PreviousSession(self._run)
+        self._history = read_history(self._run / "journal.jsonl", ignores=_is_unread_success)
         executor = self._kind.open(self._site)
         try:
             for answer in executor.attach(self._attached):
@@ -185,13 +185,15 @@ class ClusterHost:
 
     def _attached(self, index: int, number: int) -> Attempt | None:
         """Return an attempt of an earlier session; None if its result is no longer needed."""
+        if number <= self._history.of(index).settled:
+            return None
         for directory in sorted(self._run.glob(f"tasks/{index:06d}-*")):
             path = errand_file(directory, number)
             if not path.exists():
                 continue
             work = NodeTaskSpec.read(path).work
             wrapped = self._wrapped.get(work.algorithm)
-            if wrapped is None or self._past.is_settled(work.name, index, number):
+            if wrapped is None:
                 return None
             task = dataclasses.replace(wrapped.task(work, directory, number), index=index)
             return Attempt(task, number, directory, number - 1)
@@ -199,7 +201,8 @@ class ClusterHost:
 
     def _take_over(self, attempt: Attempt) -> None:
         work = NodeTaskSpec.read(errand_file(attempt.directory, attempt.number)).work
-        self._past.has_had(attempt.task.index, attempt.number)
+        past = self._history.of(attempt.task.index)
+        past.last = max(past.last, attempt.number)
         flight = self._flight(work, attempt)
         self._left[work.name] = flight
 
@@ -229,29 +232,33 @@ class ClusterHost:
 
     async def _do(self, work: Work, wrapped: Wrapped, future: asyncio.Future[Ending]) -> Ending:
         """Run the attempts of a task until it ends."""
+        past = self._history.of(work.index)
         flight = await self._left_behind(work)
         number, ending = self._found(work) if flight is None else (0, None)
-        spent, disturbances = self._past.spent(work.name), 0
         while not future.done():
+            cause: Cause | None = None
+            goes_on = False
             if ending is None:
                 flight = flight or self._begin(work, wrapped)
                 finished = await self._finished(flight, future)
-                number, report = flight.attempt.number, await self._word(flight, finished)
-                if is_disturbed(finished, report):
-                    disturbances += 1
-                    delay_s = 0.0 if finished.goes_on else disturbed_pause_s(disturbances)
-                    if disturbances > MAX_DISTURBANCES:
-                        return _given_up(finished, work, disturbances)
-                    reason = finished.reason
-                    self._watcher.disturbed(work, number, finished.cause, reason, delay_s)
-                    await first_of(future, timeout_s=delay_s)
-                    flight = None
-                    continue
-                ending = report or ending_without_word(finished, work, flight.attempt.directory)
-            spent += 1
-            if not is_tried_again(dataclasses.replace(ending, attempts=spent)):
-                return dataclasses.replace(ending, attempts=number)
-            self._watcher.retrying(work, ending.message, 0.0)
+                number, ending = flight.attempt.number, await self._word(flight, finished)
+                if ending is None:
+                    cause, goes_on = finished.cause, finished.goes_on
+                    ending = ending_without_word(finished, work, flight.attempt.directory)
+            following = follow_up(
+                past,
+                cause,
+                ending.message,
+                goes_on=goes_on,
+                is_retried=is_tried_again(dataclasses.replace(ending, attempts=past.spent + 1)),
+            )
+            if following.pause_s is None:
+                return dataclasses.replace(ending, message=following.reason, attempts=number)
+            past.count(number, cause, goes_on=goes_on)
+            self._watcher.restarting(
+                work, number, cause, ending.message, following.pause_s, goes_on=goes_on
+            )
+            await first_of(future, timeout_s=following.pause_s)
             flight = ending = None
         return Ending(work=work, why="stopped", message="it was stopped")
 
@@ -269,21 +276,20 @@ class ClusterHost:
 
     def _found(self, work: Work) -> tuple[int, Ending | None]:
         """Return the number and ending of an attempt whose end is not in the journal."""
-        unsettled = self._past.unsettled(work.name)
-        if unsettled is not None:
-            directory, number = unsettled
-            errand = errand_file(directory, number)
+        past = self._history.of(work.index)
+        if past.last > past.settled:
+            errand = errand_file(self._directory(work), past.last)
             has_ended = errand.exists() and ending_file(errand).exists()
             if has_ended and _is_same(NodeTaskSpec.read(errand).work, work):
-                return number, read_ending(ending_file(errand), work)
+                return past.last, read_ending(ending_file(errand), work)
         return 0, None
 
     def _begin(self, work: Work, wrapped: Wrapped) -> _Flight:
         """Start another attempt of a task."""
         if self._failure is not None:
             raise self._failure
-        number = self._past.number(work.index)
-        directory = self._run / "tasks" / directory_name(work.index, work.name)
+        past, directory = self._history.of(work.index), self._directory(work)
+        number = past.last = past.last + 1
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
         errand = NodeTaskSpec(
@@ -298,6 +304,9 @@ class ClusterHost:
         flight = self._flight(work, Attempt(task, number, directory, number - 1))
         self._driver.begin(flight.attempt)
         return flight
+
+    def _directory(self, work: Work) -> Path:
+        return self._run / "tasks" / directory_name(work.index, work.name)
 
     async def _finished(self, flight: _Flight, future: asyncio.Future[Ending]) -> Finished:
         """Wait for the end of an attempt; end it if its task was cancelled."""
@@ -349,10 +358,6 @@ def _is_same(one: Work, other: Work) -> bool:
     return digest != "" and digest == digest_of(other.input) and one.algorithm == other.algorithm
 
 
-def _given_up(finished: Finished, work: Work, count: int) -> Ending:
-    return Ending(
-        work=work,
-        why="crash",
-        message=f"{finished.reason}; disturbed {count} times",
-        attempts=finished.attempt.number,
-    )
+def _is_unread_success(event: dict[str, Any]) -> bool:
+    """Whether a cleanup recorded the success of an attempt whose result no session has read."""
+    return event["event"] == "ended" and event["outcome"] == "succeeded" and "why" not in event

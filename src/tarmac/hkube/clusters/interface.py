@@ -27,7 +27,14 @@ class EngineWatcher(Watcher, Protocol):
     def requeued(self, work: Work, attempt: int, cause: Cause, reason: str) -> None:
         """Handle an attempt that ran and is queued again."""
 
-    def disturbed(
-        self, work: Work, attempt: int, cause: Cause | None, reason: str, delay_s: float
+    def restarting(
+        self,
+        work: Work,
+        attempt: int,
+        cause: Cause | None,
+        reason: str,
+        delay_s: float,
+        *,
+        goes_on: bool,
     ) -> None:
-        """Handle a disturbed attempt; another attempt follows without using up a retry."""
+        """Handle an ended attempt that another one follows, as `tarmac.jobs.follow_up` decides."""

@@ -24,16 +24,6 @@ _WHY: dict[Cause | None, Why] = {
 }
 
 
-def is_disturbed(finished: Finished, said: Ending | None) -> bool:
-    """Whether another attempt follows without using up a retry.
-
-    Args:
-        finished: Report of the engine on the attempt's end.
-        said: Ending that the node wrote. None: the node wrote none.
-    """
-    return said is None and (finished.goes_on or finished.cause in DISTURBANCES)
-
-
 def ending_without_word(finished: Finished, work: Work, directory: Path) -> Ending:
     """Return the ending of a task whose node wrote none.
 
@@ -50,7 +40,7 @@ def ending_without_word(finished: Finished, work: Work, directory: Path) -> Endi
         message = "its node says that it has succeeded, and its result has not come"
     else:
         why = _WHY.get(finished.cause, "crash")
-    if why == "crash":
+    if why == "crash" and finished.cause not in DISTURBANCES:
         line = last_line(directory / "stderr")
         message += f"; it said: {line}" if line else ""
     return Ending(

@@ -124,13 +124,23 @@ class History:
         """Record that an attempt is in the queue again."""
         self._note("requeued", work, attempt, cause=cause, reason=reason)
 
-    def disturbed(self, work: Work, attempt: int, cause: Cause | None, reason: str) -> None:
-        """Record that another attempt follows a disturbance, without using up a retry."""
-        self._note("retried", work, attempt, reason=reason, cause=cause)
+    def restarting(
+        self, work: Work, attempt: int, cause: Cause | None, reason: str, *, goes_on: bool
+    ) -> None:
+        """Record that another attempt follows, with the kind of failure that an engine reports."""
+        self._note(
+            "retried",
+            work,
+            attempt,
+            reason=reason,
+            **({} if cause is None else {"cause": cause}),
+            **({"goes_on": True} if goes_on else {}),
+        )
 
     def retrying(self, work: Work, reason: str) -> None:
         """Record that a failed attempt is retried."""
-        self._note("retried", work, self._attempts.get(work.index, 0), reason=reason)
+        attempt = self._attempts.get(work.index, 0)
+        self.restarting(work, attempt, None, reason, goes_on=False)
 
     def ended(self, ending: Ending, digest: str) -> Ending:
         """Record the ending of a task, and store its result.

@@ -140,13 +140,21 @@ class Tasks:
 
         self._guard(note)
 
-    def disturbed(
-        self, work: Work, attempt: int, cause: Cause | None, reason: str, delay_s: float
+    def restarting(
+        self,
+        work: Work,
+        attempt: int,
+        cause: Cause | None,
+        reason: str,
+        delay_s: float,
+        *,
+        goes_on: bool,
     ) -> None:
-        """Record and report that another attempt follows a disturbance; see `EngineWatcher`."""
+        """Record and report that another attempt follows one on a host; see `EngineWatcher`."""
+        reason = without_known(reason)
 
         def note() -> None:
-            self.history.disturbed(work, attempt, cause, reason)
+            self.history.restarting(work, attempt, cause, reason, goes_on=goes_on)
             self._observer.retrying(work, reason, delay_s)
 
         self._guard(note)
