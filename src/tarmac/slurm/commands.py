@@ -8,13 +8,12 @@ other output becomes a `NoAnswer`.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import pwd
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import IO, TypeVar
 
@@ -35,6 +34,7 @@ from tarmac.slurm.answers import (
 from tarmac.slurm.interface import Accounted, Limits, NoAnswer, Queued, Script, Submitted, Unit
 from tarmac.slurm.never import ASSOCIATION_FIELDS, QOS_FIELDS, read_asked, why_never
 from tarmac.slurm.site import SlurmNode
+from tarmac.slurm.unit_arguments import arguments_of
 from tarmac.slurm.words import is_silence
 
 # Variables that select the cluster. Slurm's other variables belong to another job.
@@ -47,10 +47,6 @@ _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 # More names make the command line too long. Then squeue shows all of the user's jobs.
 _MAX_NAMES = 64
 _MAX_UNITS = 500
-
-# Most arguments of one scancel, and most spans of an array's elements in an argument.
-_MAX_WORDS = 500
-_MAX_SPANS = 200
 
 # Most characters of a command's output in a message.
 _MAX_SAID = 500
@@ -215,7 +211,7 @@ class SlurmCommands:
 
     def cancel(self, units: Sequence[Unit] = (), *, names: Sequence[str] = ()) -> NoAnswer | None:
         """Cancel units, or all units of some names; ended units stay as they are."""
-        arguments = [("--quiet", *words) for words in _argued(units)]
+        arguments = [("--quiet", *words) for words in arguments_of(units)]
         arguments += [("--quiet", f"--user={os.geteuid()}", f"--name={name}") for name in names]
         for words in arguments:
             answer = self._ask("scancel", *words)
@@ -377,32 +373,3 @@ def _refusal(done: _Done) -> str | NoAnswer:
     if is_silence(done.stderr) or not _REFUSED.search(done.stderr):
         return NoAnswer(done.name, _words(done))
     return done.stderr.strip()
-
-
-def _argued(units: Sequence[Unit]) -> Iterator[Sequence[str]]:
-    """Yield argument lists for scancel, such as ``20_[1-3,7]``, of limited length."""
-    words: list[str] = []
-    for job, some in itertools.groupby(sorted(units, key=_order), lambda unit: unit.job):
-        elements = [unit.element for unit in some if unit.element is not None]
-        if not elements:
-            words.append(str(job))
-        words.extend(f"{job}_[{ranges}]" for ranges in _ranges(elements))
-    for first in range(0, len(words), _MAX_WORDS):
-        yield words[first : first + _MAX_WORDS]
-
-
-def _order(unit: Unit) -> tuple[int, int]:
-    return unit.job, -1 if unit.element is None else unit.element
-
-
-def _ranges(elements: Sequence[int]) -> Iterator[str]:
-    """Yield ascending numbers as ranges, such as ``1-3,7``, in portions that scancel takes."""
-    spans: list[tuple[int, int]] = []
-    for element in elements:
-        if spans and spans[-1][1] == element - 1:
-            spans[-1] = (spans[-1][0], element)
-        else:
-            spans.append((element, element))
-    for first in range(0, len(spans), _MAX_SPANS):
-        some = spans[first : first + _MAX_SPANS]
-        yield ",".join(str(a) if a == b else f"{a}-{b}" for a, b in some)
