@@ -14,7 +14,7 @@ OWN = {
     "checks/report/forms.py",
     "executors/kubernetes/kind.py",
     "executors/ray/kind.py",
-    "executors/ray/worker.py",
+    "executors/ray/mirror.py",
     "executors/slurm/kind.py",
     "tasks/leases.py",
     "kubernetes/overlays.py",

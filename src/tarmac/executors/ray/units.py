@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from tarmac.executors.queueing import Ending
-from tarmac.executors.ray import worker
+from tarmac.executors.ray import mirror, worker
 from tarmac.executors.ray.connection import Connection
 from tarmac.executors.ray.demand import Demand, num_slots
 from tarmac.executors.ray.groups import Group
@@ -90,7 +90,8 @@ class Units:
         # The callbacks run in Ray's own threads, which must not wait.
         threading.Thread(target=self._listen, name="tarmac-ray", daemon=True).start()
         self.heard: Callable[[], None] = lambda: None
-        self._ray.cloudpickle.register_pickle_by_value(worker)
+        for module in (worker, mirror):
+            self._ray.cloudpickle.register_pickle_by_value(module)
         # A process that used a GPU may keep GPU memory, which its next task would lack.
         self._once = self._ray.remote(max_calls=1)(worker.perform)
         self._often = self._ray.remote(worker.perform)
@@ -283,6 +284,6 @@ class Units:
             strategies = self._ray.util.scheduling_strategies
             here = self._ray.get_runtime_context().get_node_id()
             strategy = strategies.NodeAffinitySchedulingStrategy(here, soft=False)
-            actor = self._ray.remote(worker.Mirror)
+            actor = self._ray.remote(mirror.Mirror)
             self._mirror = actor.options(num_cpus=0, scheduling_strategy=strategy).remote()
         return self._mirror

@@ -1,7 +1,7 @@
 """Code for Ray's workers: starts an agent on the node, and waits for its end.
 
 Ray copies this module's functions to the nodes, which need not have Tarmac. So this module may
-import only Python's standard library and ray.
+import only `mirror`, which is copied too, Python's standard library and ray.
 
 The agent is a process in a session of its own. It ends its program when the pipe to the worker
 closes, so that a killed worker leaves no orphan (ray-project/ray#42913). A `ray.cancel` reaches
@@ -27,13 +27,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tarmac.executors.ray.mirror import Copy
+
 # Interval of checks for a cancellation, and of copies of an agent's output where needed.
 _LOOK_EVERY_S = 0.2
 
 # Time for an agent to keep its outputs, after its program's grace period.
 _AGENTS_S = 5.0
-
-_MAX_BYTES = 64 * 2**10
 
 # Prefixes of a worker's variables that are Ray's own, or describe another part of the job.
 _OF_RAY = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
@@ -98,7 +98,7 @@ def perform(
     try:
         element["secrets"] = {**element["secrets"], **_put_down(work["secrets"], secrets)}
         if not is_seen:
-            copy = _Copy(mirror, element, scratch / "task", host)
+            copy = Copy(mirror, element, scratch / "task", host)
             element["directory"] = str(scratch / "task")
         spec = _write_spec(scratch, element)
         archive = _agent(work, agent, is_seen=is_seen)
@@ -132,71 +132,6 @@ def _refuse(mirror: Any, element: dict[str, Any], host: str, reason: str) -> Non
     record |= {"outcome": "failed", "cause": "start", "reason": f"not started: {reason}"}
     number, data = element["number"], json.dumps(record).encode()
     ray.get(mirror.put.remote(element["directory"], number, element["nonce"], data))
-
-
-class Mirror:
-    """Writes agents' files to the run's directory, for nodes that do not see the directory.
-
-    An actor on the runner's machine.
-    """
-
-    def __init__(self) -> None:
-        self._ends: dict[tuple[str, str, str], int] = {}
-
-    def append(self, nonce: str, directory: str, name: str, data: bytes) -> None:
-        """Append to a file of an attempt."""
-        del nonce
-        path = Path(directory, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(data)
-
-    def put(self, directory: str, number: int, nonce: str, data: bytes) -> str:
-        """Replace an attempt's record; return why its program must end, empty for no reason."""
-        path = Path(directory, f"attempt-{number}.json")
-        with contextlib.suppress(FileNotFoundError):
-            record = json.loads(path.read_bytes())
-            if record["nonce"] != nonce or record["state"] == "fenced":
-                return "its runner gave it up"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-        new.write_bytes(data)
-        new.replace(path)
-        fence = Path(directory, f"attempt-{number}.fence")
-        return fence.read_text(encoding="utf-8") or "fenced" if fence.exists() else ""
-
-
-class _Copy:
-    """Copies the files that an agent writes on this node to the runner's mirror."""
-
-    def __init__(self, mirror: Any, element: dict[str, Any], place: Path, host: str) -> None:
-        self._mirror = mirror
-        self._target = element["directory"]
-        self._element = element
-        self._place = place
-        self._host = host
-        self._sent: dict[str, int] = {}
-        self._record = b""
-
-    def carry(self) -> str:
-        """Send new content; return why the program must end, empty for no reason."""
-        import ray  # noqa: PLC0415 - only workers have it for sure
-
-        # Read the record first: no output follows a record of the end.
-        record, number, nonce = b"", self._element["number"], self._element["nonce"]
-        with contextlib.suppress(FileNotFoundError):
-            record = (self._place / f"attempt-{number}.json").read_bytes()
-        for path in sorted(self._place.glob("std*")):
-            with path.open("rb") as file:
-                file.seek(self._sent.get(path.name, 0))
-                while data := file.read(_MAX_BYTES):
-                    ray.get(self._mirror.append.remote(nonce, self._target, path.name, data))
-                    self._sent[path.name] = self._sent.get(path.name, 0) + len(data)
-        if record in (b"", self._record):
-            return ""
-        self._record = record
-        words: str = ray.get(self._mirror.put.remote(self._target, number, nonce, record))
-        return words
 
 
 class _Parts:
@@ -363,7 +298,7 @@ def _run(
     variables: dict[str, str],
     log: Any,
     element: dict[str, Any],
-    copy: _Copy | None,
+    copy: Copy | None,
 ) -> int:
     """Run an agent to its end; a cancellation by Ray reaches it as SIGTERM."""
     kill_at = float("inf")
