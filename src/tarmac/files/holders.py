@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from tarmac.files.atomic import open_regular
-from tarmac.files.leftovers import kernel_name, start_ticks
+from tarmac.files.leftovers import kernel_name
 from tarmac.files.parsing import Shape, parse_json
+from tarmac.process_ids import start_ticks
 
 # Interval between two heartbeats of a holder, in seconds.
 HEARTBEAT_INTERVAL_S = 10.0

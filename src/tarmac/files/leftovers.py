@@ -29,6 +29,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tarmac.process_ids import boot_id, start_ticks
+
 # Time without writes after which a file of an unknown process counts as abandoned.
 _ABANDONED_AFTER_S = 86_400.0
 
@@ -140,19 +142,7 @@ def remove_tree(path: Path) -> None:
 @functools.cache
 def kernel_name() -> str:
     """Return a name for this start of the machine and this process's PID namespace."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
-
-
-def start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks; None for a missing or ended process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # proc(5): fields 3, the state, and 22; the second is a name that may hold anything.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    return f"{socket.gethostname()} {boot_id()} {Path('/proc/self/ns/pid').readlink()}"
 
 
 @functools.cache

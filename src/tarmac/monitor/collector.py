@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -27,6 +28,7 @@ from tarmac.monitor.run_discovery import RunDiscovery, runs_among
 from tarmac.monitor.slow import GpuPast, throttled_shares
 from tarmac.monitor.snapshot import Finding, HostSnapshot, ProcessRow, Work
 from tarmac.monitor.works import Facts, is_warming, work_of
+from tarmac.process_ids import boot_id
 from tarmac.runs import Glance, default_output
 
 if TYPE_CHECKING:
@@ -109,7 +111,9 @@ class Watcher:
         self._works: dict[str, Work] = {}
         self._ended: dict[str, _Ended] = {}
         self._user = _user_name()
-        self._boot_id = _boot_id()
+        self._boot_id: str | None = None
+        with contextlib.suppress(OSError):
+            self._boot_id = boot_id()
 
     def look(self) -> HostSnapshot:
         """Return this machine as it is now."""
@@ -368,13 +372,6 @@ def _rows(gpus: Sequence[LiveGpu], facts: Facts, names: Mapping[str, str]) -> It
                 container=container or None,
                 slurm_job=slurm_job_of(process),
             )
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return None
 
 
 def _user_name() -> str:

@@ -52,7 +52,7 @@ run()
 """
 
 _ROOMS = ("node", "processes")
-_MODULES = ("control_groups.py", "lazy.py")
+_MODULES = ("control_groups.py", "lazy.py", "process_ids.py")
 
 
 def agent_file(run: Path) -> Path:

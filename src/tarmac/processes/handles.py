@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tarmac.process_ids import start_ticks
 from tarmac.processes.guardian import open_process
 
 
@@ -95,9 +96,7 @@ def descendants(pid: int) -> list[int]:
 
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended, reaped or not."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
-    return True
+    return start_ticks(pid) is None
 
 
 def resident_bytes(pid: int) -> int:

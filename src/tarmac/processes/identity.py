@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
 from typing import NamedTuple
+
+from tarmac.process_ids import boot_id, start_ticks
 
 
 class ProcessIdentity(NamedTuple):
@@ -62,13 +63,9 @@ def identify(pid: int) -> ProcessIdentity:
         ProcessLookupError: No process has this ID, or it has ended.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        ticks, boot = start_ticks(pid), boot_id()
     except OSError as error:
-        raise ProcessLookupError(f"there is no process {pid}") from error
-    # The program's name, in parentheses, may be any text; see proc_pid_stat(5) for the fields.
-    fields = stat.rpartition(")")[2].split()
-    state, start_ticks = fields[0], int(fields[19])
-    if state in "ZX":
-        raise ProcessLookupError(f"process {pid} has ended")
-    return ProcessIdentity(pid, start_ticks, boot_id, os.uname().nodename)
+        raise ProcessLookupError("the kernel reports no boot ID") from error
+    if ticks is None:
+        raise ProcessLookupError(f"there is no process {pid}")
+    return ProcessIdentity(pid, ticks, boot, os.uname().nodename)
