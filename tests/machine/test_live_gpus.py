@@ -312,6 +312,28 @@ print(of(start(), "text", "is_absence"))
     assert (text.startswith("NVML: the driver has not answered"), is_absence) == (True, False)
 
 
+@pytest.mark.parametrize(("module", "lines"), [("nvml_calls", "init_hang"), ("nvml", "0.hang")])
+def test_a_hung_driver_is_waited_for_once_until_it_answers(watch, module, lines):
+    program = f"""
+from tarmac.machine import nvml, nvml_calls
+def is_silent():
+    with nvml.open_nvml() as opened:
+        return isinstance(opened, NvmlProblem) or opened.read_gpus()[0].error is not None
+nvml._PATIENCE_S = 0.1
+silences, asker = [is_silent()], {module}.Asker
+# No other query is made, and so none is waited for.
+{module}.Asker = None
+silences.append(is_silent())
+{module}.Asker, nvml._PATIENCE_S = asker, 200.0
+at(1)
+until = time.monotonic() + 60
+while is_silent():
+    assert time.monotonic() < until
+print(silences)
+"""
+    assert watch(f"{lines} 1 | 1000ms 0", program) == [True, True]
+
+
 def test_xids_are_told_once_each(watch):
     lines = (
         "count 2\n0.event_types 8\n1.event_types 9\n1.uuid GPU-1\n1.address 00000000:1A:00.0\n"

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
     from tarmac.machine.nvlink import NvlinkPair as NvlinkPair
     from tarmac.machine.nvml import Nvml as Nvml
     from tarmac.machine.nvml import open_nvml as open_nvml
+    from tarmac.machine.nvml_calls import NvmlProblem as NvmlProblem
     from tarmac.machine.nvml_load import Counters as Counters
     from tarmac.machine.nvml_load import LoadReader as LoadReader
     from tarmac.machine.nvml_load import LoadSample as LoadSample
-    from tarmac.machine.nvml_problem import NvmlProblem as NvmlProblem
     from tarmac.machine.obstacles import CudaBuild as CudaBuild
     from tarmac.machine.obstacles import Obstacle as Obstacle
     from tarmac.machine.obstacles import find_obstacle as find_obstacle

@@ -14,7 +14,7 @@ from typing import Any
 
 from tarmac.machine.gpu import Gpu
 from tarmac.machine.nvml import open_nvml
-from tarmac.machine.nvml_problem import NvmlProblem
+from tarmac.machine.nvml_calls import NvmlProblem
 from tarmac.machine.obstacles import (
     CudaBuild,
     Obstacle,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from tarmac.machine.nvml_ask import ask
+from tarmac.machine.nvml_calls import ask
 
 
 class TensorReader:

@@ -17,7 +17,15 @@ import pynvml
 from tarmac.machine.live import LiveGpu
 from tarmac.machine.live_gpm import TensorReader
 from tarmac.machine.live_processes import ProcessReader
-from tarmac.machine.nvml_ask import SLOWDOWNS, ask, pci_address, read_field, watts
+from tarmac.machine.nvml_calls import (
+    POLICIES,
+    ask,
+    known,
+    names_of,
+    pci_address,
+    read_field,
+    watts,
+)
 
 _SLOW_S = 5.0
 _REFUSED_S = 60.0
@@ -59,14 +67,10 @@ _ENDS = (
 )
 
 
-@dataclasses.dataclass
-class _Identity:
-    handle: Any
-    gpu: LiveGpu
-
-
 @dataclasses.dataclass(frozen=True)
-class _Slice:
+class _Part:
+    """The whole GPU or a slice, with its constant values."""
+
     handle: Any
     gpu: LiveGpu
     processes: ProcessReader
@@ -87,16 +91,16 @@ class NvmlCard:
         self._index = index
         self._sees_all = sees_all
         self._clock = clock
-        self._identity: _Identity | None = None
-        self._processes: ProcessReader | None = None
+        self._handle: Any = None
+        self._whole: _Part | None = None
         self._tensor: TensorReader | None = None
-        self._slices: tuple[_Slice, ...] = ()
+        self._slices: tuple[_Part, ...] = ()
         self._slow: dict[str, Any] = {}
         self._slow_at = self._refused_at = float("-inf")
         self._refused: set[object] = set()
         self._trouble: pynvml.NVMLError | None = None
 
-    def read(self, *, details: bool = False) -> tuple[LiveGpu, ...]:
+    def read(self, details: bool = False) -> tuple[LiveGpu, ...]:
         """Return the GPU, and its slices if it is partitioned.
 
         Args:
@@ -106,49 +110,47 @@ class NvmlCard:
             pynvml.NVMLError: The GPU cannot be read.
         """
         try:
-            return self._read(details=details)
+            return self._read(details)
         except pynvml.NVMLError:
             # The handle may be invalid after an error of its GPU.
-            self._identity = None
+            self._whole = None
             raise
 
-    def _read(self, *, details: bool) -> tuple[LiveGpu, ...]:
+    def _read(self, details: bool) -> tuple[LiveGpu, ...]:
         now = self._clock()
         self._trouble = None
         if now - self._refused_at >= _REFUSED_S:
             self._refused_at = now
             self._refused = set()
-        if self._identity is None:
-            self._identity = self._identify()
+        if self._whole is None:
+            self._whole = self._identify()
             self._slow_at = float("-inf")
+        whole = self._whole
         fast = self._read_fast()
         if self._trouble is not None and not {"utilization_ratio", "temperature_c"} & fast.keys():
             raise self._trouble
         if now - self._slow_at >= _SLOW_S:
             self._slow_at = now
             self._slow = self._read_slow()
-            self._slices = self._find_slices()
+            self._slices = self._find_slices(whole)
         throttled_s = {**self._slow["throttled_s"], **fast["throttled_s"]}
-        known = {**self._slow, **fast, "throttled_s": throttled_s}
+        values = {**self._slow, **fast, "throttled_s": throttled_s}
         if details:
-            known |= self._read_throughput()
+            values |= self._read_throughput()
         slices = tuple(self._read_slice(part) for part in self._slices)
         of_slices = {process.driver_pid for part in slices for process in part.processes}
-        assert self._processes is not None
         processes = tuple(
-            process for process in self._processes.read() if process.driver_pid not in of_slices
+            process for process in whole.processes.read() if process.driver_pid not in of_slices
         )
-        whole = dataclasses.replace(self._identity.gpu, processes=processes, **known)
-        return (whole, *slices)
+        return (dataclasses.replace(whole.gpu, processes=processes, **values), *slices)
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer of a query; None if there is none, unless the GPU is lost."""
         question = (function, arguments)
         if question in self._refused:
             return None
-        assert self._identity is not None
         try:
-            return function(self._identity.handle, *arguments)
+            return function(self._handle, *arguments)
         except _REFUSALS:
             self._refused.add(question)
         except _ENDS:
@@ -170,24 +172,24 @@ class NvmlCard:
         values = {name: read_field(answer) for name, answer in zip(wanted, answers, strict=True)}
         return {name: int(value) for name, value in values.items() if value is not None}
 
-    def _identify(self) -> _Identity:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
-        name = pynvml.nvmlDeviceGetName(handle)
-        uuid = pynvml.nvmlDeviceGetUUID(handle)
-        identity = _Identity(handle, LiveGpu(index=self._index, uuid=uuid, name=name))
-        self._identity = identity
-        identity.gpu = dataclasses.replace(
-            identity.gpu,
+    def _identify(self) -> _Part:
+        self._handle = handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+        gpu = LiveGpu(
+            index=self._index,
+            name=pynvml.nvmlDeviceGetName(handle),
+            uuid=pynvml.nvmlDeviceGetUUID(handle),
             pci_address=pci_address(self._ask(pynvml.nvmlDeviceGetPciInfo)),
             max_sm_clock_mhz=self._ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
             max_pcie_generation=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
             max_pcie_width=self._ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         )
-        self._processes = ProcessReader(handle, sees_all=self._sees_all, clock=self._clock)
         if self._tensor is not None:
             self._tensor.close()
         self._tensor = TensorReader(handle)
-        return identity
+        return _Part(handle, gpu, self._processes_on(handle))
+
+    def _processes_on(self, handle: Any) -> ProcessReader:
+        return ProcessReader(handle, sees_all=self._sees_all, clock=self._clock)
 
     def _read_fast(self) -> dict[str, Any]:
         assert self._tensor is not None
@@ -207,7 +209,7 @@ class NvmlCard:
             for name, nanoseconds in fields.items()
             if name.startswith("held_")
         }
-        return _known(
+        return known(
             utilization_ratio=None if utilization is None else _ratio(utilization.gpu),
             memory_utilization_ratio=None if utilization is None else _ratio(utilization.memory),
             tensor_ratio=self._tensor.read(),
@@ -220,7 +222,7 @@ class NvmlCard:
             memory_temperature_c=_number(fields.get("memory_temperature")),
             sm_clock_mhz=self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
             energy_joules=None if energy is None else energy / 1000,
-            throttle_reasons=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
+            throttle_reasons=names_of(reasons),
             throttled_s=held,
         )
 
@@ -228,15 +230,12 @@ class NvmlCard:
         fields = self._ask_fields(_SLOW_FIELDS)
         remaps = [fields[name] for name in fields if name.startswith("remapped")]
         held: dict[str, float] = {}
-        for name, field, policy in (
-            ("power", "held_power", pynvml.NVML_PERF_POLICY_POWER),
-            ("thermal", "held_thermal", pynvml.NVML_PERF_POLICY_THERMAL),
-        ):
+        for name, policy in POLICIES.items():
             # Fall back to this query if the field is not supported.
-            if _FAST_FIELDS[field] in self._refused:
+            if _FAST_FIELDS[f"held_{name}"] in self._refused:
                 status = self._ask(pynvml.nvmlDeviceGetViolationStatus, policy)
                 held |= {} if status is None else {name: status.violationTime / 1e9}
-        return _known(
+        return known(
             power_limit_watts=watts(self._ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
             fan_ratio=_ratio(self._ask(pynvml.nvmlDeviceGetFanSpeed)),
             memory_clock_mhz=self._ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
@@ -256,13 +255,12 @@ class NvmlCard:
         sent = self._ask(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_TX_BYTES)
         received = self._ask(pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES)
         # The library counts in KiB.
-        return _known(
+        return known(
             pcie_sent_bytes_per_s=None if sent is None else sent * 1024.0,
             pcie_received_bytes_per_s=None if received is None else received * 1024.0,
         )
 
-    def _find_slices(self) -> tuple[_Slice, ...]:
-        assert self._identity is not None
+    def _find_slices(self, whole: _Part) -> tuple[_Part, ...]:
         mode = self._ask(pynvml.nvmlDeviceGetMigMode)
         if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
             return ()
@@ -271,30 +269,23 @@ class NvmlCard:
         for number in range(self._ask(pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
             # Not every number has a slice, and a container may not see all slices.
             try:
-                handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(self._identity.handle, number)
+                handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(whole.handle, number)
                 uuid = pynvml.nvmlDeviceGetUUID(handle)
             except _ENDS:
                 raise
             except pynvml.NVMLError:
                 continue
-            whole = self._identity.gpu
-            slices.append(
-                kept.get(uuid)
-                or _Slice(
-                    handle,
-                    LiveGpu(
-                        index=self._index,
-                        uuid=uuid,
-                        name=ask(pynvml.nvmlDeviceGetName, handle) or "MIG slice",
-                        parent_uuid=whole.uuid,
-                        pci_address=whole.pci_address,
-                    ),
-                    ProcessReader(handle, sees_all=self._sees_all, clock=self._clock),
-                )
+            gpu = LiveGpu(
+                index=self._index,
+                uuid=uuid,
+                name=ask(pynvml.nvmlDeviceGetName, handle) or "MIG slice",
+                parent_uuid=whole.gpu.uuid,
+                pci_address=whole.gpu.pci_address,
             )
+            slices.append(kept.get(uuid) or _Part(handle, gpu, self._processes_on(handle)))
         return tuple(slices)
 
-    def _read_slice(self, part: _Slice) -> LiveGpu:
+    def _read_slice(self, part: _Part) -> LiveGpu:
         # NVML does not report the utilization of a slice.
         try:
             memory = pynvml.nvmlDeviceGetMemoryInfo(part.handle)
@@ -308,10 +299,6 @@ class NvmlCard:
             memory_total_bytes=None if memory is None else int(memory.total),
             processes=part.processes.read(),
         )
-
-
-def _known(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _number(value: float | None) -> float | None:

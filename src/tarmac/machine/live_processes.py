@@ -9,7 +9,7 @@ from typing import Any
 import pynvml
 
 from tarmac.machine.live import LiveProcess
-from tarmac.machine.nvml_ask import ask_running
+from tarmac.machine.nvml_calls import ask_running
 
 _EVERY_S = 2.0
 _REFUSED_S = 60.0

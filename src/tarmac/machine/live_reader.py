@@ -27,8 +27,7 @@ from tarmac.machine.live import LiveGpu
 from tarmac.machine.live_amd import AmdReader
 from tarmac.machine.live_nvml import NvmlCard
 from tarmac.machine.live_xids import XidReader, XidSeen
-from tarmac.machine.nvml_ask import ask
-from tarmac.machine.nvml_problem import NvmlProblem, problem_of
+from tarmac.machine.nvml_calls import NvmlProblem, NvmlStart, start_nvml
 from tarmac.machine.pids import sees_all_processes
 
 # Without persistence mode, the driver's start initializes each card, which takes seconds.
@@ -51,7 +50,7 @@ class LiveReader:
         problem: Reason why NVML does not start, on a machine with AMD's cards; None if it starts.
 
     Args:
-        start: Driver version and number of GPUs, or the problem of starting NVML.
+        start: The started NVML, or the problem of starting it.
         amd: Reader of AMD's cards. It may find none.
         sees_all: Whether the driver's PIDs are valid in this process's PID namespace.
         patience_s: Maximum duration of a reading in seconds.
@@ -60,7 +59,7 @@ class LiveReader:
 
     def __init__(
         self,
-        start: _Start | NvmlProblem,
+        start: NvmlStart | NvmlProblem,
         amd: AmdReader,
         *,
         sees_all: bool,
@@ -73,7 +72,7 @@ class LiveReader:
         self._patience_s = patience_s
         self._gpus = [
             _Watched(
-                Asker(_question(NvmlCard(index, sees_all=sees_all, clock=clock)), clock),
+                Asker(NvmlCard(index, sees_all=sees_all, clock=clock).read, clock),
                 (LiveGpu(index=index, uuid=f"nvidia:{index}", name="NVIDIA GPU"),),
             )
             for index in range(num_gpus)
@@ -141,12 +140,6 @@ class LiveReader:
         return gpu.known
 
 
-@dataclasses.dataclass(frozen=True)
-class _Start:
-    version: str | None
-    num_gpus: int
-
-
 def open_live_reader(
     *,
     root: Path = Path("/"),
@@ -160,41 +153,16 @@ def open_live_reader(
         patience_s: Maximum duration of a reading in seconds. Default 2.
         clock: Monotonic clock in seconds; for tests.
     """
-    asker = Asker(_start_nvml)
-    asker.ask()
-    start: _Start | NvmlProblem
     try:
-        start = asker.answer(_START_S)
+        start = start_nvml(_START_S)
     except NoAnswerError as silence:
         start = NvmlProblem(f"NVML: {_silence(silence)}", is_absence=False)
-    asker.close()
     amd = AmdReader(root, clock=clock)
     if isinstance(start, NvmlProblem) and not amd.has_cards:
         return start
     return LiveReader(
         start, amd, sees_all=sees_all_processes(root), patience_s=patience_s, clock=clock
     )
-
-
-def _start_nvml() -> _Start | NvmlProblem:
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return problem_of(error)
-    try:
-        num_gpus = pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
-        return problem_of(error)
-    return _Start(ask(pynvml.nvmlSystemGetDriverVersion), num_gpus)
-
-
-def _question(card: NvmlCard) -> Callable[[bool], tuple[LiveGpu, ...]]:
-    def read(details: bool) -> tuple[LiveGpu, ...]:
-        return card.read(details=details)
-
-    return read
 
 
 def _silence(silence: NoAnswerError) -> str:

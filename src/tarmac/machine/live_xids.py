@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pynvml
 
-from tarmac.machine.nvml_ask import ask, pci_address
+from tarmac.machine.nvml_calls import ask, pci_address
 
 # Maximum number of errors per reading: a broken card may report errors without end.
 _MAX_XIDS = 100

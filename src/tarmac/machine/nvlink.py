@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 from pydantic import BaseModel, ConfigDict
 
-from tarmac.machine.nvml_ask import ask
+from tarmac.machine.nvml_calls import ask
 
 
 class NvlinkPair(BaseModel):
@@ -25,6 +25,15 @@ class NvlinkPair(BaseModel):
     first: int
     second: int
     num_links: int = 0
+
+
+def read_link_states(handle: Any) -> tuple[bool, ...]:
+    """Return whether each NVLink of a GPU is up."""
+    states = (
+        ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS)
+    )
+    return tuple(map(bool, itertools.takewhile(lambda state: state is not None, states)))
 
 
 def read_nvlink_pairs(num_gpus: int) -> tuple[NvlinkPair, ...]:
@@ -58,15 +67,9 @@ def _are_joined(first: Any, second: Any) -> bool:
 
 def _remotes(handle: Any) -> list[str]:
     """Return the remote PCI addresses of a GPU's links that are up."""
-    buses = []
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        state = ask(pynvml.nvmlDeviceGetNvLinkState, handle, link)
-        if state is None:
-            break
-        bus = _bus(ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) if state else None
-        if bus is not None:
-            buses.append(bus)
-    return buses
+    links = [link for link, is_up in enumerate(read_link_states(handle)) if is_up]
+    remotes = [ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link) for link in links]
+    return [bus for bus in map(_bus, remotes) if bus is not None]
 
 
 def _bus(pci: Any) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,20 +13,29 @@ import pynvml
 
 from tarmac.machine.asking import Asker, NoAnswerError, answer_in_time
 from tarmac.machine.gpu import Gpu, GpuProcess, MigDevice
-from tarmac.machine.nvlink import NvlinkPair, read_nvlink_pairs
-from tarmac.machine.nvml_ask import SLOWDOWNS, ask_reasons, ask_running, pci_address, watts
-from tarmac.machine.nvml_ask import ask as _ask
+from tarmac.machine.nvlink import NvlinkPair, read_link_states, read_nvlink_pairs
+from tarmac.machine.nvml_calls import (
+    NvmlProblem,
+    NvmlStart,
+    ask_running,
+    known,
+    names_of,
+    pci_address,
+    start_nvml,
+    watts,
+)
+from tarmac.machine.nvml_calls import ask as _ask
 from tarmac.machine.nvml_health import read_health
 from tarmac.machine.nvml_load import LoadReader
-from tarmac.machine.nvml_problem import NvmlProblem, problem_of
 from tarmac.machine.pids import sees_all_processes
-
-__all__ = ["Nvml", "NvmlProblem", "open_nvml"]
 
 # Without persistence mode, a driver takes a second or two per GPU to start.
 _PATIENCE_S = 20.0
 
 T = TypeVar("T")
+
+# Queries that a hung GPU has not answered yet, by the GPU's index.
+_late: dict[int, Asker[Any]] = {}
 
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
@@ -40,19 +48,17 @@ class Nvml:
     """The started library, while `open_nvml` holds it open.
 
     GPUs are queried in threads, because a thread in a hung driver receives no signals. A GPU that
-    gives no answer in time is not queried again.
+    gives no answer in time is not queried again, and by later starts only once it has answered.
 
     Attributes:
         version: Version of the driver; None if unknown.
         cuda: Newest CUDA version that the driver supports, ``13.0``; None if unknown.
     """
 
-    def __init__(self) -> None:
-        self.version: str | None = _ask(pynvml.nvmlSystemGetDriverVersion)
-        cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-        self.cuda = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
-        self._num_gpus: int = _ask(pynvml.nvmlDeviceGetCount) or 0
-        self._silences: dict[int, str] = {}
+    def __init__(self, start: NvmlStart) -> None:
+        self.version, self.cuda = start.version, start.cuda
+        self._num_gpus = start.num_gpus
+        self._silences = {index: words for index in [*_late] if (words := _silence_of(index))}
 
     def read_gpus(self, *, with_health: bool = False) -> tuple[Gpu, ...]:
         """Describe all GPUs, in the order of the bus.
@@ -61,12 +67,7 @@ class Nvml:
             with_health: Whether to read faults, limits and required actions too, some from the
                 card's infoROM, which takes longer. Default False.
         """
-
-        def read(index: int) -> Gpu:
-            gpu = _read_gpu(index)
-            return _with_health(gpu) if with_health else gpu
-
-        gpus = self._each(read)
+        gpus = self._each(partial(_read_gpu, with_health=with_health))
         return tuple(
             gpus.get(index) or Gpu(index=index, error=self._silences[index])
             for index in range(self._num_gpus)
@@ -117,36 +118,50 @@ class Nvml:
                 answers[index] = asker.answer(_PATIENCE_S)
             except NoAnswerError as silence:
                 self._silences[index] = str(silence)
+                _late[index] = asker
             finally:
                 asker.close()
         return answers
+
+    def close(self) -> None:
+        """Release the driver, unless it hangs: the call would hang too."""
+        if not self._silences:
+            # A failed shutdown does no harm: all answers are here.
+            with contextlib.suppress(pynvml.NVMLError, NoAnswerError):
+                answer_in_time(pynvml.nvmlShutdown, _PATIENCE_S)
+
+
+def _silence_of(index: int) -> str:
+    """Return how long a GPU has not answered, in words; empty once it has."""
+    asker = _late.pop(index, None)
+    if asker is None:
+        return ""
+    try:
+        asker.answer(0.0)
+    except NoAnswerError as silence:
+        _late[index] = asker
+        return str(silence)
+    return ""
 
 
 @contextlib.contextmanager
 def open_nvml() -> Iterator[Nvml | NvmlProblem]:
     """Start the library; yield the problem instead if it does not start in time."""
     try:
-        nvml = answer_in_time(_start, _PATIENCE_S)
-    except pynvml.NVMLError as error:
-        yield problem_of(error)
-        return
+        start = start_nvml(_PATIENCE_S)
     except NoAnswerError as silence:
-        yield NvmlProblem(f"NVML: {silence}", is_absence=False)
+        start = NvmlProblem(f"NVML: {silence}", is_absence=False)
+    if isinstance(start, NvmlProblem):
+        yield start
         return
+    nvml = Nvml(start)
     try:
         yield nvml
     finally:
-        # A failed shutdown does no harm: all answers are here.
-        with contextlib.suppress(pynvml.NVMLError, NoAnswerError):
-            answer_in_time(pynvml.nvmlShutdown, _PATIENCE_S)
+        nvml.close()
 
 
-def _start() -> Nvml:
-    pynvml.nvmlInit()
-    return Nvml()
-
-
-def _read_gpu(index: int) -> Gpu:
+def _read_gpu(index: int, *, with_health: bool) -> Gpu:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         name = pynvml.nvmlDeviceGetName(handle)
@@ -159,6 +174,7 @@ def _read_gpu(index: int) -> Gpu:
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo)
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability)
     mig, mig_devices = _read_mig(handle)
+    nvlinks = read_link_states(handle)
     return Gpu(
         index=index,
         name=name,
@@ -167,13 +183,13 @@ def _read_gpu(index: int) -> Gpu:
         memory_bytes=None if memory is None else memory.total,
         used_bytes=None if memory is None else memory.used,
         capability=None if capability is None else tuple(capability),
-        pcie=_known(
+        pcie=known(
             generation=ask(pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
             width=ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth),
             max_generation=ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
             max_width=ask(pynvml.nvmlDeviceGetMaxPcieLinkWidth),
         ),
-        nvlinks=_nvlinks(ask),
+        nvlinks=nvlinks,
         ecc=_flag((ask(pynvml.nvmlDeviceGetEccMode) or (None,))[0]),
         corrected_errors=ask(
             pynvml.nvmlDeviceGetTotalEccErrors,
@@ -185,19 +201,16 @@ def _read_gpu(index: int) -> Gpu:
             pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             pynvml.NVML_VOLATILE_ECC,
         ),
-        remap_failed=_remapped(ask, failed=True),
-        retired_pages=_retired_pages(ask),
-        retired_pages_pending=_remapped(ask, failed=False),
-        sm_clock_mhz=_known(
+        sm_clock_mhz=known(
             now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
             max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
         ),
-        memory_clock_mhz=_known(
+        memory_clock_mhz=known(
             now=ask(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM),
             max=ask(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
         ),
-        slowdowns=_slowdowns(ask_reasons(handle) or 0),
-        power_watts=_known(
+        slowdowns=names_of(ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0),
+        power_watts=known(
             now=watts(ask(pynvml.nvmlDeviceGetPowerUsage)),
             limit=watts(ask(pynvml.nvmlDeviceGetEnforcedPowerLimit)),
         ),
@@ -208,59 +221,36 @@ def _read_gpu(index: int) -> Gpu:
         mig=mig,
         mig_devices=mig_devices,
         processes=_processes(handle),
+        **_read_rows(ask),
+        **(read_health(handle, len(nvlinks)) if with_health else {}),
     )
-
-
-def _with_health(gpu: Gpu) -> Gpu:
-    handle = _ask(pynvml.nvmlDeviceGetHandleByIndex, gpu.index)
-    if gpu.error is not None or handle is None:
-        return gpu
-    return gpu.model_copy(update=read_health(handle, len(gpu.nvlinks)))
-
-
-def _known(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def _flag(value: int | None) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _slowdowns(mask: int) -> tuple[str, ...]:
-    return tuple(name for name, bit in SLOWDOWNS.items() if mask & bit)
-
-
-def _nvlinks(ask: Callable[..., Any]) -> tuple[bool, ...]:
-    states = []
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        state = ask(pynvml.nvmlDeviceGetNvLinkState, link)
-        if state is None:
-            break
-        states.append(bool(state))
-    return tuple(states)
-
-
-def _remapped(ask: Callable[..., Any], *, failed: bool) -> bool | None:
-    """Return whether the replacement of memory rows (pages before Ampere) failed or is pending."""
+def _read_rows(ask: Callable[..., Any]) -> dict[str, Any]:
+    """Return the fields of `Gpu` about replaced memory rows; before Ampere, about pages."""
     rows = ask(pynvml.nvmlDeviceGetRemappedRows)
     if rows is not None:
-        _, _, is_pending, has_failed = rows
-        return bool(has_failed if failed else is_pending)
-    return None if failed else _flag(ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus))
-
-
-def _retired_pages(ask: Callable[..., Any]) -> int | None:
-    rows = ask(pynvml.nvmlDeviceGetRemappedRows)
-    if rows is not None:
-        corrected, uncorrected, _, _ = rows
-        return int(corrected + uncorrected)
+        corrected, uncorrected, is_pending, has_failed = rows
+        return {
+            "remap_failed": bool(has_failed),
+            "retired_pages": int(corrected + uncorrected),
+            "retired_pages_pending": bool(is_pending),
+            "remapped_rows": {"corrected": corrected, "uncorrected": uncorrected},
+        }
     causes = (
         pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
         pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
     )
     pages = [ask(pynvml.nvmlDeviceGetRetiredPages, cause) for cause in causes]
-    known = [len(page) for page in pages if page is not None]
-    return sum(known) if known else None
+    counts = [len(page) for page in pages if page is not None]
+    return {
+        "retired_pages": sum(counts) if counts else None,
+        "retired_pages_pending": _flag(ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus)),
+    }
 
 
 def _read_mig(handle: Any) -> tuple[bool | None, tuple[MigDevice, ...]]:
@@ -296,8 +286,8 @@ def _processes(handle: Any) -> tuple[GpuProcess, ...]:
     """Return the processes on a GPU, without this process and its descendants."""
     processes = {}
     is_known_here = sees_all_processes()
-    running = (ask_running(handle, kind) or () for kind in ("Graphics", "Compute"))
-    for process in itertools.chain.from_iterable(running):
+    graphics, compute = (ask_running(handle, kind) or [] for kind in ("Graphics", "Compute"))
+    for process in graphics + compute:
         name, parents = None, []
         if is_known_here:
             with contextlib.suppress(psutil.Error):

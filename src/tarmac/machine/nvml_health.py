@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from tarmac.machine.gpu import Fabric
-from tarmac.machine.nvml_ask import ask, ask_fields, watts
+from tarmac.machine.nvml_calls import ask, ask_fields, watts
 
 _RECOVERY_ACTION = 230
 
@@ -113,7 +113,6 @@ def read_health(handle: Any, num_links: int) -> dict[str, Any]:
         "nvlink_errors": _link_errors(fields, num_links),
         "fabric": _read_fabric(handle),
         "sram_threshold_exceeded": _read_sram(handle),
-        "remapped_rows": _read_remapped(handle),
         "inforom_valid": _read_inforom(handle),
         "temperature_limits_c": _read_limits(handle),
         "default_power_watts": watts(ask(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)),
@@ -159,11 +158,6 @@ def _read_sram(handle: Any) -> bool | None:
     if ask(pynvml.nvmlDeviceGetSramEccErrorStatus, handle, ctypes.byref(status)) is None:
         return None
     return bool(status.bThresholdExceeded)
-
-
-def _read_remapped(handle: Any) -> dict[str, int]:
-    rows = ask(pynvml.nvmlDeviceGetRemappedRows, handle)
-    return {} if rows is None else {"corrected": rows[0], "uncorrected": rows[1]}
 
 
 def _read_inforom(handle: Any) -> bool | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pynvml
 
-from tarmac.machine.nvml_ask import SLOWDOWNS, ask, ask_fields, ask_reasons, watts
+from tarmac.machine.nvml_calls import POLICIES, SLOWDOWNS, ask, ask_fields, names_of, watts
 
 _IDLE = pynvml.nvmlClocksEventReasonGpuIdle
 
@@ -25,9 +25,11 @@ _REASONS = {
 
 _POWER = pynvml.NVML_FI_DEV_POWER_INSTANT
 _MEMORY_TEMPERATURE = pynvml.NVML_FI_DEV_MEMORY_TEMP
-_CORRECTED = pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL
-_UNCORRECTED = pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL
-_REPLAYS = pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER
+_COUNTERS = {
+    "corrected_errors": pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
+    "uncorrected_errors": pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
+    "pcie_replays": pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ class LoadReader:
 
     def sample(self) -> LoadSample | None:
         """Return a sample of the GPU; None while it is idle, or does not report its state."""
-        mask = ask_reasons(self._handle)
+        mask = ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self._handle)
         if mask is None or mask & _IDLE:
             return None
         fields = ask_fields(self._handle, (_POWER, _MEMORY_TEMPERATURE))
@@ -81,7 +83,7 @@ class LoadReader:
         if power is None:
             power = ask(pynvml.nvmlDeviceGetPowerUsage, self._handle)
         return LoadSample(
-            reasons=frozenset(name for name, bit in _REASONS.items() if mask & bit),
+            reasons=frozenset(names_of(mask, _REASONS)),
             sm_clock_mhz=ask(pynvml.nvmlDeviceGetClockInfo, self._handle, pynvml.NVML_CLOCK_SM),
             temperature_c=ask(
                 pynvml.nvmlDeviceGetTemperature, self._handle, pynvml.NVML_TEMPERATURE_GPU
@@ -95,22 +97,13 @@ class LoadReader:
 
     def counters(self) -> Counters:
         """Return the current counters."""
-        fields = ask_fields(self._handle, (_CORRECTED, _UNCORRECTED, _REPLAYS))
-        names = {
-            "corrected_errors": _CORRECTED,
-            "uncorrected_errors": _UNCORRECTED,
-            "pcie_replays": _REPLAYS,
-        }
-        policies = {
-            "power": pynvml.NVML_PERF_POLICY_POWER,
-            "thermal": pynvml.NVML_PERF_POLICY_THERMAL,
-        }
+        fields = ask_fields(self._handle, [*_COUNTERS.values()])
         held = {
             name: ask(pynvml.nvmlDeviceGetViolationStatus, self._handle, policy)
-            for name, policy in policies.items()
+            for name, policy in POLICIES.items()
         }
         return Counters(
-            errors={name: int(fields[field]) for name, field in names.items() if field in fields},
+            errors={name: int(fields[key]) for name, key in _COUNTERS.items() if key in fields},
             held_back_s={
                 name: status.violationTime / 1e9
                 for name, status in held.items()

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tarmac.errors import RequestError
 from tarmac.machine.gpu import Gpu, MigDevice
 from tarmac.machine.nvml import Nvml, open_nvml
-from tarmac.machine.nvml_problem import NvmlProblem
+from tarmac.machine.nvml_calls import NvmlProblem
 
 T = TypeVar("T")
 
