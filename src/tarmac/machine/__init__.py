@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from tarmac.machine.chips import Chip as Chip
     from tarmac.machine.chips import find_chip as find_chip
     from tarmac.machine.chips import read_chips as read_chips
-    from tarmac.machine.device import UNUSABLE as UNUSABLE
     from tarmac.machine.device import Device as Device
-    from tarmac.machine.device import find_devices as find_devices
     from tarmac.machine.device import name_cpu as name_cpu
-    from tarmac.machine.device import name_devices as name_devices
-    from tarmac.machine.device import name_left_out as name_left_out
     from tarmac.machine.device import read_cpuinfo as read_cpuinfo
-    from tarmac.machine.device import why_on_cpu as why_on_cpu
+    from tarmac.machine.device_request import UNUSABLE as UNUSABLE
+    from tarmac.machine.device_request import find_devices as find_devices
+    from tarmac.machine.device_request import name_devices as name_devices
+    from tarmac.machine.device_request import name_left_out as name_left_out
+    from tarmac.machine.device_request import why_on_cpu as why_on_cpu
     from tarmac.machine.driver import wake_driver as wake_driver
     from tarmac.machine.gpu import Fabric as Fabric
     from tarmac.machine.gpu import Gpu as Gpu

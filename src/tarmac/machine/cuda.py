@@ -7,11 +7,11 @@ no context.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
 
+from tarmac.machine.device import Device
 from tarmac.machine.gpu import Gpu
 from tarmac.machine.nvml import open_nvml
 from tarmac.machine.nvml_calls import NvmlProblem
@@ -24,32 +24,7 @@ from tarmac.machine.obstacles import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class CudaGpu:
-    """A GPU or MIG instance that PyTorch sees.
-
-    Attributes:
-        index: CUDA ordinal of the GPU among those that PyTorch sees.
-        name: Vendor's name of the GPU.
-        uuid: UUID ``GPU-...``, or ``MIG-...`` for an instance.
-        memory_bytes: Total memory in bytes, used and free.
-        free_bytes: Bytes that this process may use, with the unused part of its own cache.
-        capability: CUDA compute capability, as (major, minor).
-        held_by: Processes that hold its memory, with sizes, in words; empty if unknown.
-        obstacle: Obstacle to computing on it; None if none is known.
-    """
-
-    index: int
-    name: str
-    uuid: str
-    memory_bytes: int
-    free_bytes: int
-    capability: tuple[int, int]
-    held_by: str = ""
-    obstacle: Obstacle | None = None
-
-
-def look_at_gpus(*, shared: bool = False) -> tuple[Sequence[CudaGpu], Obstacle | None]:
+def look_at_gpus(*, shared: bool = False) -> tuple[Sequence[Device], Obstacle | None]:
     """Describe the GPUs that PyTorch sees.
 
     Args:
@@ -87,7 +62,7 @@ def read_build() -> CudaBuild:
 
 def _describe(
     index: int, gpus: Sequence[Gpu], build: CudaBuild, driver: str | None, *, shared: bool
-) -> CudaGpu:
+) -> Device:
     import torch  # noqa: PLC0415 - as above
 
     properties = torch.cuda.get_device_properties(index)
@@ -105,13 +80,17 @@ def _describe(
         free = total - memory.used_bytes
     known = Gpu(index=index, name=properties.name) if gpu is None else gpu
     facts: dict[str, Any] = {"capability": capability, "name": properties.name}
-    return CudaGpu(
+    return Device(
+        type="cuda",
         index=index,
         name=properties.name,
         uuid=f"GPU-{digits}" if memory is None or memory.uuid is None else memory.uuid,
         memory_bytes=total,
-        free_bytes=free + unused,
-        capability=capability,
+        available_bytes=free + unused,
+        # bf16 entered NVIDIA's tensor cores with compute capability 8.0 (A100 whitepaper, 2020).
+        bf16_matrix_units=capability >= (8, 0),
+        compute_capability=capability,
+        num_threads=0,
         held_by="" if gpu is None else name_holders(gpu),
         obstacle=find_obstacle(
             known.model_copy(update=facts),
