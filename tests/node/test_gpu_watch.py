@@ -10,7 +10,7 @@ import pytest
 
 from forked import run_python
 from tarmac.node.gpu_watch import UnusedGpus
-from tarmac.node.gpus import GpuUse
+from tarmac.node.gpus import Gpu
 
 _HEALTHY = Path(__file__).parents[1] / "checks" / "machines" / "healthy.txt"
 _GPU = "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
@@ -37,8 +37,8 @@ def machine(tmp_path):
     return write
 
 
-def use(used_bytes: int, *pids: int) -> list[GpuUse]:
-    return [GpuUse(_GPU, 80 * 2**30, used_bytes, pids)]
+def use(used_bytes: int, *pids: int) -> list[Gpu]:
+    return [Gpu(_GPU, 80 * 2**30, used_bytes, pids)]
 
 
 @pytest.mark.parametrize(

@@ -167,9 +167,10 @@ def _look_at_gpus(
     )
     if not gpus or element.shares_gpus:
         return unseen
-    from tarmac.node.nvml import read_use  # noqa: PLC0415 - slows the start of others
+    from tarmac.node.nvml import reading_use  # noqa: PLC0415 - slows the start of others
 
-    return [*unseen, *held_by_others(read_use(gpus), here.engine.host)]
+    with reading_use(gpus) as read:
+        return [*unseen, *held_by_others(read(), here.engine.host)]
 
 
 def _program(

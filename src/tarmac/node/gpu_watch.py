@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tarmac.node.gpus import GpuUse
+from tarmac.node.gpus import Gpu
 
 # Any computation needs a CUDA context, whose creation takes some tenths of a second.
 _EVERY_S = 0.2
@@ -30,24 +28,24 @@ class UnusedGpus:
     from containers, but never the used memory. It reports utilization for whole GPUs only.
 
     Args:
-        uses: Use of each GPU at the first poll.
+        gpus: The GPUs at the first poll.
 
     Attributes:
         looks: Number of polls since the first.
     """
 
-    def __init__(self, uses: Iterable[GpuUse]) -> None:
-        self._before = {use.uuid: use for use in uses}
+    def __init__(self, gpus: Iterable[Gpu]) -> None:
+        self._before = {gpu.uuid: gpu for gpu in gpus}
         self.looks = 0
 
     def __bool__(self) -> bool:
         """Whether any GPU is still unused."""
         return bool(self._before)
 
-    def look(self, uses: Iterable[GpuUse]) -> None:
+    def look(self, gpus: Iterable[Gpu]) -> None:
         """Drop the GPUs that are in use, and those without an answer: they may be in use."""
         self.looks += 1
-        now = {use.uuid: use for use in uses}
+        now = {gpu.uuid: gpu for gpu in gpus}
         self._before = {
             name: before
             for name, before in self._before.items()
@@ -61,6 +59,10 @@ class UnusedGpus:
 
 class GpuWatch:
     """A thread that polls an attempt's exclusive GPUs until each has been used.
+
+    Each watch opens the driver for itself. Kept open between tasks, it would prevent a reset of a
+    GPU and a change of the driver, and a forked child could not use it. Watches at the same time
+    share one start, which NVML counts.
 
     Args:
         names: UUIDs of the GPUs. Other names are of pretended GPUs, which are not watched.
@@ -105,13 +107,13 @@ class GpuWatch:
             self._has_begun.set()
             while self._unused and not self._is_over.wait(_EVERY_S):
                 start = time.monotonic()
-                uses = read()
+                gpus = read()
                 # A late answer may have missed uses of any GPU, so no GPU stays listed.
                 is_late = time.monotonic() - start > _PATIENCE_S
-                self._unused.look(() if is_late else uses)
+                self._unused.look(() if is_late else gpus)
 
 
-def _is_used(before: GpuUse, now: GpuUse) -> bool:
+def _is_used(before: Gpu, now: Gpu) -> bool:
     has_come = not {*now.pids} <= {*before.pids}
     has_grown = now.used_bytes >= before.used_bytes + _CONTEXT_BYTES
     return has_come or has_grown or now.utilization > before.utilization

@@ -21,21 +21,7 @@ class BrokenGpu(GpuError):  # noqa: N818 - named after the condition
 
 
 class Gpu(NamedTuple):
-    """A GPU of this node that this process may use.
-
-    Attributes:
-        uuid: UUID of the GPU, such as ``GPU-...``.
-        memory_bytes: Total memory of the GPU in bytes.
-        problem: Driver's error if the GPU does not answer; the other fields are unknown then.
-    """
-
-    uuid: str
-    memory_bytes: int
-    problem: str = ""
-
-
-class GpuUse(NamedTuple):
-    """The current use of a GPU or of a MIG instance.
+    """A GPU of this node that this process may use, or a MIG instance.
 
     Attributes:
         uuid: UUID of the GPU, ``GPU-...``, or of a MIG instance, ``MIG-...``.
@@ -43,13 +29,15 @@ class GpuUse(NamedTuple):
         used_bytes: Bytes in use, without those that the driver keeps for itself.
         pids: Process ids, as the driver knows them, of the processes that compute on it.
         utilization: Percent of the last sampling interval with computation. 0 if not reported.
+        problem: Driver's error if the GPU does not answer; the other fields are unknown then.
     """
 
     uuid: str
     memory_bytes: int
-    used_bytes: int
+    used_bytes: int = 0
     pids: tuple[int, ...] = ()
     utilization: int = 0
+    problem: str = ""
 
 
 def choose_gpus(
@@ -95,22 +83,22 @@ def choose_gpus(
     ]
 
 
-def held_by_others(uses: Sequence[GpuUse], host: str) -> list[str]:
+def held_by_others(gpus: Sequence[Gpu], host: str) -> list[str]:
     """Return a line for each GPU with 1 GiB or more in use before the program starts.
 
     Args:
-        uses: Memory use of the attempt's own GPUs.
+        gpus: The attempt's own GPUs, as the driver reports their use.
         host: Name of this node, for the lines.
     """
     lines = []
-    for use in uses:
-        if use.used_bytes < _HELD_BYTES:
+    for gpu in gpus:
+        if gpu.used_bytes < _HELD_BYTES:
             continue
-        have, held = use.memory_bytes / 2**30, use.used_bytes / 2**30
-        numbers = ", ".join(map(str, use.pids))
+        have, held = gpu.memory_bytes / 2**30, gpu.used_bytes / 2**30
+        numbers = ", ".join(map(str, gpu.pids))
         who = f"process {numbers}" if numbers else "no process that is shown here"
         lines.append(
-            f"{held:.1f} of {have:.1f} GiB of {use.uuid} on {host} were in use before the program "
+            f"{held:.1f} of {have:.1f} GiB of {gpu.uuid} on {host} were in use before the program "
             f"began, by {who}"
         )
     return lines

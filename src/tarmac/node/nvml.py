@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tarmac.node.gpus import Gpu, GpuError, GpuUse
+from tarmac.node.gpus import Gpu, GpuError
 
 _LIBRARY = "libnvidia-ml.so.1"
 # NVML_DEVICE_UUID_V2_BUFFER_SIZE
@@ -47,16 +47,15 @@ class _Process(ctypes.Structure):
     )
 
 
-def read_gpus(library: str = _LIBRARY) -> list[Gpu] | None:
+def read_gpus() -> list[Gpu] | None:
     """Return the GPUs that the driver shows, in the order of their numbers; None without a driver.
 
-    Args:
-        library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
+    Their use is not read.
 
     Raises:
         GpuError: The driver fails; the message has its own words.
     """
-    with _opened(library) as nvml:
+    with _opened() as nvml:
         if nvml is None:
             return None
         count = ctypes.c_uint()
@@ -64,47 +63,35 @@ def read_gpus(library: str = _LIBRARY) -> list[Gpu] | None:
         return [_read_gpu(nvml, number) for number in range(count.value)]
 
 
-def read_use(names: Sequence[str], library: str = _LIBRARY) -> list[GpuUse]:
-    """Return the use of GPUs; GPUs that the driver does not report are left out.
-
-    Args:
-        names: UUIDs of GPUs or of MIG instances.
-        library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
-    """
-    with reading_use(names, library) as read:
-        return read()
-
-
 @contextlib.contextmanager
-def reading_use(
-    names: Sequence[str], library: str = _LIBRARY
-) -> Iterator[Callable[[], list[GpuUse]]]:
-    """Keep the driver open; yield a function that polls as `read_use` does.
+def reading_use(names: Sequence[str]) -> Iterator[Callable[[], list[Gpu]]]:
+    """Keep the driver open; yield a function that returns the GPUs with their current use.
+
+    GPUs that the driver does not report are left out.
 
     Args:
         names: UUIDs of GPUs or of MIG instances.
-        library: Name or path of NVML's library. Default: ``libnvidia-ml.so.1``.
     """
     with contextlib.ExitStack() as opened:
         nvml = None
         with contextlib.suppress(GpuError):
-            nvml = opened.enter_context(_opened(library))
+            nvml = opened.enter_context(_opened())
 
-        def read() -> list[GpuUse]:
-            uses = []
+        def read() -> list[Gpu]:
+            gpus = []
             for name in names if nvml is not None else ():
                 # Old drivers and vGPUs do not report all values.
                 with contextlib.suppress(GpuError, AttributeError):
-                    uses.append(_read_use(nvml, name))
-            return uses
+                    gpus.append(_read_use(nvml, name))
+            return gpus
 
         yield read
 
 
 @contextlib.contextmanager
-def _opened(library: str) -> Iterator[Any]:
+def _opened() -> Iterator[Any]:
     try:
-        nvml = ctypes.CDLL(library)
+        nvml = ctypes.CDLL(_LIBRARY)
     except OSError:
         yield None
         return
@@ -115,7 +102,7 @@ def _opened(library: str) -> Iterator[Any]:
         nvml.nvmlShutdown()
 
 
-def _read_use(nvml: Any, name: str) -> GpuUse:
+def _read_use(nvml: Any, name: str) -> Gpu:
     device = ctypes.c_void_p()
     _call(nvml, "nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(device))
     memory = _MemoryV2(version=ctypes.sizeof(_MemoryV2) | 2 << 24)
@@ -133,7 +120,7 @@ def _read_use(nvml: Any, name: str) -> GpuUse:
     # MIG instances do not report utilization.
     with contextlib.suppress(GpuError, AttributeError):
         _call(nvml, "nvmlDeviceGetUtilizationRates", device, ctypes.byref(busy))
-    return GpuUse(name, memory.total, memory.used, pids, busy.gpu)
+    return Gpu(name, memory.total, memory.used, pids, busy.gpu)
 
 
 def _read_gpu(nvml: Any, number: int) -> Gpu:
