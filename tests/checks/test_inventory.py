@@ -149,9 +149,10 @@ def test_our_own_probes_are_not_others_processes(on_machine, tmp_path):
 )
 def test_what_jobs_may_use_is_what_the_check_sees(on_machine, machine, variables, expected):
     program = (
+        "import os\n"
         "from tarmac import RequestError\n"
-        "from tarmac.machine import list_gpus\n"
-        "try: print([gpu.uuid for gpu in list_gpus()])\n"
+        "from tarmac.machine import list_gpus, read_gpus_in_time\n"
+        "try: print([gpu.uuid for gpu in list_gpus(read_gpus_in_time(), os.environ)])\n"
         "except RequestError as error: print(['RequestError'])"
     )
     done = run_python("-c", program, env=on_machine(machine, **variables), check=True)
@@ -335,9 +336,9 @@ main(["check", "torch", "--quick", "--device", "cpu"])
     ("lines", "words"),
     [
         ("init_hang 1", "Could not look: machine: the driver does not answer: NVML: no answer"),
-        ("0.hang 1", "Could not look: GPU 0: it does not answer: no answer for 0 s"),
+        ("0.hang 1", "Could not look: GPU 0: it does not answer: no answer for"),
         # In the midst of the questions.
-        ("0.hang 0 | 20 1", "Could not look: GPU 0: it does not answer: no answer for 0 s"),
+        ("0.hang 0 | 20 1", "Could not look: GPU 0: it does not answer: no answer for"),
     ],
 )
 def test_a_check_of_a_driver_that_hangs_ends_and_says_so(on_machine, tmp_path, lines, words):

@@ -7,7 +7,6 @@ list (CUDA C++ programming guide, "CUDA environment variables").
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -39,25 +38,21 @@ class GpuInfo:
     is_exclusive: bool = False
 
 
-def list_gpus(environment: Mapping[str, str] | None = None) -> tuple[GpuInfo, ...]:
-    """Return the GPUs that this process may use; empty without a driver.
-
-    GPUs in compute mode PROHIBITED are left out.
+def list_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[GpuInfo, ...]:
+    """Return the GPUs that a process may use, without those in compute mode PROHIBITED.
 
     Args:
-        environment: Variables with ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``. Default:
-            this process's environment.
+        gpus: All GPUs of the driver, from `read_gpus_in_time`.
+        environment: Variables with ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
 
     Raises:
-        RequestError: The driver does not answer, or the meaning of ``CUDA_VISIBLE_DEVICES`` is
-            unknown here.
+        RequestError: A GPU does not answer, or the meaning of ``CUDA_VISIBLE_DEVICES`` is unknown
+            here.
     """
-    variables = os.environ if environment is None else environment
-    gpus = read_gpus_in_time()
     infos = visible_gpus(
         gpus,
-        variables.get("CUDA_VISIBLE_DEVICES"),
-        is_by_bus=variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
+        environment.get("CUDA_VISIBLE_DEVICES"),
+        is_by_bus=environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
     )
     prohibited = {gpu.uuid for gpu in gpus if gpu.compute_mode == "prohibited"}
     return tuple(info for info in infos if info.uuid not in prohibited)

@@ -53,8 +53,9 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         gpus = [GpuInfo(f"FAKE-{n}", "fake", 16 * _GIB) for n in range(fake_gpus)]
     else:
         try:
-            gpus = list_gpus()
-            withheld = _why_withheld()
+            present = read_gpus_in_time()
+            gpus = list_gpus(present, os.environ)
+            withheld = why_withheld(present, os.environ.get("CUDA_VISIBLE_DEVICES"))
         except RequestError as error:
             problem = error
     return Machine(
@@ -68,10 +69,6 @@ def read_machine(*, fake_gpus: int = 0, leases: Path | None = None) -> Machine:
         gpu_problem=problem,
         withheld=withheld,
     )
-
-
-def _why_withheld() -> Obstacle | None:
-    return why_withheld(read_gpus_in_time(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 @dataclasses.dataclass(frozen=True)
