@@ -1,8 +1,8 @@
 """The hardware of this machine: GPUs, chips and processors, and how much of them may be used.
 
-Each source has one reader: `nvml` queries NVML, `visible` reads ``CUDA_VISIBLE_DEVICES``, `limits`
-reads affinity and control groups. `obstacles` decides what keeps PyTorch from computing on a GPU,
-and `builds` decides which build of PyTorch suits the machine.
+Each source has one reader: `nvml_calls` queries NVML, `visible` reads ``CUDA_VISIBLE_DEVICES``,
+`limits` reads affinity and control groups. `obstacles` decides what keeps PyTorch from computing on
+a GPU, and `builds` decides which build of PyTorch suits the machine.
 
 Example:
     >>> from tarmac.machine import find_devices
