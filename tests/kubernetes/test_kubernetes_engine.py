@@ -67,7 +67,9 @@ def run_job(tmp_path, monkeypatch):
 
     def look(engine, chunks):
         pods, jobs = engine._pods.look(), engine._jobs.look()
-        is_told = not isinstance(pods, NoAnswer) and any(pod.told for pod in pods.values())
+        is_told = not isinstance(pods, NoAnswer) and any(
+            pod.reported_disruption for pod in pods.values()
+        )
         if not isinstance(jobs, NoAnswer):
             is_told |= any(job.is_suspended for job in jobs.values())
         shown = looks(engine, chunks)

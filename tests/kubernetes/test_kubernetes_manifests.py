@@ -46,7 +46,9 @@ DEMANDS = st.builds(
     priority_class=st.just("") | NAMES,
     pull_secrets=st.lists(NAMES, max_size=2).map(tuple),
     secrets=st.dictionaries(st.sampled_from(["TOKEN", "KEY"]), st.tuples(NAMES, NAMES), max_size=2),
-    given=st.lists(st.sampled_from(["VAULT", "PASSWORD"]), unique=True, max_size=2).map(tuple),
+    secrets_from_here=st.lists(st.sampled_from(["VAULT", "PASSWORD"]), unique=True, max_size=2).map(
+        tuple
+    ),
     queue_priority=st.just("") | NAMES,
     service_account=st.just("") | NAMES,
     check_image=st.just("") | st.just("registry.example/tarmac:1"),

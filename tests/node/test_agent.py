@@ -379,12 +379,12 @@ class SuspendedOnce:
     """An inbox whose first wait takes 1,000 s of the clock, as where all processes are suspended.
 
     Args:
-        asked: What is asked from the start.
+        request: Request to end from the start.
         resume: Called in the second wait.
     """
 
-    def __init__(self, asked: Asked | None, resume: Callable[[], object]) -> None:
-        self.asked = asked
+    def __init__(self, request: Asked | None, resume: Callable[[], object]) -> None:
+        self.request = request
         self.passed_s = 0.0
         self._resume = resume
 
@@ -400,11 +400,11 @@ class SuspendedOnce:
 
 
 @pytest.mark.parametrize(
-    ("asked", "limit"),
+    ("end_request", "limit"),
     [(None, {"timeout_s": 60}), (Asked("stop it"), {"grace_s": 60})],
     ids=["time limit", "grace"],
 )
-def test_time_while_all_is_suspended_does_not_count(tmp_path, monkeypatch, asked, limit):
+def test_time_while_all_is_suspended_does_not_count(tmp_path, monkeypatch, end_request, limit):
     ready, go = tmp_path / "ready", tmp_path / "go"
     for pipe in (ready, go):
         os.mkfifo(pipe)
@@ -417,7 +417,7 @@ def test_time_while_all_is_suspended_does_not_count(tmp_path, monkeypatch, asked
     )
     ready.read_text()
     with go.open("r+b", buffering=0) as written:
-        inbox = SuspendedOnce(asked, lambda: written.write(b"went on\n"))
+        inbox = SuspendedOnce(end_request, lambda: written.write(b"went on\n"))
         clock = time.monotonic
         monkeypatch.setattr(time, "monotonic", lambda: clock() + inbox.passed_s)
         code, seconds = supervise(process, inbox, **limit)

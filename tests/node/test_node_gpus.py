@@ -16,14 +16,14 @@ _MACHINES = Path(__file__).parents[1] / "checks" / "machines"
 _PRESENT = [Gpu("GPU-aaaa", 80 * 2**30), Gpu("GPU-bbbb", 40 * 2**30)]
 
 
-def choose(given: str, asked: int, **values) -> list[str]:
-    names = given.split(",") if given else []
+def choose(assigned: str, num_gpus: int, **values) -> list[str]:
+    names = assigned.split(",") if assigned else []
     rest = {"memory_bytes": None, "giver": "Slurm", "host": "n7", "is_pretending": False}
-    return choose_gpus(names, **{"present": _PRESENT, "asked": asked, **rest, **values})
+    return choose_gpus(names, **{"present": _PRESENT, "num_gpus": num_gpus, **rest, **values})
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "chosen"),
+    ("assigned", "num_gpus", "chosen"),
     [
         ("", 0, []),
         ("0,1", 0, []),
@@ -35,12 +35,12 @@ def choose(given: str, asked: int, **values) -> list[str]:
         ("0,1", 1, ["GPU-aaaa"]),
     ],
 )
-def test_numbers_and_parts_of_names_become_uuids(given, asked, chosen):
-    assert choose(given, asked) == chosen
+def test_numbers_and_parts_of_names_become_uuids(assigned, num_gpus, chosen):
+    assert choose(assigned, num_gpus) == chosen
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "values", "words"),
+    ("assigned", "num_gpus", "values", "words"),
     [
         ("0", 2, {}, "Slurm gave 1 of 2 GPUs on n7; is its gres.conf right?"),
         ("", 1, {"giver": ""}, "the engine gave 0 of 1 GPUs on n7"),
@@ -61,9 +61,9 @@ def test_numbers_and_parts_of_names_become_uuids(given, asked, chosen):
         ),
     ],
 )
-def test_what_differs_from_what_was_asked_is_said(given, asked, values, words):
+def test_what_differs_from_what_was_asked_is_said(assigned, num_gpus, values, words):
     with pytest.raises(GpuError) as error:
-        choose(given, asked, **values)
+        choose(assigned, num_gpus, **values)
     assert str(error.value) == words
 
 

@@ -113,7 +113,7 @@ def is_podman(engine: str) -> bool:
 
 
 def _first(names: tuple[str, ...]) -> str | None:
-    return next((path for each in names if (path := shutil.which(each)) is not None), None)
+    return next((path for name in names if (path := shutil.which(name)) is not None), None)
 
 
 def _has_pyxis() -> bool:

@@ -83,7 +83,7 @@ def pull_with_login(
         }
         login = ("login", "--username", user, "--password-stdin", *registry)
         place = registry[0] if registry else "Docker Hub"
-        _ask(engine, login, environment, f"login to {place}", limit_s=_ANSWER_S, given=password)
+        _ask(engine, login, environment, f"login to {place}", limit_s=_ANSWER_S, stdin=password)
         pull = ("pull", "--quiet", image)
         _ask(engine, pull, environment, f"pull {image}", limit_s=_PULL_S)
 
@@ -212,7 +212,7 @@ def _enroot_configuration(host: str, user: str | None, password: str) -> Iterato
         return
     with scratch_directory() as directory:
         hosts = dict.fromkeys((host, _TOKENS.get(host, host)))
-        lines = [f"machine {each} login {user} password ${_KEPT}\n" for each in hosts]
+        lines = [f"machine {machine} login {user} password ${_KEPT}\n" for machine in hosts]
         (directory / ".credentials").write_text("".join(lines), encoding="utf-8")
         # Enroot stores tokens in its cache, which is removed with the directory.
         place = str(directory)
@@ -252,10 +252,10 @@ def _ask(
     what: str,
     *,
     limit_s: float,
-    given: str | None = None,
+    stdin: str | None = None,
 ) -> None:
     done = _run(
-        [engine, *arguments], what, {**os.environ, **environment}, limit_s=limit_s, given=given
+        [engine, *arguments], what, {**os.environ, **environment}, limit_s=limit_s, stdin=stdin
     )
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no word"])[-1]
@@ -268,13 +268,13 @@ def _run(
     environment: Mapping[str, str] | None = None,
     *,
     limit_s: float | None = None,
-    given: str | None = None,
+    stdin: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     limit_s = limit_s or _ANSWER_S
     try:
         return subprocess.run(
             command,
-            input=given,
+            input=stdin,
             env=environment,
             capture_output=True,
             text=True,

@@ -46,18 +46,18 @@ class Requirements:
         return repr((self.lines, self.constraints, digests))
 
 
-def read_requirements(given: Sequence[str], base: Path) -> Requirements:
+def read_requirements(lines: Sequence[str], base: Path) -> Requirements:
     """Read requirements and all files that they name.
 
     Args:
-        given: Requirements in the syntax of pip, including ``-r FILE`` and ``-c FILE``.
+        lines: Requirements in the syntax of pip, including ``-r FILE`` and ``-c FILE``.
         base: Directory that relative paths start from.
 
     Raises:
         RequestError: A file cannot be read, files form a cycle, or a line is no requirement.
     """
     reader = _Reader()
-    reader.read(given, base, ())
+    reader.read(lines, base, ())
     return Requirements(tuple(reader.lines), tuple(reader.constraints), tuple(reader.local))
 
 
@@ -68,9 +68,9 @@ class _Reader:
         self.local: list[Path] = []
 
     def read(
-        self, given: Sequence[str], base: Path, above: tuple[Path, ...], *, constrains: bool = False
+        self, lines: Sequence[str], base: Path, above: tuple[Path, ...], *, constrains: bool = False
     ) -> None:
-        for line in given:
+        for line in lines:
             if match := _NESTED.fullmatch(line):
                 self._read_file(match[1], base, above, constrains=constrains)
             elif match := _CONSTRAINT.fullmatch(line):

@@ -135,7 +135,7 @@ class StageOut:
             self.base,
             succeeded=self.succeeded,
             linked=self.kept,
-            told=lambda path, to: files.append(FileKept(to, path.stat().st_size)),
+            on_kept=lambda path, to: files.append(FileKept(to, path.stat().st_size)),
         )
         if self.receipt is not None and self.succeeded and not problems:
             self.receipt.leave(files)

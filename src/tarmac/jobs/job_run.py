@@ -130,7 +130,7 @@ def list_statuses(output: Path | None = None) -> tuple[list[RunStatus], list[Bro
     """
     catalogue = Catalogue((JOB,), (output or default_output()).resolve())
     runners = RunnerWatch()
-    statuses, broken = catalogue.read(lambda found: read_status(found.path, runners=runners))
+    statuses, broken = catalogue.read(lambda entry: read_status(entry.path, runners=runners))
     statuses.sort(key=lambda status: status.created_at, reverse=True)
     return statuses, broken
 

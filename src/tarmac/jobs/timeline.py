@@ -1,11 +1,11 @@
 """Start and end times of each attempt of a run's tasks, from the run's journal.
 
 Example:
-    >>> (one,) = trace([
+    >>> (task_trace,) = trace([
     ...     {"event": "started", "task": 0, "name": "train", "attempt": 1, "at": 10.0},
     ...     {"event": "ended", "task": 0, "name": "train", "outcome": "succeeded", "at": 12.5},
     ... ]).values()
-    >>> one.attempts[0].began_at, one.attempts[0].ended_at, one.attempts[0].outcome
+    >>> task_trace.attempts[0].began_at, task_trace.attempts[0].ended_at, task_trace.attempts[0].outcome
     (10.0, 12.5, 'succeeded')
 """
 
@@ -166,40 +166,40 @@ def trace(events: Iterable[dict[str, Any]]) -> dict[int, TaskTrace]:
     return traces
 
 
-def _add(one: TaskTrace, event: dict[str, Any]) -> None:
+def _add(task_trace: TaskTrace, event: dict[str, Any]) -> None:
     kind, at = event["event"], event.get("at")
-    one.last_event = kind
-    one.last_at = at if at is not None else one.last_at
+    task_trace.last_event = kind
+    task_trace.last_at = at if at is not None else task_trace.last_at
     if kind == "queued":
-        span = _open(one, event, has_begun=False)
+        span = _open(task_trace, event, has_begun=False)
         # The second event of the attempt has the engine's name for it.
         span.queued_at = at if span.queued_at is None else span.queued_at
         span.place = event.get("place", "")
     elif kind == "started":
-        span = _open(one, event, has_begun=True)
+        span = _open(task_trace, event, has_begun=True)
         span.began_at, span.outcome, span.reason = at, "running", ""
         span.host, span.cpus = event.get("host", ""), event.get("cpus")
         span.gpus = tuple(event.get("gpus") or ())
     elif kind in ("waiting", "noted"):
-        span = _open(one, event, has_begun=kind == "noted")
+        span = _open(task_trace, event, has_begun=kind == "noted")
         span.reason = event.get("reason", "")
     elif kind == "requeued":
-        _close(_open(one, event, has_begun=True), event, "disturbed", at)
-        one.attempts.append(AttemptSpan(number=event.get("attempt", 0), queued_at=at))
+        _close(_open(task_trace, event, has_begun=True), event, "disturbed", at)
+        task_trace.attempts.append(AttemptSpan(number=event.get("attempt", 0), queued_at=at))
     elif kind == "retried":
         is_disturbed = event.get("cause") in DISTURBANCES
         outcome: Ending = "disturbed" if is_disturbed else "failed"
         outcome = "turn over" if event.get("goes_on") else outcome
-        _close(_open(one, event, has_begun=True), event, outcome, at)
+        _close(_open(task_trace, event, has_begun=True), event, outcome, at)
     elif kind == "ended" and event["outcome"] != "skipped":
-        _close(_open(one, event, has_begun=True), event, _OUTCOMES[event["outcome"]], at)
-        one.seconds = event.get("seconds")
+        _close(_open(task_trace, event, has_begun=True), event, _OUTCOMES[event["outcome"]], at)
+        task_trace.seconds = event.get("seconds")
 
 
-def _open(one: TaskTrace, event: dict[str, Any], *, has_begun: bool) -> AttemptSpan:
+def _open(task_trace: TaskTrace, event: dict[str, Any], *, has_begun: bool) -> AttemptSpan:
     """Return the attempt of an event: the last attempt, or a new one if the last has ended."""
     number = event.get("attempts" if event["event"] == "ended" else "attempt", 0)
-    last = one.attempts[-1] if one.attempts else None
+    last = task_trace.attempts[-1] if task_trace.attempts else None
     if last is not None and last.is_open and 0 in (number, last.number, number - last.number):
         # A second start with the same number: a later runner restarted the attempt.
         is_anew = last.outcome == "running" and event["event"] in ("started", "queued")
@@ -208,7 +208,7 @@ def _open(one: TaskTrace, event: dict[str, Any], *, has_begun: bool) -> AttemptS
     if last is not None and last.is_open:
         last.outcome = "interrupted"
     span = AttemptSpan(number=number, outcome="running" if has_begun else "queued")
-    one.attempts.append(span)
+    task_trace.attempts.append(span)
     return span
 
 
@@ -219,13 +219,13 @@ def _close(span: AttemptSpan, event: dict[str, Any], outcome: Ending, at: float 
     span.exit_code = event.get("exit_code")
 
 
-def _settle(one: TaskTrace, task: TaskStatus) -> None:
+def _settle(task_trace: TaskTrace, task: TaskStatus) -> None:
     """Complete an attempt without a recorded end from its task's status."""
-    last = one.attempts[-1] if one.attempts else None
+    last = task_trace.attempts[-1] if task_trace.attempts else None
     if last is None or not last.is_open or task.state not in _SETTLED:
         return
     last.outcome, last.reason = _SETTLED[task.state], task.reason or last.reason
     last.exit_code, last.host = task.exit_code, task.host or last.host
     if not last.is_open and last.began_at is not None and task.seconds:
         # The agent recorded the end, and no runner has read it yet.
-        last.ended_at, one.seconds = last.began_at + task.seconds, task.seconds
+        last.ended_at, task_trace.seconds = last.began_at + task.seconds, task.seconds

@@ -239,7 +239,7 @@ class Connection:
         message = str(fields.get("message") or f"HTTP {status}")
         return Refused(status, str(fields.get("reason") or ""), message)
 
-    def _no_answer(self, response: httpx.Response, said: Mapping[str, Any]) -> str:
+    def _no_answer(self, response: httpx.Response, body: Mapping[str, Any]) -> str:
         """Return why a response is no answer of Kubernetes; empty if it is an answer."""
         status = response.status_code
         if status == 401:
@@ -249,16 +249,16 @@ class Connection:
             )
         if status in _BUSY:
             message = (
-                said.get("message")
+                body.get("message")
                 or without_known(response.text.strip())[:300]
                 or "and says nothing"
             )
             return f"fails with {status}: {message}"
         if 200 <= status < 300:
-            return "" if said else "answered with no JSON; is a proxy in between?"
+            return "" if body else "answered with no JSON; is a proxy in between?"
         # The API server answers "404 page not found" for unknown kinds. A proxy's 404 does not say
         # whether an object exists.
-        is_its_own = said.get("kind") == "Status" or response.text.strip() == "404 page not found"
+        is_its_own = body.get("kind") == "Status" or response.text.strip() == "404 page not found"
         return (
             ""
             if is_its_own

@@ -94,7 +94,7 @@ def look_manifest(
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
-        "tolerations": [{**each} for each in look.tolerations],
+        "tolerations": [{**toleration} for toleration in look.tolerations],
         "containers": [
             {
                 "name": CONTAINER,
@@ -112,7 +112,7 @@ def look_manifest(
     if look.restricted:
         pod["securityContext"] = pod_context(NOBODY, restricted=True)
     if look.pull_secrets:
-        pod["imagePullSecrets"] = [{"name": each} for each in look.pull_secrets]
+        pod["imagePullSecrets"] = [{"name": secret} for secret in look.pull_secrets]
     if look.priority_class:
         pod["priorityClassName"] = look.priority_class
     if look.service_account:

@@ -115,7 +115,7 @@ def _apart(
         if (
             not is_other
             and taint.get("effect") != "PreferNoSchedule"
-            and not any(_bears(each, taint) for each in tolerations)
+            and not any(_bears(toleration, taint) for toleration in tolerations)
         ):
             value = f"={taint['value']}" if taint.get("value") else ""
             return (

@@ -138,8 +138,8 @@ def _waiting(status: Mapping[str, Any], events: tuple[Object, ...]) -> PodState:
             words=f"{row.words}: {sentence}" if sentence else row.words,
             since=str(scheduled.get("lastTransitionTime") or ""),
         )
-    for each in (*_statuses(status, "initContainerStatuses"), *_statuses(status)):
-        waiting = (each.get("state") or {}).get("waiting") or {}
+    for container in (*_statuses(status, "initContainerStatuses"), *_statuses(status)):
+        waiting = (container.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if not reason or reason not in WAITS or not WAITS[reason].matter:
             continue
@@ -218,21 +218,21 @@ def _ended_by_cluster(status: Mapping[str, Any]) -> PodState | None:
 def _ended_before(
     status: Mapping[str, Any], last: Mapping[str, Any], preflight: str
 ) -> PodState | None:
-    for each in _statuses(status, "initContainerStatuses"):
-        ended = (each.get("state") or {}).get("terminated") or {}
+    for container in _statuses(status, "initContainerStatuses"):
+        ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode") and not last:
-            return _unprepared(str(each.get("name")), ended, preflight)
+            return _unprepared(str(container.get("name")), ended, preflight)
     return None
 
 
-def _ended_itself(last: Mapping[str, Any], said: str) -> PodState:
+def _ended_itself(last: Mapping[str, Any], pod_message: str) -> PodState:
     reason, code = str(last.get("reason") or ""), last.get("exitCode")
     if reason in ENDS:
         # A StartError has the runtime's message; other reasons have the program's own.
         message = str(last.get("message") or "")
         return _over(ENDS[reason], reason, message if ENDS[reason].cause == "start" else "")
     if code is None:
-        return _over(End("lost", "has ended, with an unknown result"), reason, said)
+        return _over(End("lost", "has ended, with an unknown result"), reason, pod_message)
     if code == 0:
         row = End("exit", "another container of its pod failed")
     elif code > 128:
@@ -256,11 +256,11 @@ def _unprepared(name: str, ended: Mapping[str, Any], preflight: str) -> PodState
     return dataclasses.replace(over, message=message, is_unfit=is_unfit)
 
 
-def _over(row: End, reason: str, said: str) -> PodState:
+def _over(row: End, reason: str, message: str) -> PodState:
     return PodState(
         phase="over",
         reason=reason,
-        words=f"{row.words}: {said}" if said else row.words,
+        words=f"{row.words}: {message}" if message else row.words,
         cause=row.cause,
         is_disturbance=row.is_disturbance,
     )

@@ -181,23 +181,23 @@ class _Survey:
     def findings(self, node: ClusterNode, pods: Mapping[str, Object] | NoAnswer) -> ClusterFindings:
         """Return the findings of a node."""
 
-        def found(state: Literal["waits", "blind", "failed"], words: str) -> ClusterFindings:
+        def result(state: Literal["waits", "blind", "failed"], words: str) -> ClusterFindings:
             return ClusterFindings(name=node.name, node=node, state=state, words=(words,))
 
         if node.name in self._problems:
-            return found("failed", self._problems[node.name])
+            return result("failed", self._problems[node.name])
         if isinstance(pods, NoAnswer):
-            return found("failed", pods.words)
+            return result("failed", pods.words)
         job = self._jobs[node.name]
         if job not in pods:
-            return found("waits", self._why_no_pod(job))
+            return result("waits", self._why_no_pod(job))
         state = explain_pod(pods[job], container=CONTAINER)
         if state.phase == "over" and state.cause is None:
             return read_answer(node, state.message)
         words = _words(state)
         if state.phase == "running":
             words = f"its check has begun, and has not ended in {self._patience_s:g} s"
-        return found(_state_of(state), words)
+        return result(_state_of(state), words)
 
     def _why_no_pod(self, job: str) -> str:
         there = self._cluster.get("Job", job)

@@ -35,4 +35,4 @@ def explain_workload(workload: Object) -> str:
     }
     if ("Admitted", "True") in messages:
         return ""
-    return next((messages[each] for each in _CONDITIONS if messages.get(each)), "")
+    return next((messages[condition] for condition in _CONDITIONS if messages.get(condition)), "")

@@ -60,7 +60,7 @@ def find_gpus(element: AttemptSpec, engine: Engine) -> list[str]:
     return choose_gpus(
         engine.gpus,
         read_gpus(),
-        asked=element.gpus,
+        num_gpus=element.gpus,
         memory_bytes=element.gpu_memory_bytes,
         giver=engine.name,
         host=engine.host,
@@ -110,8 +110,8 @@ def _perform_in(
 ) -> Ending:
     gpu_variables = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
     notes = _look_at_gpus(element, gpus, gpu_variables, here)
-    if here.inbox.asked is not None:
-        return Ending("interrupted", here.inbox.asked.cause, here.inbox.asked.reason)
+    if here.inbox.request is not None:
+        return Ending("interrupted", here.inbox.request.cause, here.inbox.request.reason)
     staged = None
     if element.stage is not None:
         shares = here.rank > 0 and element.work == "shared"
@@ -120,9 +120,9 @@ def _perform_in(
         if staged.done_before:
             note = f"an earlier attempt of it has succeeded: {staged.done_before} says so"
             return Ending("succeeded", exit_code=0, notes=(note,))
-    met = here.meet() if here.meet is not None and here.inbox.asked is None else {}
-    if here.inbox.asked is not None:
-        return Ending("interrupted", here.inbox.asked.cause, here.inbox.asked.reason)
+    met = here.meet() if here.meet is not None and here.inbox.request is None else {}
+    if here.inbox.request is not None:
+        return Ending("interrupted", here.inbox.request.cause, here.inbox.request.reason)
     variables = {
         **here.environment,
         **(staged.variables if staged else {}),
@@ -150,7 +150,7 @@ def _perform_in(
 
 
 def _look_at_gpus(
-    element: AttemptSpec, gpus: Sequence[str], given: Mapping[str, str], here: AgentContext
+    element: AttemptSpec, gpus: Sequence[str], gpu_variables: Mapping[str, str], here: AgentContext
 ) -> list[str]:
     """Check an attempt's GPUs; return a line for each note about them.
 
@@ -160,7 +160,7 @@ def _look_at_gpus(
     unseen = here.gate.check(
         element,
         gpus,
-        environment={**here.environment, **given},
+        environment={**here.environment, **gpu_variables},
         mark=here.mark,
         host=here.engine.host,
         inbox=here.inbox,
@@ -243,7 +243,11 @@ def _work_directory(element: AttemptSpec, here: AgentContext) -> Iterator[Path]:
 
 
 def _keep(
-    ending: Ending, work: Path, element: AttemptSpec, given: Mapping[str, str], here: AgentContext
+    ending: Ending,
+    work: Path,
+    element: AttemptSpec,
+    variables: Mapping[str, str],
+    here: AgentContext,
 ) -> Ending:
     """Stage out the outputs, and add the container engine's verdict on memory to the ending."""
     is_kept = ending.outcome != "interrupted" and here.rank == 0
@@ -251,12 +255,12 @@ def _keep(
         return ending
     code = "none" if ending.exit_code is None else str(ending.exit_code)
     try:
-        staged = _ask(element, ("out", str(work), ending.outcome, code), given, here)
+        staged = _ask(element, ("out", str(work), ending.outcome, code), variables, here)
     except (StageError, OSError) as error:
         return ending._replace(problems=(f"its outputs were not kept: {error}",))
-    if staged.stopped_for and here.inbox.asked is not None:
+    if staged.stopped_for and here.inbox.request is not None:
         reason = f"{staged.stopped_for} before its outputs were kept"
-        return ending._replace(outcome="interrupted", cause=here.inbox.asked.cause, reason=reason)
+        return ending._replace(outcome="interrupted", cause=here.inbox.request.cause, reason=reason)
     if staged.is_over_memory and element.memory_bytes is not None:
         words = f"it took more than {element.memory_bytes / 2**20:.0f} MiB of memory"
         ending = ending._replace(outcome="failed", cause="memory", reason=words)
@@ -264,12 +268,12 @@ def _keep(
 
 
 def _ask(
-    element: AttemptSpec, words: Sequence[str], given: Mapping[str, str], here: AgentContext
+    element: AttemptSpec, words: Sequence[str], variables: Mapping[str, str], here: AgentContext
 ) -> Staged:
     return ask_tarmac(
         element,
         words,
-        environment={**here.environment, **given},
+        environment={**here.environment, **variables},
         mark=here.mark,
         host=here.engine.host,
         inbox=here.inbox,

@@ -185,33 +185,33 @@ def take_claim(
     return Claim(directory, number, record)
 
 
-def _right_to(found: AttemptRecord | None, ours: AttemptRecord, beat_s: float) -> float | None:
+def _right_to(stored: AttemptRecord | None, ours: AttemptRecord, beat_s: float) -> float | None:
     """Return the seconds to wait after a takeover; None: check the holder's heartbeat first.
 
     Raises:
         NotOurs: The record must not be taken over.
     """
-    if found is None:
+    if stored is None:
         # The record was just created and is still empty, or it is damaged.
         return None
-    is_same_unit = found.nonce == ours.nonce and found.engine_id == ours.engine_id
-    is_newer = is_same_unit and ours.restart > found.restart
-    if is_same_unit and ours.restart < found.restart:
-        raise NotOurs(f"it was restarted on {found.host}")
-    if found.state in _OVER:
-        if found.nonce != ours.nonce or (is_newer and found.outcome == "interrupted"):
+    is_same_unit = stored.nonce == ours.nonce and stored.engine_id == ours.engine_id
+    is_newer = is_same_unit and ours.restart > stored.restart
+    if is_same_unit and ours.restart < stored.restart:
+        raise NotOurs(f"it was restarted on {stored.host}")
+    if stored.state in _OVER:
+        if stored.nonce != ours.nonce or (is_newer and stored.outcome == "interrupted"):
             return 0.0
-        if found.state == "fenced":
+        if stored.state == "fenced":
             raise NotOurs("its runner gave it up before it began")
-        raise NotOurs(f"it has ended already: {found.outcome} on {found.host}")
-    lives = _lives_here(found)
+        raise NotOurs(f"it has ended already: {stored.outcome} on {stored.host}")
+    lives = _lives_here(stored)
     if lives is None:
         return _SEEN_AFTER_BEATS * beat_s if is_newer else None
     if not lives:
         return 0.0
     if is_newer:
         return _SEEN_AFTER_BEATS * beat_s
-    _refuse_living(found)
+    _refuse_living(stored)
     return None
 
 
@@ -223,15 +223,15 @@ def _refuse_beating(before: AttemptRecord | None, after: AttemptRecord | None) -
         _refuse_living(after)
 
 
-def _refuse_living(found: AttemptRecord) -> None:
-    unit = f" ({found.engine_id})" if found.engine_id else ""
-    raise NotOurs(f"an agent on {found.host}{unit} is at it")
+def _refuse_living(record: AttemptRecord) -> None:
+    unit = f" ({record.engine_id})" if record.engine_id else ""
+    raise NotOurs(f"an agent on {record.host}{unit} is at it")
 
 
-def _lives_here(found: AttemptRecord) -> bool | None:
+def _lives_here(record: AttemptRecord) -> bool | None:
     """Return whether a record's agent is alive; None if it ran on another machine."""
     try:
-        process = ProcessIdentity(**found.process)
+        process = ProcessIdentity(**record.process)
     except TypeError:
         return None
     here = _this_process()
@@ -293,9 +293,9 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _is_same(one: AttemptRecord, other: AttemptRecord) -> bool:
+def _is_same(record: AttemptRecord, other: AttemptRecord) -> bool:
     """Whether the same agent wrote two records."""
-    return (one.nonce, one.engine_id, one.restart, one.process) == (
+    return (record.nonce, record.engine_id, record.restart, record.process) == (
         other.nonce,
         other.engine_id,
         other.restart,

@@ -97,7 +97,7 @@ def conduct(
         finally:
             kill_tree(starter)
             starter.finish()
-    return nodes.judge(inbox.asked)
+    return nodes.judge(inbox.request)
 
 
 def _starter(nodes: int, environment: Mapping[str, str]) -> list[str]:
@@ -281,7 +281,7 @@ class _MultiNodeLauncher:
             # Messages that have already arrived may still end the condition.
             patience_s = 0.0 if is_vain else max(0.0, min(next_beat, end, self._end_at) - now)
             self._inbox.wait(patience_s, self._selector.fileno())
-            if self._inbox.asked is not None:
+            if self._inbox.request is not None:
                 self._end_all()
             come = self._selector.select(0)
             for key, _ in come:
@@ -297,7 +297,7 @@ class _MultiNodeLauncher:
     @property
     def _is_told(self) -> bool:
         """Whether the engine has already signalled the programs of all nodes."""
-        return self._inbox.asked is not None and self._inbox.asked.is_told
+        return self._inbox.request is not None and self._inbox.request.is_told
 
     def _look_for_silent(self, now: float) -> None:
         for node in self._nodes.at_work:
@@ -326,9 +326,9 @@ class _MultiNodeLauncher:
                         return
         connection.close()
 
-    def _meet(self, line: Line, said: Mapping[str, Any], *more: dict[str, Any]) -> None:
+    def _meet(self, line: Line, message: Mapping[str, Any], *more: dict[str, Any]) -> None:
         """Register a node by its first message; handle messages that arrived with it."""
-        node = Node(line=line, heard_at=time.monotonic(), **said)
+        node = Node(line=line, heard_at=time.monotonic(), **message)
         self._nodes.add(node)
         hear = functools.partial(self._on_answer, node)
         self._selector.register(line.socket, selectors.EVENT_READ, hear)

@@ -74,7 +74,7 @@ class Gate:
                 inbox=inbox,
                 timeout_s=_ANSWERS_WITHIN_S,
             )
-            if inbox.asked is not None:
+            if inbox.request is not None:
                 return []
             self._failures, unseen = _understand(answer, code, error_line)
             self._checked = [*gpus]
@@ -85,11 +85,11 @@ class Gate:
         return [f"check: {element.check} on {host}: {line}" for line in unseen]
 
 
-def _understand(answer: bytes, code: int, said: str) -> tuple[list[str], list[str]]:
+def _understand(answer: bytes, code: int, error_line: str) -> tuple[list[str], list[str]]:
     try:
         values: dict[str, Any] = json.loads(answer)
         return [*values["failures"]], [*values["unseen"]]
     except (ValueError, TypeError, KeyError, RecursionError):
         # A check without an answer counts as a failure.
-        words = f"its check ended with exit code {code}" + (f": {said}" if said else "")
+        words = f"its check ended with exit code {code}" + (f": {error_line}" if error_line else "")
         return [words], []

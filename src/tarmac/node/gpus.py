@@ -41,10 +41,10 @@ class Gpu(NamedTuple):
 
 
 def choose_gpus(
-    given: Sequence[str],
+    assigned: Sequence[str],
     present: Sequence[Gpu] | None,
     *,
-    asked: int,
+    num_gpus: int,
     memory_bytes: int | None,
     giver: str,
     host: str,
@@ -53,10 +53,10 @@ def choose_gpus(
     """Return the UUIDs of an attempt's GPUs, as many as the attempt asks for.
 
     Args:
-        given: GPUs that the engine assigned: numbers, or UUIDs of GPUs or MIG instances.
+        assigned: GPUs that the engine assigned: numbers, or UUIDs of GPUs or MIG instances.
         present: GPUs that the driver shows, from `tarmac.node.nvml.read_gpus`; None without a
             driver.
-        asked: Number of GPUs that the attempt needs on this node.
+        num_gpus: Number of GPUs that the attempt needs on this node.
         memory_bytes: Least memory of each GPU in bytes. None: no bound.
         giver: Name of the engine, for errors; may be empty.
         host: Name of this node, for errors.
@@ -66,18 +66,18 @@ def choose_gpus(
         BrokenGpu: An assigned GPU does not answer.
         GpuError: The assigned GPUs are too few or do not match the request.
     """
-    if not asked:
+    if not num_gpus:
         return []
     giver = giver or "the engine"
-    if len(given) < asked:
-        words = f"{giver} gave {len(given)} of {asked} GPUs on {host}"
+    if len(assigned) < num_gpus:
+        words = f"{giver} gave {len(assigned)} of {num_gpus} GPUs on {host}"
         raise GpuError(f"{words}; is its gres.conf right?" if giver == "Slurm" else words)
     # An exclusive node may have more GPUs than the attempt asks for.
-    wanted = given[:asked]
+    wanted = assigned[:num_gpus]
     if is_pretending and not present:
         return [*wanted]
     if present is None:
-        raise GpuError(f"{giver} gave {_gpus(asked)} on {host}, but no NVIDIA driver is there")
+        raise GpuError(f"{giver} gave {_gpus(num_gpus)} on {host}, but no NVIDIA driver is there")
     return [
         _named(name, present, memory_bytes, f"{giver} gave GPU {name} on {host}") for name in wanted
     ]

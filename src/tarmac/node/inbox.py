@@ -44,13 +44,13 @@ class Inbox:
             gone; the agent must end then. None: no lifeline.
 
     Attributes:
-        asked: First request to end. None: no request yet.
+        request: First request to end. None: no request yet.
     """
 
     def __init__(self, *, signals_all: bool, lifeline: int | None = None) -> None:
         self._signals_all = signals_all
         self._lifeline = lifeline
-        self.asked: Asked | None = None
+        self.request: Asked | None = None
         self._woken, self._wakes = os.pipe()
         for descriptor in (self._woken, self._wakes):
             os.set_blocking(descriptor, False)
@@ -63,14 +63,14 @@ class Inbox:
         self, reason: str, *, is_told: bool = False, ends_unit: bool = False, cause: str = "stop"
     ) -> None:
         """Request the end of the current attempt, from any thread; an earlier request stays."""
-        self.asked = self.asked or Asked(reason, is_told, ends_unit, cause)
+        self.request = self.request or Asked(reason, is_told, ends_unit, cause)
         with contextlib.suppress(BlockingIOError):
             os.write(self._wakes, b"\0")
 
     def forget(self) -> None:
         """Drop a request to end one attempt before the unit's next attempt."""
-        if self.asked is not None and not self.asked.ends_unit:
-            self.asked = None
+        if self.request is not None and not self.request.ends_unit:
+            self.request = None
 
     def wait(self, patience_s: float, *descriptors: int) -> None:
         """Wait for a signal, a request or a readable descriptor."""
@@ -91,9 +91,9 @@ class Inbox:
     def is_asked_within(self, patience_s: float) -> bool:
         """Wait for a request for some seconds; return whether there is one."""
         end = time.monotonic() + patience_s
-        while self.asked is None and (left_s := end - time.monotonic()) > 0:
+        while self.request is None and (left_s := end - time.monotonic()) > 0:
             self.wait(left_s)
-        return self.asked is not None
+        return self.request is not None
 
     def hear_late(self, *, has_failed: bool) -> None:
         """Wait for a signal that may have ended the program: the agent may be signalled last."""

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except (OSError, ValueError, TypeError) as error:
                 _say(f"{error}; do {here.engine.host} and the runner share the run's file system?")
                 return _NOT_STARTED
-            if number > first and here.inbox.asked is not None:
+            if number > first and here.inbox.request is not None:
                 # Elements are left, so the engine must not take the unit for done.
                 return exit_code or _NOT_STARTED
             ended_with = _run(element, [PART, spec, str(number)], here)

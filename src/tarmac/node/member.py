@@ -138,7 +138,7 @@ class Member:
         The result is empty if a request to end the attempt comes first.
         """
         self._send(do="ready")
-        while self._place is None and self._inbox.asked is None:
+        while self._place is None and self._inbox.request is None:
             self._inbox.wait(SILENT_AFTER_S, self._came)
         if self._place is None:
             return {}

@@ -147,8 +147,8 @@ def supervise(
         if now - before > _TICK_S + _SUSPENDED_S:
             _shift(process, now - before - _TICK_S)
         before = now
-        if inbox.asked is not None:
-            process.ask_to_end(inbox.asked.reason, grace_s, is_told=inbox.asked.is_told)
+        if inbox.request is not None:
+            process.ask_to_end(inbox.request.reason, grace_s, is_told=inbox.request.is_told)
         limit_bytes = None
         if memory_bytes is not None and now >= look_at:
             limit_bytes, look_at = memory_bytes, now + _LOOK_EVERY_S
@@ -177,11 +177,13 @@ def _judge(program: Program, process: Process, code: int, seconds: float, inbox:
         return Ending("failed", "start", f"{program.name}: {process.start_error}")
     if process.is_over_memory:
         return Ending("failed", "memory", process.stopped_for, code, seconds)
-    if process.stopped_for and (inbox.asked is None or process.stopped_for != inbox.asked.reason):
+    if process.stopped_for and (
+        inbox.request is None or process.stopped_for != inbox.request.reason
+    ):
         return Ending("failed", "timeout", process.stopped_for, code, seconds)
     # A program that exits with 0 before the request has succeeded, unless the engine signalled it.
-    if inbox.asked is not None and (process.stopped_for or code or inbox.asked.is_told):
-        return Ending("interrupted", inbox.asked.cause, inbox.asked.reason, code, seconds)
+    if inbox.request is not None and (process.stopped_for or code or inbox.request.is_told):
+        return Ending("interrupted", inbox.request.cause, inbox.request.reason, code, seconds)
     if code == 0:
         return Ending("succeeded", exit_code=0, seconds=seconds)
     reason = f"exit code {code}" if code > 0 else f"signal {-code}"

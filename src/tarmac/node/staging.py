@@ -88,15 +88,15 @@ def ask_tarmac(
         host=host,
         inbox=inbox,
     )
-    if inbox.asked is not None and code:
-        return Staged(stopped_for=inbox.asked.reason)
+    if inbox.request is not None and code:
+        return Staged(stopped_for=inbox.request.reason)
     return _understand(answer, code, error_line)
 
 
 def ask_module(
     element: AttemptSpec,
     words: Sequence[str],
-    given: str,
+    stdin: str,
     *,
     what: str,
     environment: Mapping[str, str],
@@ -110,7 +110,7 @@ def ask_module(
     Args:
         element: Attempt that the module works for, with Tarmac's interpreter.
         words: The module and its arguments.
-        given: Text for the module's standard input.
+        stdin: Text for the module's standard input.
         what: Why the task needs Tarmac on its node, in words, such as ``has inputs``.
         environment: Complete environment of the module's process.
         mark: Mark by which a guardian finds the processes of this agent.
@@ -126,7 +126,7 @@ def ask_module(
         how = f"is not on {host}"
         raise StageError(_without_tarmac(element, what, how, environment))
     with _memory("request") as request, _memory("answer") as answer, _memory("errors") as errors:
-        request.write(given.encode())
+        request.write(stdin.encode())
         request.seek(0)
         try:
             child = spawn(
@@ -179,7 +179,7 @@ def _is_pod(environment: Mapping[str, str]) -> bool:
     return "TARMAC_KUBERNETES_JOB" in environment
 
 
-def _understand(answer: bytes, code: int, said: str) -> Staged:
+def _understand(answer: bytes, code: int, reason: str) -> Staged:
     try:
         values: dict[str, Any] = json.loads(answer)
         error = values.pop("error", None)
@@ -191,7 +191,7 @@ def _understand(answer: bytes, code: int, said: str) -> Staged:
     if error:
         raise StageError(str(error))
     if code:
-        raise StageError(f"staging ended with exit code {code}{f': {said}' if said else ''}")
+        raise StageError(f"staging ended with exit code {code}{f': {reason}' if reason else ''}")
     return staged
 
 

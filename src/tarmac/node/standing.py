@@ -136,11 +136,11 @@ class Nodes:
             words += f": {reason}"
         self._failures.append(_Failure(rank, cause, words, exit_code, tail, was_asked))
 
-    def judge(self, asked: Asked | None) -> Ending:
+    def judge(self, request: Asked | None) -> Ending:
         """Return the attempt's ending, and add the first failure to the attempt's stderr.
 
         Args:
-            asked: Request to the conductor to end the attempt. None: no request.
+            request: Request to the conductor to end the attempt. None: no request.
         """
         endings = [node.ending for node in self if node.ending is not None]
         seconds = max((ending.seconds for ending in endings), default=0.0)
@@ -157,8 +157,8 @@ class Nodes:
             )
         stopped = [ending for ending in endings if ending.outcome == "interrupted"]
         if stopped or len(endings) < self._element.nodes:
-            reason = asked.reason if asked else stopped[0].reason if stopped else "it was ended"
-            cause = asked.cause if asked else "stop"
+            reason = request.reason if request else stopped[0].reason if stopped else "it was ended"
+            cause = request.cause if request else "stop"
             return Ending("interrupted", cause, reason, None, seconds, problems)
         return Ending("succeeded", exit_code=0, seconds=seconds, problems=problems, notes=notes)
 

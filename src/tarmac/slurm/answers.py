@@ -78,9 +78,9 @@ def read_limits(text: str) -> Limits | None:
     )
 
 
-def _controller(found: Mapping[str, str]) -> str:
+def _controller(settings: Mapping[str, str]) -> str:
     """Return the address of the first controller, even while a backup is active."""
-    host, port = found.get("SlurmctldHost[0]", ""), found.get("SlurmctldPort", "")
+    host, port = settings.get("SlurmctldHost[0]", ""), settings.get("SlurmctldPort", "")
     return f"{host.partition('(')[0]}:{port}" if host else ""
 
 

@@ -360,12 +360,12 @@ def _words(done: _Done) -> str:
     return f"{text} (exit code {done.returncode})" if done.returncode else text
 
 
-def _shortened(said: str) -> str:
+def _shortened(message: str) -> str:
     # Redact before truncating: redaction cannot recognize half of a secret.
-    said = without_known(" ".join(said.split()))
-    if not said:
+    message = without_known(" ".join(message.split()))
+    if not message:
         return "said nothing"
-    return said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}..."
+    return message if len(message) <= _MAX_SAID else f"{message[:_MAX_SAID]}..."
 
 
 def _refusal(done: _Done) -> str | NoAnswer:

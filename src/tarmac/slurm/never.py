@@ -60,37 +60,37 @@ def read_asked(text: str) -> AskedJob | None:
     return AskedJob(_tres(tres), fields.get("QOS", ""), account, fields.get("Partition", ""))
 
 
-def why_never(asked: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]) -> str:
+def why_never(job: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]) -> str:
     """Return why a job can never start, in words; empty where it may start.
 
     Args:
-        asked: Resources that the job requests.
+        job: Resources that the job requests.
         user: Name of the job's user.
         qos: Lines of ``sacctmgr -nP show qos`` with `QOS_FIELDS`, for the job's QOS and its
             partition's.
         associations: Lines of ``sacctmgr -nP show associations`` with `ASSOCIATION_FIELDS`, for the
             job's account.
     """
-    return next(_beyond(asked, user, qos, associations), "")
+    return next(_beyond(job, user, qos, associations), "")
 
 
 def _beyond(
-    asked: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]
+    job: AskedJob, user: str, qos: Sequence[str], associations: Sequence[str]
 ) -> Iterator[str]:
     for line in qos:
         row = dict(zip(QOS_FIELDS, line.split("|"), strict=False))
-        yield from _over(asked, row, f"QOS {row['Name']}")
+        yield from _over(job, row, f"QOS {row['Name']}")
     for line in associations:
         row = dict(zip(ASSOCIATION_FIELDS, line.split("|"), strict=False))
         if row.get("User") in ("", user):
             whose = f"user {row['User']} of " if row["User"] else ""
-            yield from _over(asked, row, f"{whose}account {row['Account']}")
+            yield from _over(job, row, f"{whose}account {row['Account']}")
 
 
-def _over(asked: AskedJob, row: Mapping[str, str], whose: str) -> Iterator[str]:
+def _over(job: AskedJob, row: Mapping[str, str], whose: str) -> Iterator[str]:
     for field, words in _LIMITS.items():
         for name, most in _tres(row.get(field, "")).items():
-            much = asked.tres.get(name, 0.0)
+            much = job.tres.get(name, 0.0)
             if much > most:
                 unit = " MiB" if name == "mem" else ""
                 yield (

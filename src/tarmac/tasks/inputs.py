@@ -92,16 +92,16 @@ def fetch_inputs(inputs: Sequence[Input], base: Path, directory: Path) -> None:
             raise TarmacError(f"input {_shown(task_input)}: {short_reason(error)}") from error
 
 
-def _shown(given: Input) -> str:
-    return without_password(given.source)
+def _shown(task_input: Input) -> str:
+    return without_password(task_input.source)
 
 
-def _problem_of_directory(given: Input) -> str | None:
+def _problem_of_directory(task_input: Input) -> str | None:
     """Return the setting of an input that does not apply to a directory, as a message."""
-    if given.sha256 is not None:
-        return f"input {_shown(given)}: sha256 is that of one file, and this is a directory"
-    if given.unpack:
-        return f"input {_shown(given)}: unpack is for an archive, and this is a directory"
+    if task_input.sha256 is not None:
+        return f"input {_shown(task_input)}: sha256 is that of one file, and this is a directory"
+    if task_input.unpack:
+        return f"input {_shown(task_input)}: unpack is for an archive, and this is a directory"
     return None
 
 
@@ -110,19 +110,19 @@ class _Source:
     """An input to stage into a task's directory.
 
     Attributes:
-        given: Input as the job describes it.
+        task_input: Input as the job describes it.
         location: Location that the input's source was parsed into.
         base: Directory that a relative path starts from.
         directory: Directory of the task, which the input may not leave.
     """
 
-    given: Input
+    task_input: Input
     location: Location
     base: Path
     directory: Path
 
     def bring(self) -> None:
-        task_input = self.given
+        task_input = self.task_input
         name = self.location.name
         target = self.directory / (task_input.to or ("." if task_input.unpack else name))
         if not target.resolve().is_relative_to(self.directory.resolve()):
@@ -149,7 +149,7 @@ class _Source:
 
     def _is_directory(self) -> bool:
         if self.location.is_object:
-            return is_object_directory(self.given.source, os.environ)
+            return is_object_directory(self.task_input.source, os.environ)
         return self.location.is_local and self.location.below(self.base).is_dir()
 
     def _scratch(self) -> AbstractContextManager[Path]:
@@ -157,7 +157,7 @@ class _Source:
         return temporary_directory(self.directory)
 
     def _bring_file(self, target: Path) -> None:
-        task_input = self.given
+        task_input = self.task_input
         if self.location.is_url:
             with self._scratch() as scratch:
                 self._download(scratch / "download", target)
@@ -174,14 +174,14 @@ class _Source:
 
     def _download(self, scratch: Path, target: Path) -> None:
         try:
-            download([self.given.source], scratch, self._check)
+            download([self.task_input.source], scratch, self._check)
         except UnreachableError as error:
             (why,) = error.failures
             raise TarmacError(f"input {why}") from error
         scratch.replace(target)
 
     def _check(self, path: Path) -> None:
-        expected = self.given.sha256
+        expected = self.task_input.sha256
         if expected is None:
             return
         with path.open("rb") as file:
@@ -189,7 +189,8 @@ class _Source:
         if digest != expected.lower():
             path.unlink()
             raise TarmacError(
-                f"input {_shown(self.given)}: its SHA-256 is {digest}, expected {expected.lower()}"
+                f"input {_shown(self.task_input)}: its SHA-256 is {digest}, "
+                f"expected {expected.lower()}"
             )
 
     def _bring_directory(self, target: Path) -> None:
@@ -197,7 +198,7 @@ class _Source:
         if self.location.is_object:
             self._bring_objects(target)
             return
-        is_whole = not self.given.include and not self.given.exclude
+        is_whole = not self.task_input.include and not self.task_input.exclude
         source = self.location.below(self.base)
         for path in self._below(source):
             name = path.relative_to(source)
@@ -218,7 +219,9 @@ class _Source:
         for root, directories, files in os.walk(source, followlinks=True):
             here = Path(root)
             if here != source and here.is_symlink() and _is_above_itself(here):
-                raise TarmacError(f"input {_shown(self.given)}: {here} is a link to what it is in")
+                raise TarmacError(
+                    f"input {_shown(self.task_input)}: {here} is a link to what it is in"
+                )
             if holds_itself:
                 directories[:] = [d for d in directories if not (here / d / _RUN_RECORD).exists()]
             directories.sort()
@@ -227,17 +230,17 @@ class _Source:
                 path = here / name
                 if path.is_symlink() and not path.exists():
                     raise TarmacError(
-                        f"input {_shown(self.given)}: {path} is a link to {path.readlink()}, "
+                        f"input {_shown(self.task_input)}: {path} is a link to {path.readlink()}, "
                         "which is gone"
                     )
                 if not path.is_file():
                     raise TarmacError(
-                        f"input {_shown(self.given)}: {path} is neither a file nor a directory"
+                        f"input {_shown(self.task_input)}: {path} is neither a file nor a directory"
                     )
                 yield path
 
     def _bring_objects(self, target: Path) -> None:
-        root = self.given.source.rstrip("/") + "/"
+        root = self.task_input.source.rstrip("/") + "/"
         for uri in list_objects(root, os.environ):
             name = uri.removeprefix(root)
             path = target / name
@@ -245,13 +248,13 @@ class _Source:
                 continue
             if not path.resolve().is_relative_to(target.resolve()):
                 raise TarmacError(
-                    f"input {_shown(self.given)}: {name} leads out of the task's directory"
+                    f"input {_shown(self.task_input)}: {name} leads out of the task's directory"
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
             get_object(uri, path, os.environ)
 
     def _is_wanted(self, name: str) -> bool:
-        include, exclude = self.given.include, self.given.exclude
+        include, exclude = self.task_input.include, self.task_input.exclude
         is_in = not include or any(fnmatchcase(name, pattern) for pattern in include)
         return is_in and not any(fnmatchcase(name, pattern) for pattern in exclude)
 

@@ -128,12 +128,12 @@ class Resources(Part):
                 "gpus",
                 [
                     InitErrorDetails(
-                        type=each["type"],
-                        loc=("gpus", *each["loc"]),
-                        input=each["input"],
-                        ctx=each.get("ctx", {}),
+                        type=detail["type"],
+                        loc=("gpus", *detail["loc"]),
+                        input=detail["input"],
+                        ctx=detail.get("ctx", {}),
                     )
-                    for each in error.errors()
+                    for detail in error.errors()
                 ],
             ) from None
         return {**values, "gpus": request.count, "gpu_type": request.type}

@@ -40,7 +40,7 @@ def keep_outputs(
     *,
     succeeded: bool,
     linked: str = "",
-    told: Callable[[Path, str], None] = lambda *_: None,
+    on_kept: Callable[[Path, str], None] = lambda *_: None,
 ) -> list[str]:
     """Copy the output files of a task to their destinations.
 
@@ -52,7 +52,7 @@ def keep_outputs(
         base: Directory that relative destinations start from: the job file's directory.
         succeeded: Whether the task succeeded.
         linked: Name in the directory that may be Tarmac's own link to outside; empty for none.
-        told: Called with each stored file and its destination.
+        on_kept: Called with each stored file and its destination.
 
     Returns:
         The problems, a line each.
@@ -72,7 +72,7 @@ def keep_outputs(
             try:
                 name = _name(path, directory, output.root)
                 _keep(path, output.to, name, base)
-                told(path, f"{output.to.rstrip('/')}/{name.as_posix()}")
+                on_kept(path, f"{output.to.rstrip('/')}/{name.as_posix()}")
             except (OSError, TarmacError) as error:
                 problems.append(f"output {path.relative_to(directory)}: {short_reason(error)}")
     return problems

@@ -88,28 +88,28 @@ def _file_of(reference: str) -> tuple[Path | None, str]:
     return (Path(path), attribute) if separator and path.endswith(".py") else (None, reference)
 
 
-def _brings(given: Input, target: PurePosixPath, base: Path) -> bool:
+def _brings(task_input: Input, target: PurePosixPath, base: Path) -> bool:
     """Whether an input brings, or may bring, a file; an unfetched input may."""
-    return not _is_known(given) or local_source(given, target, base) is not None
+    return not _is_known(task_input) or local_source(task_input, target, base) is not None
 
 
-def _is_known(given: Input) -> bool:
-    local = Location.parse(given.source).is_local
-    return local and not given.unpack and not is_shared(given.source)
+def _is_known(task_input: Input) -> bool:
+    local = Location.parse(task_input.source).is_local
+    return local and not task_input.unpack and not is_shared(task_input.source)
 
 
-def local_source(given: Input, target: PurePosixPath, base: Path) -> Path | None:
+def local_source(task_input: Input, target: PurePosixPath, base: Path) -> Path | None:
     """Return the local file that an input copies to a path in the task's directory, else None.
 
     Args:
-        given: Input that may bring the file.
+        task_input: Input that may bring the file.
         target: Path of the file in the task's directory.
         base: Directory that a relative path of the input starts from.
     """
-    if not _is_known(given):
+    if not _is_known(task_input):
         return None
-    source = Location.parse(given.source).below(base)
-    to = PurePosixPath(given.to or source.name)
+    source = Location.parse(task_input.source).below(base)
+    to = PurePosixPath(task_input.to or source.name)
     if source.is_dir():
         path = source / target.relative_to(to) if target.is_relative_to(to) else None
         return path if path is not None and path.is_file() else None

@@ -41,7 +41,7 @@ class Demand:
         pull: Image pull policy of Kubernetes: ``IfNotPresent``, ``Always`` or ``Never``.
         pull_secrets: Names of Secrets with the logins of image registries.
         secrets: Variables from Secrets of the user's own: variable to name and key.
-        given: Variables whose values come from this machine.
+        secrets_from_here: Variables whose values come from this machine.
         queue_priority: Name of the Job's priority class in Kueue; empty for none.
         service_account: Name of the pods' service account, with its token; empty for pods without a
             token.
@@ -70,7 +70,7 @@ class Demand:
     pull: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
     secrets: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    given: tuple[str, ...] = ()
+    secrets_from_here: tuple[str, ...] = ()
     queue_priority: str = ""
     service_account: str = ""
     check_image: str = ""
@@ -135,14 +135,14 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
         queue=options.queue,
         node_selector=options.node_selector,
         tolerations=tuple(
-            {name: value for name, value in each.model_dump().items() if value}
-            for each in options.tolerations
+            {name: value for name, value in toleration.model_dump().items() if value}
+            for toleration in options.tolerations
         ),
         priority_class=options.priority_class,
         pull=_PULLS[container.pull] if container else "IfNotPresent",
         pull_secrets=options.image_pull_secrets,
         secrets=theirs,
-        given=tuple(sorted(task.secrets.keys() - theirs.keys())),
+        secrets_from_here=tuple(sorted(task.secrets.keys() - theirs.keys())),
         queue_priority=options.queue_priority,
         service_account=options.service_account,
         check_image=(options.check_image or image) if options.check == "quick" and gpus else "",

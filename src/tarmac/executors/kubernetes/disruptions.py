@@ -27,7 +27,7 @@ class Disruptions:
         if disruption is None:
             return pod
         known[pod.name] = disruption
-        return dataclasses.replace(pod, told=disruption)
+        return dataclasses.replace(pod, reported_disruption=disruption)
 
     def last(self, unit: UnitName) -> Ending | None:
         """Return the last disruption of a unit's pods; None for none."""

@@ -83,9 +83,9 @@ class Group:
         """The first disruption of a pod, which ends the whole group; None for none."""
         for rank, pod in sorted(self.pods.items()):
             # The agent of a later rank exits with success, whatever ended it.
-            if pod.told is not None:
-                words = f"node {rank}: {pod.told.words}"
-                return dataclasses.replace(pod.told, words=words)
+            if pod.reported_disruption is not None:
+                words = f"node {rank}: {pod.reported_disruption.words}"
+                return dataclasses.replace(pod.reported_disruption, words=words)
         return None
 
     def ending(self, problem: str = "", queue: str = "") -> Ending:

@@ -195,9 +195,9 @@ class JobMaker:
     ) -> Iterable[dict[str, Any]]:
         if demand.nodes > 1 and not demand.jobset:
             yield service_manifest(job)
-        if demand.given:
+        if demand.secrets_from_here:
             task = Chunk(self._files.spec(chunk)).element(0).task
-            yield secret_manifest(job, self._values(task, demand.given))
+            yield secret_manifest(job, self._values(task, demand.secrets_from_here))
         if files:
             yield config_manifest(job, files)
 

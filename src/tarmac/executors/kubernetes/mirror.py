@@ -34,7 +34,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.record: AttemptRecord | None = None
-        self.said: list[str] = []
+        self.last_lines: list[str] = []
 
 
 def mirror_log(
@@ -70,7 +70,7 @@ def mirror_log(
                 elif mark == RECORD and kind == b" ":
                     heard.record = parse_attempt(rest)
                 else:
-                    heard.said = [*heard.said[-4:], line.decode(errors="replace")]
+                    heard.last_lines = [*heard.last_lines[-4:], line.decode(errors="replace")]
         finally:
             for file in files.values():
                 file.close()

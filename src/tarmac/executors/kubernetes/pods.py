@@ -30,7 +30,7 @@ class SeenPod:
         matter: Problem that holds the pod up, independent of its wording; empty for none.
         reason: Problem in words, for people; empty for none.
         limit_s: Seconds that the problem may last before the pod is ended; None for no limit.
-        told: Disruption of the pod; None for none.
+        reported_disruption: Disruption of the pod; None for none.
         ending: Ending of the pod; None while it has not ended.
         has_log: Whether its container has ever begun.
         is_deleted: Whether the pod is being deleted.
@@ -45,7 +45,7 @@ class SeenPod:
     matter: str = ""
     reason: str = ""
     limit_s: float | None = None
-    told: Ending | None = None
+    reported_disruption: Ending | None = None
     ending: Ending | None = None
     has_log: bool = True
     is_deleted: bool = False
@@ -53,7 +53,7 @@ class SeenPod:
     @property
     def disruption(self) -> Ending | None:
         """The disruption of the pod; None where its program had succeeded by then."""
-        return None if self.phase == "Succeeded" else self.told
+        return None if self.phase == "Succeeded" else self.reported_disruption
 
     @property
     def is_over(self) -> bool:
@@ -104,7 +104,7 @@ def keep_pod(pod: Mapping[str, Any]) -> SeenPod:
         matter=state.matter,
         reason=_short(_told(state.words)) if state.matter else "",
         limit_s=state.limit_s,
-        told=_disruption(pod, state.host),
+        reported_disruption=_disruption(pod, state.host),
         ending=_ending(state) if phase in ("Succeeded", "Failed") else None,
         has_log=not _is_stuck_before(status),
         is_deleted="deletionTimestamp" in metadata,
@@ -139,7 +139,9 @@ def keep_job(job: Mapping[str, Any]) -> SeenJob:
 
 def _is_stuck_before(status: Mapping[str, Any]) -> bool:
     """Return whether an init container has failed, so that no further container begins."""
-    states = [each.get("state") or {} for each in status.get("initContainerStatuses") or ()]
+    states = [
+        container.get("state") or {} for container in status.get("initContainerStatuses") or ()
+    ]
     return any((state.get("terminated") or {}).get("exitCode") for state in states)
 
 

@@ -259,7 +259,7 @@ def _manifest(job: RunnerJob, options: KubernetesOptions) -> Manifest:
     if options.runner.service_account:
         pod["serviceAccountName"] = options.runner.service_account
     if options.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": each} for each in options.image_pull_secrets]
+        pod["imagePullSecrets"] = [{"name": name} for name in options.image_pull_secrets]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -99,7 +99,7 @@ def pod_spec(unit: Unit, demand: Demand, excluded: Sequence[str]) -> Manifest:
     if demand.node_selector:
         spec["nodeSelector"] = {**demand.node_selector}
     if demand.tolerations:
-        spec["tolerations"] = [{**each} for each in demand.tolerations]
+        spec["tolerations"] = [{**toleration} for toleration in demand.tolerations]
     if demand.priority_class:
         spec["priorityClassName"] = demand.priority_class
     affinity: Manifest = {}
@@ -186,7 +186,7 @@ def _variables(unit: Unit, demand: Demand) -> list[Manifest]:
         *([{"name": "TARMAC_KUBERNETES_SERVICE", "value": unit.name}] if unit.nodes > 1 else ()),
         {"name": "TARMAC_KUBERNETES_NODE", **field("spec.nodeName")},
         *([{"name": "TARMAC_RENDEZVOUS", "value": _meeting(unit)}] if unit.nodes > 1 else ()),
-        *({"name": name, **key(unit.name, name)} for name in demand.given),
+        *({"name": name, **key(unit.name, name)} for name in demand.secrets_from_here),
         *({"name": name, **key(*place)} for name, place in sorted(demand.secrets.items())),
     ]
 

@@ -28,7 +28,7 @@ class SubmittedAttempt:
         has_begun: Whether its start was reported since it was last queued.
         began_at: Time at which its start was reported, by the monotonic clock; 0 before.
         restart: Restart number of the record whose start was reported last.
-        told: Reason for waiting that was last reported; empty for none.
+        reported_reason: Reason for waiting that was last reported; empty for none.
         requeued_when: End of the try that the engine requeued last, as the engine writes the time.
     """
 
@@ -38,7 +38,7 @@ class SubmittedAttempt:
     has_begun: bool = False
     began_at: float = 0.0
     restart: int = 0
-    told: str = ""
+    reported_reason: str = ""
     requeued_when: str = ""
 
     @property

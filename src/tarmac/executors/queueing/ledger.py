@@ -77,7 +77,7 @@ class Ledger:
     def begin(self, flight: SubmittedAttempt, record: AttemptRecord, *, is_told: bool) -> None:
         """Note that an attempt has begun."""
         flight.has_begun, flight.began_at = True, time.monotonic()
-        flight.restart, flight.told = record.restart, ""
+        flight.restart, flight.reported_reason = record.restart, ""
         self.hosts.note_start(record.host, flight.attempt.task.spec)
         if is_told:
             grant = grant_of(flight.attempt, record)
@@ -182,8 +182,8 @@ class Ledger:
             words: Reason for people; empty once an attempt that has begun continues.
         """
         for flight in flights:
-            if flight.told != words and flight.key in self.flights:
-                flight.told = words
+            if flight.reported_reason != words and flight.key in self.flights:
+                flight.reported_reason = words
                 self.events.append(Waiting(flight.attempt, words, is_at_work=flight.has_begun))
 
     def on_no_answer(self, silent: Silent, flights: Iterable[SubmittedAttempt] = ()) -> None:
@@ -200,7 +200,7 @@ class Ledger:
             for flight in self.flights.values():
                 if flight.has_begun:
                     self.wait_for([flight], "")
-                flight.told = ""
+                flight.reported_reason = ""
 
     def _end(self, flight: SubmittedAttempt, finished: Finished) -> None:
         del self.flights[flight.key]

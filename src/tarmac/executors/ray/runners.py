@@ -131,22 +131,22 @@ class RayRunners:
                     jobs.stop(name)
 
 
-def _waiting(jobs: RayJobs, found: RayJob, waits_s: float) -> RunnerState:
+def _waiting(jobs: RayJobs, job: RayJob, waits_s: float) -> RunnerState:
     if waits_s <= _WAITS_QUIETLY_S:
-        return RunnerState("waits", f"job {found.name} waits for its turn")
+        return RunnerState("waits", f"job {job.name} waits for its turn")
     if waits_s <= _WAITS_AT_MOST_S:
-        return RunnerState("waits", f"job {found.name} waits: {found.message}")
-    jobs.stop(found.name)
+        return RunnerState("waits", f"job {job.name} waits: {job.message}")
+    jobs.stop(job.name)
     words = f"was stopped, for it has not begun in {_WAITS_AT_MOST_S / 60:g} minutes"
-    return RunnerState("ended", f"job {found.name} {words}: {found.message}")
+    return RunnerState("ended", f"job {job.name} {words}: {job.message}")
 
 
-def _begun(found: RayJob) -> RunnerState:
-    if found.state == "running":
-        return RunnerState("runs", f"job {found.name} runs on the head")
-    code = "" if found.exit_code in (None, 0) else f", exit code {found.exit_code}"
-    why = f": {found.message}" if found.state == "failed" and not code else ""
-    return RunnerState("ended", f"job {found.name} {_ENDS[found.state]}{code}{why}")
+def _begun(job: RayJob) -> RunnerState:
+    if job.state == "running":
+        return RunnerState("runs", f"job {job.name} runs on the head")
+    code = "" if job.exit_code in (None, 0) else f", exit code {job.exit_code}"
+    why = f": {job.message}" if job.state == "failed" and not code else ""
+    return RunnerState("ended", f"job {job.name} {_ENDS[job.state]}{code}{why}")
 
 
 def _submission(job: RunnerJob) -> Submission:

@@ -56,23 +56,23 @@ def ending_of(error: BaseException, host: str = "", *, is_first_time: bool = Tru
     return Ending(cause, f"{words}: {message}" if message else words, host)
 
 
-def returned_ending(exit_code: int, said: str, host: str) -> Ending:
+def returned_ending(exit_code: int, last_line: str, host: str) -> Ending:
     """Return how an agent ended, from what its Ray task returned.
 
     Args:
         exit_code: Exit code of the agent, negative for a signal.
-        said: Last line that the agent itself printed.
+        last_line: Last line that the agent itself printed.
         host: Name of the agent's node.
     """
     if exit_code == 0:
         return Ending(None, "that it has ended", host)
     how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
     words = f"its agent ended with {how}"
-    return Ending("start", f"{words}: {_shortened(said)}" if said else words, host)
+    return Ending("start", f"{words}: {_shortened(last_line)}" if last_line else words, host)
 
 
-def _full_ending(said: str, host: str, *, is_first_time: bool) -> Ending:
-    match = _FULL.search(said)
+def _full_ending(message: str, host: str, *, is_first_time: bool) -> Ending:
+    match = _FULL.search(message)
     room = f" ({match[1]} of {match[2]})" if match else ""
     words = f"its node's memory was full{room}, and Ray ended"
     if is_first_time:

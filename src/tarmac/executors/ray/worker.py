@@ -115,7 +115,7 @@ def perform(
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()
         # Keep the whole line: only the runner can redact secrets, which must precede truncation.
-        message = (parts.said if parts is not None else "") or (lines[-1] if lines else "")
+        message = (parts.message if parts is not None else "") or (lines[-1] if lines else "")
         return {"host": host, "exit": code, "said": message}
     finally:
         if copy is not None:
@@ -140,14 +140,14 @@ class _Parts:
     def __init__(
         self,
         work: dict[str, Any],
-        given: tuple[list[Any], Any],
+        agent_and_mirror: tuple[list[Any], Any],
         *,
         archive: Path,
         spec: Path,
         scratch: Path,
     ) -> None:
         self._work = work
-        self._agent, self._mirror = given
+        self._agent, self._mirror = agent_and_mirror
         self._archive, self._spec, self._scratch = archive, spec, scratch
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(scratch / "starter.socket"))
@@ -155,7 +155,7 @@ class _Parts:
         self._refs: list[Any] = []
         self._here: threading.Thread | None = None
         self._thread = threading.Thread(target=self._start, daemon=True)
-        self.said = ""
+        self.message = ""
         self.starter = scratch / "starter"
         text = _STARTER.format(
             python=shlex.quote(sys.executable), path=str(scratch / "starter.socket")
@@ -208,13 +208,13 @@ class _Parts:
                 _started(command, variables, log) as me,
             ):
                 left = [*self._refs]
-                while left and self.said == "":
+                while left and self.message == "":
                     done, left = ray.wait(left, timeout=_LOOK_EVERY_S)
                     for ref in done:
                         self._on_answer(ref)
                     if starter in select.select([starter], [], [], 0)[0]:
                         break
-                if self.said:
+                if self.message:
                     with contextlib.suppress(OSError):
                         starter.sendall(b"!")
                 me.wait()
@@ -225,10 +225,10 @@ class _Parts:
         try:
             answer = ray.get(ref)
         except ray.exceptions.RayError as error:
-            self.said = f"a node of it was lost: {type(error).__name__}"
+            self.message = f"a node of it was lost: {type(error).__name__}"
         else:
             if answer.get("exit"):
-                self.said = f"{answer['host']}: {answer['said']}"
+                self.message = f"{answer['host']}: {answer['said']}"
 
 
 def _on_node(function: Any, work: dict[str, Any], rank: int) -> Any:
