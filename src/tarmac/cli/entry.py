@@ -114,8 +114,8 @@ def _command(name: str) -> click.Command:
     return command
 
 
-def _version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked:
+def _version(ctx: click.Context, _option: click.Parameter, is_requested: bool) -> None:
+    if is_requested:
         click.echo(f"tarmac {installed_version()}")
         ctx.exit()
 

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 _OF_MISSED_RANKS = frozenset({"rank-unreachable", "nccl-generic"})
 
 
-def read_tails(paths: Iterable[Path], said: str = "") -> list[LogFinding]:
+def read_tails(paths: Iterable[Path], text: str = "") -> list[LogFinding]:
     """Return the findings at the ends of logs, each failure once, without notes.
 
     Args:
         paths: Paths of the logs. Missing and unreadable logs are skipped.
-        said: Text to read before the logs. Default: none.
+        text: Text to read before the logs. Default: none.
     """
     # An error of the reading must not hide the failure itself.
     with contextlib.suppress(Exception):
         from tarmac import checks
 
-        return checks.read_tails(paths, said)
+        return checks.read_tails(paths, text)
     return []
 
 

@@ -27,7 +27,7 @@ def read_jobs(
     quiet: bool,
     is_run: bool,
     algorithms: Path | None = None,
-    given: Path | None = None,
+    input_file: Path | None = None,
     below: Settings | None = None,
 ) -> list[tuple[Reading, Path]]:
     """Read job files of any format.
@@ -38,7 +38,7 @@ def read_jobs(
         quiet: Whether to suppress the notes and refusals of a file on standard error.
         is_run: Whether the jobs will run. Then jobs that cannot run are refused.
         algorithms: Folder with the algorithms and pipelines that a pipeline names. Default: none.
-        given: File with the input of an algorithm or a pipeline. Default: none.
+        input_file: File with the input of an algorithm or a pipeline. Default: none.
         below: The user's settings, which apply where a job sets nothing. Default: none.
 
     Returns:
@@ -52,9 +52,9 @@ def read_jobs(
 
     if algorithms is not None and not algorithms.is_dir():
         raise RequestError(f"--algorithms {algorithms} is no folder")
-    if given is not None and len(files) > 1:
-        raise RequestError(f"--input {given} is for one file, and there are {len(files)}")
-    values = () if given is None else (read_plain(given),)
+    if input_file is not None and len(files) > 1:
+        raise RequestError(f"--input {input_file} is for one file, and there are {len(files)}")
+    values = () if input_file is None else (read_plain(input_file),)
     # Files of other systems have no keys for options of executors.
     engines = _settings_of_engines(settings)
     options = _options_of(engines)
@@ -64,11 +64,13 @@ def read_jobs(
             try:
                 return with_input(document, value)
             except InputError as error:
-                assert given is not None
-                where = place_in(given, error.path)
+                assert input_file is not None
+                where = place_in(input_file, error.path)
                 raise RequestError(f"--input {where}: {error.message}", hint=error.hint) from error
             except RequestError as error:
-                raise RequestError(f"--input {given}: {error.message}", hint=error.hint) from error
+                raise RequestError(
+                    f"--input {input_file}: {error.message}", hint=error.hint
+                ) from error
         return document
 
     def change(document: Document) -> Document:

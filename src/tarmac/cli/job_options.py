@@ -48,7 +48,7 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
             ),
             option(
                 "--input",
-                "given",
+                "input_file",
                 type=Filename(path_type=Path),
                 metavar="FILE",
                 help="JSON or YAML. For an HKube algorithm: its list of inputs, or "

@@ -81,7 +81,7 @@ def refuse_rest(run: JobRun, request: RunRequest) -> None:
 def resumed(
     reference: str,
     request: RunRequest,
-    given: Mapping[str, str | Path | None],
+    options: Mapping[str, str | Path | None],
     *,
     quiet: bool,
 ) -> JobRun:
@@ -89,7 +89,7 @@ def resumed(
     from tarmac.files import refuse_foreign
     from tarmac.jobs import changed_file, find_run, recall_secrets
 
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None:
             raise RequestError(
                 f"{name} cannot be changed in a resumed run",

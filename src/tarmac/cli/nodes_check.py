@@ -99,8 +99,8 @@ def _check_kubernetes(
     look = Look(
         image=image,
         tolerations=[
-            {name: value for name, value in each.items() if value}
-            for each in options["tolerations"]
+            {name: value for name, value in toleration.items() if value}
+            for toleration in options["tolerations"]
         ],
         pull_secrets=options["image_pull_secrets"],
         restricted=options["pod_security"] == "restricted",

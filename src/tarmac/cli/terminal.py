@@ -33,10 +33,10 @@ def harmless(text: str, *, has_colours: bool = True) -> str:
         has_colours: Whether to keep colours and the clearing of a line's end. Default True.
     """
 
-    def replaced(found: re.Match[str]) -> str:
-        if found["kept"] and has_colours:
-            return found[0]
-        return "" if found["kept"] or found["gone"] else "?"
+    def replaced(match: re.Match[str]) -> str:
+        if match["kept"] and has_colours:
+            return match[0]
+        return "" if match["kept"] or match["gone"] else "?"
 
     return text if text.isprintable() else _COMMAND.sub(replaced, text)
 

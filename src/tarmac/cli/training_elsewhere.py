@@ -145,7 +145,7 @@ def _passed_on(ctx: click.Context) -> Iterator[str]:
         if isinstance(parameter, click.Option) and parameter.is_flag:
             yield name
         elif parameter.multiple:
-            for each in value:
-                yield from (name, each if isinstance(each, str) else "=".join(each))
+            for part in value:
+                yield from (name, part if isinstance(part, str) else "=".join(part))
         else:
             yield f"{name}={value}"

@@ -14,68 +14,70 @@ if TYPE_CHECKING:
     from tarmac.monitor import Feed, Tap
 
 
-def open_feed(asked: Watching) -> Feed:
+def open_feed(request: Watching) -> Feed:
     """Return the requested source of snapshots, with recording, job map and alerts.
 
     Raises:
         TarmacError: The source cannot be opened.
     """
-    taps = _taps(asked)
-    feed = _source(asked)
+    taps = _taps(request)
+    feed = _source(request)
     if not taps:
         return feed
     from tarmac.monitor import TappedFeed
 
     # The screen shows warnings itself, and other output would spoil it.
-    if asked.is_screen:
+    if request.is_screen:
         return TappedFeed(feed, taps)
     return TappedFeed(
         feed, taps, tell=lambda text: click.echo(in_lines(f"warning: {text}"), err=True)
     )
 
 
-def _source(asked: Watching) -> Feed:
-    if asked.replay is not None:
+def _source(request: Watching) -> Feed:
+    if request.replay is not None:
         from tarmac.monitor import ReplayFeed
 
-        speed = asked.speed or (1.0 if asked.is_screen else None)
-        return ReplayFeed(asked.replay, speed=speed)
-    if asked.is_of_hosts:
+        speed = request.speed or (1.0 if request.is_screen else None)
+        return ReplayFeed(request.replay, speed=speed)
+    if request.is_of_hosts:
         from tarmac.monitor import HostsFeed
 
         return HostsFeed(
-            _hosts(asked),
-            command=(asked.host_command, *_filters(asked)),
-            interval_s=asked.watch_s or asked.interval_s,
-            is_patient=not asked.is_screen,
+            _hosts(request),
+            command=(request.host_command, *_filters(request)),
+            interval_s=request.watch_s or request.interval_s,
+            is_patient=not request.is_screen,
         )
     from tarmac.monitor import LocalFeed, WatchOptions
 
     return LocalFeed(
         WatchOptions(
-            output=asked.output,
-            gpu=asked.gpu or (),
-            run=asked.run or (),
-            user=asked.user or (),
-            mine=asked.mine,
-            pid=asked.pid or (),
-            visible=asked.visible,
-            idle_after_s=asked.idle_after_s,
-            interval_s=asked.watch_s or asked.interval_s,
+            output=request.output,
+            gpu=request.gpu or (),
+            run=request.run or (),
+            user=request.user or (),
+            mine=request.mine,
+            pid=request.pid or (),
+            visible=request.visible,
+            idle_after_s=request.idle_after_s,
+            interval_s=request.watch_s or request.interval_s,
         )
     )
 
 
-def _hosts(asked: Watching) -> tuple[str, ...]:
+def _hosts(request: Watching) -> tuple[str, ...]:
     from tarmac.monitor import ray_hosts, slurm_hosts
 
     candidates = [
-        *(asked.hosts or ()),
-        *(slurm_hosts() if asked.slurm else ()),
-        *(ray_hosts() if asked.ray else ()),
+        *(request.hosts or ()),
+        *(slurm_hosts() if request.slurm else ()),
+        *(ray_hosts() if request.ray else ()),
     ]
     hosts = tuple(
-        host for host in dict.fromkeys(candidates) if not asked.host or host.startswith(asked.host)
+        host
+        for host in dict.fromkeys(candidates)
+        if not request.host or host.startswith(request.host)
     )
     if not hosts:
         raise RequestError(
@@ -85,35 +87,37 @@ def _hosts(asked: Watching) -> tuple[str, ...]:
     return hosts
 
 
-def _filters(asked: Watching) -> list[str]:
+def _filters(request: Watching) -> list[str]:
     """Return the options with which each host filters its own snapshots."""
-    words = ["--idle-after", f"{asked.idle_after_s:g}"]
+    words = ["--idle-after", f"{request.idle_after_s:g}"]
     for name, values in (
-        ("--gpu", asked.gpu),
-        ("--run", asked.run),
-        ("--user", asked.user),
-        ("--pid", asked.pid),
+        ("--gpu", request.gpu),
+        ("--run", request.run),
+        ("--user", request.user),
+        ("--pid", request.pid),
     ):
         if values:
             words += [name, ",".join(map(str, values))]
     words += [
-        name for name, is_set in (("--mine", asked.mine), ("--visible", asked.visible)) if is_set
+        name
+        for name, is_set in (("--mine", request.mine), ("--visible", request.visible))
+        if is_set
     ]
-    return words if asked.output is None else [*words, "--output", str(asked.output)]
+    return words if request.output is None else [*words, "--output", str(request.output)]
 
 
-def _taps(asked: Watching) -> list[Tap]:
+def _taps(request: Watching) -> list[Tap]:
     taps: list[Tap] = []
-    if asked.record is not None:
+    if request.record is not None:
         from tarmac.monitor import Recorder
 
-        taps.append(Recorder(asked.record))
-    if asked.job_map is not None:
+        taps.append(Recorder(request.record))
+    if request.job_map is not None:
         from tarmac.monitor import JobMap
 
-        taps.append(JobMap(asked.job_map))
-    if asked.alerts:
+        taps.append(JobMap(request.job_map))
+    if request.alerts:
         from tarmac.monitor import Alerts
 
-        taps.append(Alerts(asked.alerts, idle_after_s=asked.idle_after_s))
+        taps.append(Alerts(request.alerts, idle_after_s=request.idle_after_s))
     return taps

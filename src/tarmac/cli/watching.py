@@ -25,81 +25,83 @@ if TYPE_CHECKING:
 _WIDTH = 120
 
 
-def watch(ctx: click.Context, asked: Watching) -> int:
+def watch(ctx: click.Context, request: Watching) -> int:
     """Watch as the options ask, and return the exit code.
 
     Raises:
         RequestError: Options exclude each other.
         Interrupted: SIGTERM or SIGHUP arrived.
     """
-    _refuse(asked)
-    if asked.web is not None:
+    _refuse(request)
+    if request.web is not None:
         from tarmac.monitor import serve_in_browser
 
-        serve_in_browser(_arguments(ctx, without=("web",)), port=asked.web)
+        serve_in_browser(_arguments(ctx, without=("web",)), port=request.web)
         return 0
-    with _ended_by_signals(), contextlib.closing(open_feed(asked)) as feed:
-        if asked.serve is not None:
-            return _serve(asked, asked.serve, feed)
-        if asked.is_screen:
-            return _show(asked, feed)
-        if asked.is_kept and not (asked.once or asked.as_json or asked.as_csv):
-            return _print_all(asked, feed, lambda _: "")
-        return _print(asked, feed)
+    with _ended_by_signals(), contextlib.closing(open_feed(request)) as feed:
+        if request.serve is not None:
+            return _serve(request, request.serve, feed)
+        if request.is_screen:
+            return _show(request, feed)
+        if request.is_kept and not (request.once or request.as_json or request.as_csv):
+            return _print_all(request, feed, lambda _: "")
+        return _print(request, feed)
 
 
-def _refuse(asked: Watching) -> None:
+def _refuse(request: Watching) -> None:
     forms = {
         # --json and --csv also print one snapshot, unless --watch is given.
-        "--once": asked.once and not (asked.as_json or asked.as_csv),
-        "--json": asked.as_json,
-        "--csv": asked.as_csv,
-        "--serve": asked.serve is not None,
-        "--web": asked.web is not None,
+        "--once": request.once and not (request.as_json or request.as_csv),
+        "--json": request.as_json,
+        "--csv": request.as_csv,
+        "--serve": request.serve is not None,
+        "--web": request.web is not None,
     }
     names = [name for name, is_given in forms.items() if is_given]
     if len(names) > 1:
         raise RequestError(f"{names[0]} and {names[1]} exclude each other")
-    if asked.is_repeated and not (asked.once or asked.as_json or asked.as_csv):
+    if request.is_repeated and not (request.once or request.as_json or request.as_csv):
         raise RequestError("--watch is for --once, --json and --csv; the screen has --interval")
-    if asked.dcgm_names and asked.serve is None:
+    if request.dcgm_names and request.serve is None:
         raise RequestError("--dcgm-names is for --serve")
-    if asked.host and not asked.is_of_hosts:
+    if request.host and not request.is_of_hosts:
         raise RequestError(
             "--host is for several machines: --hosts, --slurm or --ray",
             hint="To watch one other machine: tarmac top --hosts NAME",
         )
-    if asked.replay is None and asked.speed is not None:
+    if request.replay is None and request.speed is not None:
         raise RequestError("--speed is for --replay")
-    if asked.speed is not None and not asked.speed > 0:
-        raise RequestError(f"--speed is {asked.speed:g}, expected more than 0")
-    if asked.replay is not None:
-        _refuse_beside_replay(asked)
-    if asked.fail_idle and (asked.serve is not None or asked.web is not None or asked.is_screen):
+    if request.speed is not None and not request.speed > 0:
+        raise RequestError(f"--speed is {request.speed:g}, expected more than 0")
+    if request.replay is not None:
+        _refuse_beside_replay(request)
+    if request.fail_idle and (
+        request.serve is not None or request.web is not None or request.is_screen
+    ):
         raise RequestError(
             "--fail-idle is for --once, --json and --csv",
             hint="--serve has tarmac_gpu_held_idle_seconds, and --on idle runs a command.",
         )
-    if asked.web is not None and asked.is_kept:
+    if request.web is not None and request.is_kept:
         raise RequestError(
             "--record, --job-map and --on are not for --web: each page is a top of its own",
             hint="Start another one for them, without --web.",
         )
 
 
-def _refuse_beside_replay(asked: Watching) -> None:
+def _refuse_beside_replay(request: Watching) -> None:
     live = {
-        "--record": asked.record,
-        "--hosts": asked.hosts,
-        "--slurm": asked.slurm,
-        "--ray": asked.ray,
-        "--job-map": asked.job_map,
-        "--gpu": asked.gpu,
-        "--run": asked.run,
-        "--user": asked.user,
-        "--mine": asked.mine,
-        "--pid": asked.pid,
-        "--visible": asked.visible,
+        "--record": request.record,
+        "--hosts": request.hosts,
+        "--slurm": request.slurm,
+        "--ray": request.ray,
+        "--job-map": request.job_map,
+        "--gpu": request.gpu,
+        "--run": request.run,
+        "--user": request.user,
+        "--mine": request.mine,
+        "--pid": request.pid,
+        "--visible": request.visible,
     }
     for name, is_given in live.items():
         if is_given:
@@ -122,27 +124,27 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def _show(asked: Watching, feed: Feed) -> int:
+def _show(request: Watching, feed: Feed) -> int:
     from tarmac.monitor import ScreenOptions, run_screen
 
     # On another machine or in a recording, equal numbers and names are other processes and files.
-    elsewhere = "it is on another machine" if asked.is_of_hosts else ""
-    if asked.replay is not None:
+    elsewhere = "it is on another machine" if request.is_of_hosts else ""
+    if request.replay is not None:
         elsewhere = "it is of a recording"
     is_forbidden = os.environ.get("TARMAC_TOP_READONLY", "") not in ("", "0")
     options = ScreenOptions(
-        interval_s=asked.interval_s,
-        idle_after_s=asked.idle_after_s,
+        interval_s=request.interval_s,
+        idle_after_s=request.idle_after_s,
         elsewhere=elsewhere,
-        readonly=asked.readonly or bool(elsewhere) or is_forbidden,
-        light=asked.light,
-        ascii_only=asked.ascii_only,
+        readonly=request.readonly or bool(elsewhere) or is_forbidden,
+        light=request.light,
+        ascii_only=request.ascii_only,
     )
     run_screen(feed, options)
     return 0
 
 
-def _serve(asked: Watching, address: str, feed: Feed) -> int:
+def _serve(request: Watching, address: str, feed: Feed) -> int:
     from tarmac.monitor import MetricsAddress, serve_metrics
 
     where = MetricsAddress.read(address)
@@ -153,27 +155,27 @@ def _serve(asked: Watching, address: str, feed: Feed) -> int:
     serve_metrics(
         feed,
         where,
-        with_dcgm_names=asked.dcgm_names,
+        with_dcgm_names=request.dcgm_names,
         tell=lambda place: click.echo(f"Serving metrics at {place}", err=True),
     )
     return 0
 
 
-def _print(asked: Watching, feed: Feed) -> int:
-    if asked.as_csv:
+def _print(request: Watching, feed: Feed) -> int:
+    if request.as_csv:
         from tarmac.monitor import csv_header, csv_rows
 
         click.echo(csv_header(), nl=False)
-        return _print_all(asked, feed, csv_rows)
-    if asked.as_json:
+        return _print_all(request, feed, csv_rows)
+    if request.as_json:
         from tarmac.monitor import to_json, to_line
 
-        if asked.is_repeated:
-            return _print_all(asked, feed, lambda snapshot: f"{to_line(snapshot)}\n")
+        if request.is_repeated:
+            return _print_all(request, feed, lambda snapshot: f"{to_line(snapshot)}\n")
         return _print_all(
-            asked, feed, lambda snapshot: f"{json.dumps(to_json(snapshot), indent=2)}\n"
+            request, feed, lambda snapshot: f"{json.dumps(to_json(snapshot), indent=2)}\n"
         )
-    return _print_all(asked, feed, lambda snapshot: _table(snapshot, asked.idle_after_s))
+    return _print_all(request, feed, lambda snapshot: _table(snapshot, request.idle_after_s))
 
 
 def _table(snapshot: Snapshot, idle_after_s: float) -> str:
@@ -190,7 +192,7 @@ def _table(snapshot: Snapshot, idle_after_s: float) -> str:
     )
 
 
-def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
+def _print_all(request: Watching, feed: Feed, render: Callable[[Snapshot], str]) -> int:
     """Print one snapshot, or all of them.
 
     Returns:
@@ -198,8 +200,8 @@ def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -
     """
     from tarmac.monitor import TappedFeed
 
-    is_printed = asked.once or asked.as_json or asked.as_csv
-    is_repeated = asked.is_repeated or (asked.is_kept and not is_printed)
+    is_printed = request.once or request.as_json or request.as_csv
+    is_repeated = request.is_repeated or (request.is_kept and not is_printed)
     last: Snapshot | None = None
     while True:
         try:
@@ -210,17 +212,17 @@ def _print_all(asked: Watching, feed: Feed, render: Callable[[Snapshot], str]) -
         if is_repeated:
             click.echo(render(snapshot), nl=False)
             sys.stdout.flush()
-            if asked.fail_idle and _is_idle(snapshot, asked.idle_after_s):
+            if request.fail_idle and _is_idle(snapshot, request.idle_after_s):
                 return 1
-        elif asked.replay is None:
+        elif request.replay is None:
             break
     if last is not None and not is_repeated:
         click.echo(render(last), nl=False)
     if isinstance(feed, TappedFeed) and feed.has_failed:
         return 1
-    if not asked.fail_idle:
+    if not request.fail_idle:
         return 0
-    return int(last is None or _is_silent(last) or _is_idle(last, asked.idle_after_s))
+    return int(last is None or _is_silent(last) or _is_idle(last, request.idle_after_s))
 
 
 def _is_silent(snapshot: Snapshot) -> bool:

@@ -98,15 +98,15 @@ def command(
         raise TarmacError(str(expected["text"]))
 
 
-def _as_json(found: Evaluation) -> dict[str, object]:
+def _as_json(evaluation: Evaluation) -> dict[str, object]:
     return {
-        "run": str(found.run.path),
-        "weights": str(found.weights),
-        "dataset": found.dataset,
-        "num_samples": found.num_samples,
-        "device": found.device,
-        "precision": found.precision,
-        "metrics": dict(found.metrics),
-        "judged_by": {"metric": found.judged_by, "direction": found.direction},
-        "expectation": found.expectation,
+        "run": str(evaluation.run.path),
+        "weights": str(evaluation.weights),
+        "dataset": evaluation.dataset,
+        "num_samples": evaluation.num_samples,
+        "device": evaluation.device,
+        "precision": evaluation.precision,
+        "metrics": dict(evaluation.metrics),
+        "judged_by": {"metric": evaluation.judged_by, "direction": evaluation.direction},
+        "expectation": evaluation.expectation,
     }

@@ -94,15 +94,15 @@ def _write(page: str, file: Path) -> None:
     click.echo(in_one_line(f"report {file}"))
 
 
-def _look_at_mistakes(found: FoundRun) -> None:
+def _look_at_mistakes(found_run: FoundRun) -> None:
     """Predict a completed training's test images, unless its predictions exist."""
     from tarmac.distribution import MissingExtraError, explained_imports
     from tarmac.errors import TarmacError
     from tarmac.runs import PREDICTIONS, TRAINING, Run
 
-    if found.kind is not TRAINING or (found.path / PREDICTIONS).exists():
+    if found_run.kind is not TRAINING or (found_run.path / PREDICTIONS).exists():
         return
-    run = Run.open(found.path)
+    run = Run.open(found_run.path)
     if run.status != "completed":
         return
     try:

@@ -79,7 +79,7 @@ def command(
     follow: bool,
     result: Path | None,
     settings: Sequence[tuple[str, str]],
-    given: Path | None,
+    input_file: Path | None,
     algorithms: Path | None,
     as_json: bool,
     **options: Any,
@@ -102,7 +102,7 @@ def command(
     if resume is not None:
         given_anew = {
             "--set": "=".join(settings[0]) if settings else None,
-            "--input": given,
+            "--input": input_file,
             "--algorithms": algorithms,
             "--profile": request.profile,
         }
@@ -119,7 +119,7 @@ def command(
             quiet=as_json,
             is_run=not dry_run,
             algorithms=algorithms,
-            given=given,
+            input_file=input_file,
             below=place,
         )
         if dry_run:
@@ -155,7 +155,7 @@ def command(
 def submit(
     files: Sequence[Path],
     settings: Sequence[tuple[str, str]],
-    given: Path | None,
+    input_file: Path | None,
     algorithms: Path | None,
     as_json: bool,
     **options: Any,
@@ -174,7 +174,7 @@ def submit(
         quiet=as_json,
         is_run=True,
         algorithms=algorithms,
-        given=given,
+        input_file=input_file,
         below=place,
     )
     request = dataclasses.replace(request, runner=request.runner or place.runner)

@@ -243,7 +243,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     ),
 )
 @click.pass_context
-def command(ctx: click.Context, /, **given: Any) -> None:
+def command(ctx: click.Context, /, **options: Any) -> None:
     """Watch GPUs, and the trainings, tasks and searches that use them.
 
     Shows a live screen on a terminal, else a table. Without a GPU it shows the processor, memory
@@ -252,4 +252,4 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     from tarmac.cli.watch_request import Watching
     from tarmac.cli.watching import watch
 
-    ctx.exit(watch(ctx, Watching(**given)))
+    ctx.exit(watch(ctx, Watching(**options)))

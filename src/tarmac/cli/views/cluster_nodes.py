@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 _GIB = 2**30
 
 
-def print_cluster_nodes(found: Sequence[ClusterFindings], title: str, *, as_json: bool) -> int:
+def print_cluster_nodes(
+    all_findings: Sequence[ClusterFindings], title: str, *, as_json: bool
+) -> int:
     """Print the findings on nodes, and return the exit code.
 
     Args:
-        found: Findings per node of the cluster.
+        all_findings: Findings per node of the cluster.
         title: Name of the cluster in messages: its context and server.
         as_json: Whether to print JSON only.
 
@@ -29,35 +31,35 @@ def print_cluster_nodes(found: Sequence[ClusterFindings], title: str, *, as_json
         The exit code: 1 if a node is unfit, 3 if a node could not be checked, else 0.
     """
     if as_json:
-        click.echo(json.dumps([_values(findings) for findings in found], indent=2))
-    elif not found:
+        click.echo(json.dumps([_values(findings) for findings in all_findings], indent=2))
+    elif not all_findings:
         click.echo(f"{title} has no node.")
     else:
-        _print_table(found)
-    return survey_exit_code(found)
+        _print_table(all_findings)
+    return survey_exit_code(all_findings)
 
 
-def _values(one: ClusterFindings) -> dict[str, object]:
+def _values(findings: ClusterFindings) -> dict[str, object]:
     return {
-        "node": one.name,
-        "state": one.state,
-        "is_fit": one.is_fit,
-        "words": list(one.words),
-        "unseen": list(one.unseen),
-        "cpus": one.node.cpus,
-        "memory_bytes": one.node.memory_bytes,
-        "gpus": dict(one.node.gpus),
-        "seen_gpus": dict(one.gpus),
-        "driver": one.driver,
-        "python": one.python,
-        "tarmac": one.tarmac,
-        "alike": list(one.alike),
+        "node": findings.name,
+        "state": findings.state,
+        "is_fit": findings.is_fit,
+        "words": list(findings.words),
+        "unseen": list(findings.unseen),
+        "cpus": findings.node.cpus,
+        "memory_bytes": findings.node.memory_bytes,
+        "gpus": dict(findings.node.gpus),
+        "seen_gpus": dict(findings.gpus),
+        "driver": findings.driver,
+        "python": findings.python,
+        "tarmac": findings.tarmac,
+        "alike": list(findings.alike),
     }
 
 
-def _print_table(found: Sequence[ClusterFindings]) -> None:
+def _print_table(all_findings: Sequence[ClusterFindings]) -> None:
     rows = [("NODE", "STATE", "CPUS", "MEMORY", "GPUS", "SEEN", "DRIVER", "PYTHON", "TARMAC")]
-    for findings in found:
+    for findings in all_findings:
         has_answer = findings.state in ("looked", "unseen")
         state = (
             "fit" if findings.is_fit else "unfit" if findings.state == "looked" else findings.state
@@ -78,7 +80,7 @@ def _print_table(found: Sequence[ClusterFindings]) -> None:
             )
         )
     print_rows(rows)
-    for findings in found:
+    for findings in all_findings:
         for words in (*findings.words, *findings.unseen):
             click.echo(f"{findings.name}: {words}")
-    print_alike(found, "the cluster")
+    print_alike(all_findings, "the cluster")

@@ -16,44 +16,44 @@ if TYPE_CHECKING:
 _GIB = 2**30
 
 
-def print_nodes(found: Sequence[SlurmFindings], *, as_json: bool) -> int:
+def print_nodes(all_findings: Sequence[SlurmFindings], *, as_json: bool) -> int:
     """Print the findings on nodes, and return the exit code.
 
     Returns:
         The exit code: 1 if a node is unfit, 3 if a node could not be checked, else 0.
     """
     if as_json:
-        click.echo(json.dumps([_values(findings) for findings in found], indent=2))
+        click.echo(json.dumps([_values(findings) for findings in all_findings], indent=2))
     else:
-        _print_table(found)
-    return survey_exit_code(found)
+        _print_table(all_findings)
+    return survey_exit_code(all_findings)
 
 
-def _values(one: SlurmFindings) -> dict[str, object]:
+def _values(findings: SlurmFindings) -> dict[str, object]:
     return {
-        "node": one.node.name,
-        "partition": one.node.partition,
-        "state": one.state,
-        "words": list(one.words),
-        "cpus": one.node.cpus,
-        "memory_bytes": one.node.memory_bytes,
-        "gres": _gres(one),
-        "driver_gpus": one.num_gpus,
-        "gpu_makers": dict(one.makers),
-        "alike": list(one.alike),
-        "python": one.python,
-        "containers": list(one.containers),
-        "user_id": one.user_id,
-        "has_interpreter": one.has_interpreter,
+        "node": findings.node.name,
+        "partition": findings.node.partition,
+        "state": findings.state,
+        "words": list(findings.words),
+        "cpus": findings.node.cpus,
+        "memory_bytes": findings.node.memory_bytes,
+        "gres": _gres(findings),
+        "driver_gpus": findings.num_gpus,
+        "gpu_makers": dict(findings.makers),
+        "alike": list(findings.alike),
+        "python": findings.python,
+        "containers": list(findings.containers),
+        "user_id": findings.user_id,
+        "has_interpreter": findings.has_interpreter,
     }
 
 
-def _print_table(found: Sequence[SlurmFindings]) -> None:
-    if not found:
+def _print_table(all_findings: Sequence[SlurmFindings]) -> None:
+    if not all_findings:
         click.echo("This Slurm has no node in that partition.")
         return
     rows = [("NODE", "PARTITION", "CPUS", "MEMORY", "GPUS", "PYTHON", "CONTAINERS", "TARMAC")]
-    for findings in found:
+    for findings in all_findings:
         looked = findings.state == "looked"
         rows.append(
             (
@@ -68,10 +68,10 @@ def _print_table(found: Sequence[SlurmFindings]) -> None:
             )
         )
     print_rows(rows)
-    for findings in found:
+    for findings in all_findings:
         for words in findings.words:
             click.echo(f"{findings.node.name}: {words}")
-    print_alike(found, "Slurm")
+    print_alike(all_findings, "Slurm")
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
@@ -82,14 +82,14 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
         click.echo(line.rstrip())
 
 
-def print_alike(found: Sequence[NodeFindings], engine: str) -> None:
+def print_alike(all_findings: Sequence[NodeFindings], engine: str) -> None:
     """Print the nodes that stand for equal nodes, which were not checked.
 
     Args:
-        found: Findings of the checked nodes, each with the names of its unchecked equals.
+        all_findings: Findings of the checked nodes, each with the names of its unchecked equals.
         engine: Source of that equality in the message, such as ``Slurm`` or ``the cluster``.
     """
-    more = [node for node in found if node.alike]
+    more = [node for node in all_findings if node.alike]
     if more:
         count = sum(len(node.alike) for node in more)
         click.echo(f"One node of each kind was looked at; {count} are alike by {engine}'s word:")
@@ -97,8 +97,9 @@ def print_alike(found: Sequence[NodeFindings], engine: str) -> None:
         click.echo(f"{node.name}: {len(node.alike)} like it, {node.alike[0]} the first of them")
 
 
-def _gres(one: SlurmFindings) -> str:
+def _gres(findings: SlurmFindings) -> str:
     parts = (
-        ":".join(filter(None, (gres.name, gres.kind, str(gres.count)))) for gres in one.node.gres
+        ":".join(filter(None, (gres.name, gres.kind, str(gres.count))))
+        for gres in findings.node.gres
     )
     return ", ".join(parts)

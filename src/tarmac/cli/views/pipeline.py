@@ -169,7 +169,7 @@ class PipelineProgress:
 
     def tried(self, name: str, number: int, params: Mapping[str, Any], value: float | None) -> None:
         """Show the result of a trial."""
-        params_text = ", ".join(f"{key}={each}" for key, each in params.items())
+        params_text = ", ".join(f"{key}={param}" for key, param in params.items())
         result = "no number" if value is None else f"{value:g}"
         self._say(f"  trial      {name} {number}: {result} ({params_text})")
 
