@@ -23,18 +23,18 @@ SECOND = "GPU-9c1f0d2e-1111-4e2a-8a5c-6d0f3a2b1c00"
 def judge(inventory_of):
     """Return a function that judges GPUs of a machine by what PyTorch's probe has said there."""
 
-    def of(machine: str, *given: str, **said):
+    def of(machine: str, *uuids: str, **said):
         gpus = [{"kind": "gpu", "name": "cuda:0"}]
         probe = {"outcome": "done", "result": {"devices": gpus, "build": {"cuda": "13.0"}}}
         probes = (Probe(framework="torch", where="this Python", **{**probe, **said}),)
         evidence = Evidence(inventory=inventory_of(machine), probes=probes)
-        return judge_given(make_report(evidence, seconds=1.0), given)
+        return judge_given(make_report(evidence, seconds=1.0), uuids)
 
     return of
 
 
 @pytest.mark.parametrize(
-    ("machine", "asked", "failures"),
+    ("machine", "num_gpus", "failures"),
     [
         ("pair", 2, []),
         ("healthy", 2, ["the driver shows 1 of 2 GPUs"]),
@@ -48,12 +48,12 @@ def judge(inventory_of):
         ),
     ],
 )
-def test_a_pods_gpus_are_all_that_it_sees(inventory_of, machine, asked, failures):
+def test_a_pods_gpus_are_all_that_it_sees(inventory_of, machine, num_gpus, failures):
     gpus = [{"kind": "gpu", "name": "cuda:0"}]
     result = {"devices": gpus, "build": {"cuda": "13.0"}}
     probe = Probe(framework="torch", where="this Python", outcome="done", result=result)
     evidence = Evidence(inventory=inventory_of(machine), probes=(probe,))
-    assert judge_pod(make_report(evidence, seconds=1.0), asked) == (failures, [])
+    assert judge_pod(make_report(evidence, seconds=1.0), num_gpus) == (failures, [])
 
 
 @pytest.mark.parametrize(("machine", "code"), [("pair", 0), ("ecc-errors", UNFIT)])

@@ -16,12 +16,12 @@ from tarmac.checks.report.make import make_report
 def told(inventory_of):
     """Return a function that tells of a machine's GPUs, of which the pod was given so many."""
 
-    def of(machine: str, asked: int, **said):
+    def of(machine: str, num_gpus: int, **said):
         gpus = [{"kind": "gpu", "name": "cuda:0"}]
         probe = {"outcome": "done", "result": {"devices": gpus, "build": {"cuda": "13.0"}}}
         probes = (Probe(framework="torch", where="this Python", **{**probe, **said}),)
         evidence = Evidence(inventory=inventory_of(machine), probes=probes)
-        return tell(make_report(evidence, seconds=1.0), asked)
+        return tell(make_report(evidence, seconds=1.0), num_gpus)
 
     return of
 

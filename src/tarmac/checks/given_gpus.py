@@ -36,7 +36,7 @@ def main() -> None:
         file.write(json.dumps({"failures": failures, "unseen": unseen}) + "\n")
 
 
-def judge_given(report: Report, given: Sequence[str]) -> tuple[list[str], list[str]]:
+def judge_given(report: Report, uuids: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return a quick check's failures of GPUs, and the parts of them that gave no answer.
 
     Findings of other GPUs of the machine are left out: those belong to other jobs. Where Tarmac's
@@ -44,12 +44,12 @@ def judge_given(report: Report, given: Sequence[str]) -> tuple[list[str], list[s
 
     Args:
         report: Report of a check by a process that sees only these GPUs.
-        given: UUIDs of the GPUs, or of their MIG devices.
+        uuids: UUIDs of the GPUs, or of their MIG devices.
     """
     names = {gpu.label: _names(gpu) for gpu in report.inventory.gpus}
-    others = {label for label, own in names.items() if own.isdisjoint(given)}
+    others = {label for label, own in names.items() if own.isdisjoint(uuids)}
     shown = set().union(*names.values())
-    failures = [f"the driver does not show {name}" for name in given if name not in shown]
+    failures = [f"the driver does not show {name}" for name in uuids if name not in shown]
     unseen = []
     for finding in report.findings:
         if finding.level != "failure" or others.issuperset(finding.where):
@@ -60,11 +60,11 @@ def judge_given(report: Report, given: Sequence[str]) -> tuple[list[str], list[s
             failures.append(_words(finding))
     if not report.probes:
         unseen.append("nothing was computed there: PyTorch is not in Tarmac's environment")
-    for each in report.unseen:
-        if each.where not in others:
+    for gap in report.unseen:
+        if gap.where not in others:
             # No answer of the driver counts as a failure; a probe that was not started does not.
-            messages = unseen if each.where in _frameworks(report) else failures
-            messages.append(f"{each.where}: {each.why}")
+            messages = unseen if gap.where in _frameworks(report) else failures
+            messages.append(f"{gap.where}: {gap.why}")
     return failures, unseen
 
 

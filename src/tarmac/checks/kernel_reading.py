@@ -206,5 +206,5 @@ def select_lines(lines: Iterable[str], clock: Clock, hours: float) -> list[str]:
         else:
             key, most = (event.code, event.address, event.number), _KEPT_EACH
         kept.setdefault(key, deque(maxlen=most)).append(_Kept(order, line[:_LONGEST], event))
-    every = sorted((entry for rest in kept.values() for entry in rest), key=lambda one: one.order)
+    every = sorted((entry for rest in kept.values() for entry in rest), key=lambda line: line.order)
     return [entry.line for entry in every]

@@ -200,10 +200,10 @@ def _told_of(event: KernelEvent, at: datetime) -> KernelNews:
     )
 
 
-def _is_same(one: KernelNews, other: KernelNews) -> bool:
+def _is_same(news: KernelNews, other: KernelNews) -> bool:
     """Return whether two entries report the same error, or its repetition."""
-    if abs(one.at - other.at) >= _SAME or one.number != other.number:
+    if abs(news.at - other.at) >= _SAME or news.number != other.number:
         return False
-    if one.number is None:
-        return (one.code, one.address, one.pid) == (other.code, other.address, other.pid)
-    return one.address == other.address or None in (one.address, other.address)
+    if news.number is None:
+        return (news.code, news.address, news.pid) == (other.code, other.address, other.pid)
+    return news.address == other.address or None in (news.address, other.address)

@@ -24,20 +24,20 @@ def main() -> int:
     return UNFIT if failures else 0
 
 
-def judge_pod(report: Report, asked: int) -> tuple[list[str], list[str]]:
+def judge_pod(report: Report, num_gpus: int) -> tuple[list[str], list[str]]:
     """Return a quick check's failures of a pod's GPUs, and the parts that gave no answer.
 
     Args:
         report: Report of the check; a pod sees only its own GPUs.
-        asked: Number of GPUs granted to the pod; each MIG device counts as one.
+        num_gpus: Number of GPUs granted to the pod; each MIG device counts as one.
     """
     parts: list[Gpu | MigDevice] = [
         part for gpu in report.inventory.gpus for part in (gpu.mig_devices or (gpu,))
     ]
     named = [part.uuid for part in parts if part.uuid is not None]
     failures, unseen = judge_given(report, named)
-    if len(parts) < asked:
-        failures.insert(0, f"the driver shows {len(parts)} of {asked} GPUs")
+    if len(parts) < num_gpus:
+        failures.insert(0, f"the driver shows {len(parts)} of {num_gpus} GPUs")
     return failures, unseen
 
 

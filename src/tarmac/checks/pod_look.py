@@ -33,21 +33,21 @@ def main() -> None:
     Path(sys.argv[2]).write_bytes(shorten(tell(report, num_gpus)))
 
 
-def tell(report: Report, asked: int) -> dict[str, Any]:
+def tell(report: Report, num_gpus: int) -> dict[str, Any]:
     """Return the answer of a quick check about a pod's node.
 
     Args:
         report: Report of a quick check in the pod.
-        asked: Number of GPUs granted to the pod; 0 for none.
+        num_gpus: Number of GPUs granted to the pod; 0 for none.
     """
     # A pod without granted GPUs does not judge the GPUs that it may see.
-    failures, unseen = judge_pod(report, asked) if asked else (judge_given(report, ())[0], [])
+    failures, unseen = judge_pod(report, num_gpus) if num_gpus else (judge_given(report, ())[0], [])
     names = collections.Counter(gpu.name or "GPU" for gpu in report.inventory.gpus)
     return {
         "python": platform.python_version(),
         "tarmac": installed_version(),
         "driver": report.inventory.driver.version or "",
-        "gpus": dict(names) if asked else {},
+        "gpus": dict(names) if num_gpus else {},
         "failures": [*map(_short, failures)],
         "unseen": [*map(_short, unseen)],
     }

@@ -66,12 +66,12 @@ def group_alike(
     return [*kinds.values()][:most]
 
 
-def survey_exit_code(found: Sequence[NodeFindings]) -> int:
+def survey_exit_code(findings: Sequence[NodeFindings]) -> int:
     """Return 1 if a node is unfit, 3 if a node could not be probed, else 0.
 
     Nodes that are ``apart`` do not count; without any other node the result is 3.
     """
-    if any(node.is_unfit for node in found):
+    if any(node.is_unfit for node in findings):
         return 1
-    counted = [node for node in found if node.state != "apart"]
+    counted = [node for node in findings if node.state != "apart"]
     return 0 if counted and all(node.is_fit for node in counted) else 3

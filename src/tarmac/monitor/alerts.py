@@ -120,12 +120,12 @@ class Alerts:
         return problems
 
 
-def _start(command: str, given: IO[bytes]) -> Child:
+def _start(command: str, stdin: IO[bytes]) -> Child:
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device
         return spawn(
             ["sh", "-c", command],
             environment=os.environ,
-            stdin=given,
+            stdin=stdin,
             stdout=nowhere,
             stderr=nowhere,
         )

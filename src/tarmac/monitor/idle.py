@@ -108,15 +108,15 @@ class IdleClock:
         self,
         standings: Mapping[str, Standing],
         now: datetime,
-        told: Mapping[str, datetime] | None = None,
+        active_at: Mapping[str, datetime] | None = None,
     ) -> IdleClock:
         """Return the clock after a look.
 
         Args:
             standings: State of each GPU, by UUID.
             now: Time of this look, UTC.
-            told: Times when GPUs were last active, by UUID, as sampled by runs. They also cover the
-                time before the monitor's first look.
+            active_at: Times when GPUs were last active, by UUID, as sampled by runs. They also
+                cover the time before the monitor's first look.
         """
         last: dict[str, datetime] = {}
         for uuid, standing in standings.items():
@@ -127,7 +127,7 @@ class IdleClock:
             elif uuid in self.last_active:
                 last[uuid] = self.last_active[uuid]
             else:
-                last[uuid] = min((told or {}).get(uuid, now), now)
+                last[uuid] = min((active_at or {}).get(uuid, now), now)
         return IdleClock(last)
 
     def idle_s(self, now: datetime) -> dict[str, float]:

@@ -167,8 +167,8 @@ def _line(process: Process, processes: Mapping[int, Process]) -> Iterator[Proces
         at = processes.get(at.parent)
 
 
-def _most_particular(found: Iterator[Candidate]) -> Candidate | None:
-    return min(found, key=lambda one: _PARTICULAR.index(one.glance.kind), default=None)
+def _most_particular(candidates: Iterator[Candidate]) -> Candidate | None:
+    return min(candidates, key=lambda c: _PARTICULAR.index(c.glance.kind), default=None)
 
 
 def _shares_group(

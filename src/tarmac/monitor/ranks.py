@@ -36,7 +36,7 @@ def ranks_together(hosts: Sequence[HostSnapshot]) -> tuple[HostSnapshot, ...]:
 
 
 def merged_ranks(
-    told: Iterable[Sequence[Mapping[str, object]]],
+    listed: Iterable[Sequence[Mapping[str, object]]],
 ) -> tuple[dict[str, object], ...]:
     """Return each rank once, with all known facts, the slowest by ``samples_per_s`` first.
 
@@ -44,10 +44,10 @@ def merged_ranks(
     training has recorded.
 
     Args:
-        told: The ranks that each host lists.
+        listed: The ranks that each host lists.
     """
     rank_by_key: dict[object, dict[str, object]] = {}
-    for ranks in told:
+    for ranks in listed:
         for number, rank in enumerate(ranks):
             key = rank.get("rank", (rank.get("host"), number))
             before = rank_by_key.get(key, {})

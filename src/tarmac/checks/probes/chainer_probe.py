@@ -72,15 +72,15 @@ def where(array):
     return module if module == "numpy" else "%s %s" % (module, array.device)
 
 
-def measure(probe, np, xp, found, put):
-    on_gpu, name = found["kind"] == "gpu", found["name"]
+def measure(probe, np, xp, entry, put):
+    on_gpu, name = entry["kind"] == "gpu", entry["name"]
     size = probe.sizes["gpu" if on_gpu else "cpu"]
-    found["flops"] = {}
+    entry["flops"] = {}
     for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
         probe.stage("%s rate on %s" % (kind, name))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
         # Reading one number waits for the product.
-        found["flops"][kind] = probe.rate(
+        entry["flops"][kind] = probe.rate(
             2.0 * size**3, lambda a=a, b=b: float(xp.matmul(a, b)[0, 0])
         )
     probe.stage("copies on %s" % name)
@@ -92,25 +92,25 @@ def measure(probe, np, xp, found, put):
         # Waits for the copy.
         float(there[0])
 
-    found["copies"] = {"memory": probe.rate(2.0 * count, copy)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, copy)}
     if on_gpu:
         host = np.ones(count // 4, "float32")
         # The host's memory is not pinned, so copies are slower.
-        found["copies"]["pinned"] = False
+        entry["copies"]["pinned"] = False
 
         def send():
             here.set(host)
             float(here[0])
 
-        found["copies"]["to_device"] = probe.rate(count, send)
-        found["copies"]["from_device"] = probe.rate(count, here.get)
+        entry["copies"]["to_device"] = probe.rate(count, send)
+        entry["copies"]["from_device"] = probe.rate(count, here.get)
         probe.stage("allocation on %s" % name)
         del here, there
         xp.get_default_memory_pool().free_all_blocks()
         free = xp.cuda.runtime.memGetInfo()[0]
         taken = int(free * 0.9) if probe.depth == "deep" else min(free // 2, 1 << 30)
         block = xp.empty(taken, "uint8")
-        found["allocated_bytes"] = block.size
+        entry["allocated_bytes"] = block.size
         # Returns memory to the driver, for the probes that run in parallel.
         del block
         xp.get_default_memory_pool().free_all_blocks()

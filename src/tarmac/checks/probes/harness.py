@@ -95,13 +95,13 @@ class Probe:
         self.result["devices"].append(entry)
         return entry
 
-    def ran(self, found, operation, place):
+    def ran(self, entry, operation, place):
         """Record the place where an operation ran, both as the framework names them.
 
-        ``found`` is the entry of the device that the operation was meant for.
+        ``entry`` is the entry of the device that the operation was meant for.
         """
         self.result["placements"].append(
-            {"device": found["name"], "operation": operation, "ran_on": str(place)}
+            {"device": entry["name"], "operation": operation, "ran_on": str(place)}
         )
 
     @contextlib.contextmanager
@@ -233,13 +233,13 @@ def bus_rate(count, num_bytes, seconds):
     return 2.0 * (count - 1) / count * num_bytes / seconds
 
 
-def latest(said, waiting):
+def latest(reports, waiting):
     """Return the names of the running ranks at the earliest step, and that step.
 
-    ``said`` has the reports of all ranks, ``waiting`` the numbers of the ranks that still run.
+    ``reports`` has the reports of all ranks, ``waiting`` the numbers of the ranks that still run.
     """
-    first = min(STEPS.index(rank["step"]) for rank in said)
-    late = [n for n in waiting if STEPS.index(said[n]["step"]) == first] or list(waiting)
+    first = min(STEPS.index(rank["step"]) for rank in reports)
+    late = [n for n in waiting if STEPS.index(reports[n]["step"]) == first] or list(waiting)
     return ", ".join("rank %d" % number for number in late), STEPS[first]
 
 

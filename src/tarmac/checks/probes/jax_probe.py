@@ -71,46 +71,46 @@ def where(array):
     return ", ".join(sorted(map(str, array.devices())))
 
 
-def measure(probe, jax, device, found, put):
+def measure(probe, jax, device, entry, put):
     import numpy as np
 
-    on_gpu = found["kind"] == "gpu"
+    on_gpu = entry["kind"] == "gpu"
     size = probe.sizes["gpu" if on_gpu else "cpu"]
-    found["flops"] = {}
+    entry["flops"] = {}
     multiply = jax.jit(jax.numpy.matmul)
     types = {"fp32": "float32", "bf16": "bfloat16"}
     if on_gpu:
         types["fp16"] = "float16"
-        if found["capability"] and found["capability"] < [8, 0]:
+        if entry["capability"] and entry["capability"] < [8, 0]:
             # bf16 is emulated before Ampere, and takes seconds for each product.
             del types["bf16"]
     for kind, dtype in types.items():
-        probe.stage("%s rate on %s" % (kind, found["name"]))
+        probe.stage("%s rate on %s" % (kind, entry["name"]))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
-        found["flops"][kind] = probe.rate(
+        entry["flops"][kind] = probe.rate(
             2.0 * size**3, lambda a=a, b=b: multiply(a, b).block_until_ready()
         )
-    probe.stage("copies on %s" % found["name"])
+    probe.stage("copies on %s" % entry["name"])
     count = (1 << 28) if on_gpu else (1 << 25)
     there = np.ones(count // 4, "float32")
     here = jax.device_put(there, device)
     # An addition reads and writes, as a copy does.
     add = jax.jit(lambda array: array + 1)
-    found["copies"] = {"memory": probe.rate(2.0 * count, lambda: add(here).block_until_ready())}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: add(here).block_until_ready())}
     if on_gpu:
         # The host's memory is not pinned, so copies are slower.
-        found["copies"]["pinned"] = False
-        found["copies"]["to_device"] = probe.rate(
+        entry["copies"]["pinned"] = False
+        entry["copies"]["to_device"] = probe.rate(
             count, lambda: jax.device_put(there, device).block_until_ready()
         )
         # A new array each time, as JAX keeps the host's copy of an array that was copied before.
-        found["copies"]["from_device"] = probe.rate(count, lambda: np.asarray(add(here)))
-        probe.stage("allocation on %s" % found["name"])
+        entry["copies"]["from_device"] = probe.rate(count, lambda: np.asarray(add(here)))
+        probe.stage("allocation on %s" % entry["name"])
         # 1 GiB at any depth: JAX does not return memory for the probes that run in parallel.
         taken = 1 << 30
         with jax.default_device(device):
             jax.numpy.zeros(taken, "uint8").block_until_ready()
-        found["allocated_bytes"] = taken
+        entry["allocated_bytes"] = taken
 
 
 def main(probe):

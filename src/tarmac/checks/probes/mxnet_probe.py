@@ -58,14 +58,14 @@ def compute(probe, np, mx, context, name):
             measure(probe, mx, context, entry, put)
 
 
-def measure(probe, mx, context, found, put):
-    on_gpu, name = found["kind"] == "gpu", found["name"]
+def measure(probe, mx, context, entry, put):
+    on_gpu, name = entry["kind"] == "gpu", entry["name"]
     size = probe.sizes["gpu" if on_gpu else "cpu"]
-    found["flops"] = {}
+    entry["flops"] = {}
     for kind, dtype in [("fp32", "float32")] + ([("fp16", "float16")] if on_gpu else []):
         probe.stage("%s rate on %s" % (kind, name))
         a, b = (put(size, size)[1].astype(dtype) for _ in range(2))
-        found["flops"][kind] = probe.rate(
+        entry["flops"][kind] = probe.rate(
             2.0 * size**3, lambda a=a, b=b: mx.nd.dot(a, b).wait_to_read()
         )
     probe.stage("copies on %s" % name)
@@ -76,22 +76,22 @@ def measure(probe, mx, context, found, put):
         (here + 1).wait_to_read()
 
     # An addition reads and writes, as a copy does.
-    found["copies"] = {"memory": probe.rate(2.0 * count, add)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, add)}
     if on_gpu:
         there = mx.nd.ones(count // 4, ctx=mx.cpu())
         # The host's memory is not pinned, so copies are slower.
-        found["copies"]["pinned"] = False
-        found["copies"]["to_device"] = probe.rate(
+        entry["copies"]["pinned"] = False
+        entry["copies"]["to_device"] = probe.rate(
             count, lambda: there.copyto(context).wait_to_read()
         )
-        found["copies"]["from_device"] = probe.rate(
+        entry["copies"]["from_device"] = probe.rate(
             count, lambda: here.copyto(mx.cpu()).wait_to_read()
         )
         probe.stage("allocation on %s" % name)
         # 1 GiB at any depth: MXNet does not return memory for the probes that run in parallel.
         taken = 1 << 30
         mx.nd.zeros(taken, ctx=context, dtype="uint8").wait_to_read()
-        found["allocated_bytes"] = taken
+        entry["allocated_bytes"] = taken
 
 
 def main(probe):

@@ -73,7 +73,7 @@ def start(directory, names, end):
         yield subprocess.Popen(program + [str(number), name, following, str(end)], env=fixed)
 
 
-def how_it_ended(code, said):
+def how_it_ended(code, report):
     """Describe the end of a process that did not finish its soak."""
     if code < 0:
         try:
@@ -82,8 +82,8 @@ def how_it_ended(code, said):
             how = "ended by signal %d" % -code
     else:
         how = "ended with exit code %d" % code
-    text = "%s at: %s" % (how, said["step"])
-    return "%s, by %s" % (text, said["error"].splitlines()[0]) if said.get("error") else text
+    text = "%s at: %s" % (how, report["step"])
+    return "%s, by %s" % (text, report["error"].splitlines()[0]) if report.get("error") else text
 
 
 def main(probe):

@@ -225,22 +225,22 @@ class Soak:
         name = self.pattern(number, inverse)
         self.same("memory (%s)" % name, self.expected, self.blocks[number])
 
-    def same(self, operation, expected, found):
+    def same(self, operation, expected, actual):
         """Compare two tensors bit for bit; record differences, and return whether they are equal.
 
         ``operation`` is the name of the work in a recorded mismatch.
         """
         torch = self.torch
-        expected, found = _bits(torch, expected.flatten()), _bits(torch, found.flatten())
+        expected, actual = _bits(torch, expected.flatten()), _bits(torch, actual.flatten())
         self.state["comparisons"] += 1
         self.state["bytes"] += expected.numel() * expected.element_size()
-        if torch.equal(expected, found):
+        if torch.equal(expected, actual):
             return True
         self.state["num_mismatches"] += 1
         if len(self.state["mismatches"]) < KEPT:
             # Compared on the host, as the device may compute wrongly.
-            expected, found = expected.cpu(), found.cpu()
-            differing = (expected != found).nonzero().flatten()
+            expected, actual = expected.cpu(), actual.cpu()
+            differing = (expected != actual).nonzero().flatten()
             # A difference may vanish when the tensors are read again: show element 0 then.
             first = int(differing[0]) if len(differing) else 0
             self.state["mismatches"].append(
@@ -250,7 +250,7 @@ class Soak:
                     "of": expected.numel(),
                     "first": first,
                     "expected": _hex(expected[first]),
-                    "found": _hex(found[first]),
+                    "found": _hex(actual[first]),
                 }
             )
         return False

@@ -60,21 +60,21 @@ def compute(probe, np, tf, device):
                 measure(probe, np, tf, entry, on_gpu)
 
 
-def measure(probe, np, tf, found, on_gpu):
+def measure(probe, np, tf, entry, on_gpu):
     size = probe.sizes["gpu" if on_gpu else "cpu"]
-    found["flops"] = {}
+    entry["flops"] = {}
     types = {"fp32": tf.float32, "bf16": tf.bfloat16}
     if on_gpu:
         types["fp16"] = tf.float16
-        if tuple(found["capability"] or (8, 0)) < (8, 0):
+        if tuple(entry["capability"] or (8, 0)) < (8, 0):
             # bf16 is emulated before Ampere, and takes seconds for each product.
             del types["bf16"]
     for name, dtype in types.items():
-        probe.stage("%s rate on %s" % (name, found["name"]))
+        probe.stage("%s rate on %s" % (name, entry["name"]))
         a, b = (tf.cast(tf.random.normal((size, size)), dtype) for _ in range(2))
         # Reading one number waits for the product.
-        found["flops"][name] = probe.rate(2.0 * size**3, lambda a=a, b=b: (a @ b)[0, 0].numpy())
-    probe.stage("copies on %s" % found["name"])
+        entry["flops"][name] = probe.rate(2.0 * size**3, lambda a=a, b=b: (a @ b)[0, 0].numpy())
+    probe.stage("copies on %s" % entry["name"])
     count = (1 << 28) if on_gpu else (1 << 25)
     here = tf.zeros(count // 4)
 
@@ -82,7 +82,7 @@ def measure(probe, np, tf, found, on_gpu):
         return (here + 1.0)[0].numpy()
 
     # An addition reads and writes, as a copy does.
-    found["copies"] = {"memory": probe.rate(2.0 * count, add)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, add)}
     if on_gpu:
         there = np.ones(count // 4, "float32")
 
@@ -90,14 +90,14 @@ def measure(probe, np, tf, found, on_gpu):
             return tf.constant(there)[0].numpy()
 
         # The host's memory is not pinned, so copies are slower.
-        found["copies"]["pinned"] = False
-        found["copies"]["to_device"] = probe.rate(count, send)
-        found["copies"]["from_device"] = probe.rate(count, here.numpy)
-        probe.stage("allocation on %s" % found["name"])
+        entry["copies"]["pinned"] = False
+        entry["copies"]["to_device"] = probe.rate(count, send)
+        entry["copies"]["from_device"] = probe.rate(count, here.numpy)
+        probe.stage("allocation on %s" % entry["name"])
         # 1 GiB at any depth: TensorFlow does not return memory for the probes that run in parallel.
         taken = 1 << 30
         tf.zeros(taken, tf.uint8)[0].numpy()
-        found["allocated_bytes"] = taken
+        entry["allocated_bytes"] = taken
 
 
 def main(probe):

@@ -67,22 +67,22 @@ def compute(probe, torch, device):
             measure(probe, torch, device, entry, synchronize)
 
 
-def measure(probe, torch, device, found, synchronize):
+def measure(probe, torch, device, entry, synchronize):
     on_gpu = device.type != "cpu"
     size = probe.sizes["gpu" if on_gpu else "cpu"]
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
     if on_gpu:
         types["fp16"] = torch.float16
-        if found["capability"] < [8, 0]:
+        if entry["capability"] < [8, 0]:
             # bf16 is emulated before Ampere, and takes seconds for each product.
             del types["bf16"]
-    found["flops"] = {}
+    entry["flops"] = {}
     for name, dtype in types.items():
         probe.stage("%s rate on %s" % (name, device))
         # Random numbers, as products of zeros draw less power and run faster.
         a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
         out = torch.empty(size, size, device=device, dtype=dtype)
-        found["flops"][name] = probe.rate(
+        entry["flops"][name] = probe.rate(
             2.0 * size**3, lambda a=a, b=b, out=out: torch.mm(a, b, out=out), synchronize
         )
         del a, b, out
@@ -91,23 +91,23 @@ def measure(probe, torch, device, found, synchronize):
     here = torch.empty(count, dtype=torch.uint8, device=device)
     there = torch.empty_like(here)
     # A copy reads and writes.
-    found["copies"] = {"memory": probe.rate(2.0 * count, lambda: there.copy_(here), synchronize)}
+    entry["copies"] = {"memory": probe.rate(2.0 * count, lambda: there.copy_(here), synchronize)}
     if on_gpu:
         pinned = torch.empty(count, dtype=torch.uint8, pin_memory=True)
-        found["copies"]["to_device"] = probe.rate(
+        entry["copies"]["to_device"] = probe.rate(
             count, lambda: here.copy_(pinned, non_blocking=True), synchronize
         )
-        found["copies"]["from_device"] = probe.rate(
+        entry["copies"]["from_device"] = probe.rate(
             count, lambda: pinned.copy_(here, non_blocking=True), synchronize
         )
-        found["copies"]["pinned"] = True
+        entry["copies"]["pinned"] = True
         probe.stage("allocation on %s" % device)
         del here, there, pinned
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info(device)[0]
         taken = int(free * 0.9) if probe.depth == "deep" else min(free // 2, 1 << 30)
         block = torch.empty(taken, dtype=torch.uint8, device=device)
-        found["allocated_bytes"] = block.numel()
+        entry["allocated_bytes"] = block.numel()
         # Returns memory to the driver, for the probes that run in parallel.
         del block
         torch.cuda.empty_cache()

@@ -178,9 +178,9 @@ class Lead:
                 update = answer.get("facts") or {"problem": answer["error"]}
                 member.rank = member.rank.model_copy(update=update)
 
-    def _ask(self, member: _Member, told: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def _ask(self, member: _Member, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Send a rank a command and return its answer; without one, mark the rank as lost."""
-        member.line.send(**told)
+        member.line.send(**request)
         try:
             answer = member.line.receive(limit_s)
         except TimeoutError:

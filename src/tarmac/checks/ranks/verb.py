@@ -118,23 +118,25 @@ def _follow_oneself(place: Place, command: Sequence[str], limit_s: float) -> Non
         follow(place, command=command, environment=os.environ, limit_s=limit_s)
 
 
-def _all_reduce(ranks: Ranks, said: Mapping[int, Mapping[str, Any]]) -> Probe:
+def _all_reduce(ranks: Ranks, answers: Mapping[int, Mapping[str, Any]]) -> Probe:
     """Return the result of all ranks' all-reduce, in the form of the single machine's probe."""
     hosts = len(ranks.hosts)
     count = len(ranks.ranks)
     result: dict[str, Any] = {"stage": "done", "version": ranks.ranks[0].torch, "devices": []}
-    failed = {rank: answer for rank, answer in said.items() if "error" in answer}
-    wrong = [rank for rank, answer in said.items() if not answer.get("answer", {"ok": True})["ok"]]
-    if failed or not said:
+    failed = {rank: answer for rank, answer in answers.items() if "error" in answer}
+    wrong = [
+        rank for rank, answer in answers.items() if not answer.get("answer", {"ok": True})["ok"]
+    ]
+    if failed or not answers:
         own = {rank: answer for rank, answer in failed.items() if answer.get("own")}
-        shown = [f"{ranks.name_of(rank)} {said[rank]['error']}" for rank in own or failed]
+        shown = [f"{ranks.name_of(rank)} {answers[rank]['error']}" for rank in own or failed]
         result["all_reduce"] = {"problem": "hung", "detail": "; ".join(shown[:4])}
     elif wrong:
         names = ", ".join(map(ranks.name_of, wrong))
         result["all_reduce"] = {"problem": "wrong", "detail": f"on {names}"}
     else:
-        times = [median(answer["answer"]["seconds"]) for answer in said.values()]
-        size = next(iter(said.values()))["answer"]["bytes"]
+        times = [median(answer["answer"]["seconds"]) for answer in answers.values()]
+        size = next(iter(answers.values()))["answer"]["bytes"]
         # The bus bandwidth: see PERFORMANCE.md of NVIDIA's nccl-tests.
         rate = 2.0 * (count - 1) / count * size / max(times)
         kind = "gpu" if ranks.ranks[0].gpu is not None else "cpu"
@@ -144,7 +146,7 @@ def _all_reduce(ranks: Ranks, said: Mapping[int, Mapping[str, Any]]) -> Probe:
     return Probe(
         framework="all-reduce",
         where=f"{count} ranks on {hosts} host{'s' if hosts > 1 else ''}",
-        outcome="hung" if failed or not said else "done",
+        outcome="hung" if failed or not answers else "done",
         detail=result.get("all_reduce", {}).get("detail", ""),
         result=result,
     )

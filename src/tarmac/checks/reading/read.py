@@ -146,7 +146,7 @@ def _level(code: str, seen: Mapping[str, Seen]) -> Level:
     """Return a failure's level, or that of its worst consequence that was seen too."""
     catalogue = read_catalogue()
     follows = [other for other in catalogue[code].hides if other in seen]
-    levels = [_own_level(catalogue[each], seen[each].manner) for each in (code, *follows)]
+    levels = [_own_level(catalogue[sought], seen[sought].manner) for sought in (code, *follows)]
     return min(levels, key=LEVELS.index)
 
 

@@ -168,8 +168,8 @@ class Scanner:
             return in_line
         if self._pairs_of != place:
             self._pairs_of, self._both = place, self._pairs(place, here)
-        each = (_seen(pattern, both, line + offset, across=True) for offset, both in self._both)
-        return next(filter(None, each), {})
+        matches = (_seen(pattern, both, line + offset, across=True) for offset, both in self._both)
+        return next(filter(None, matches), {})
 
     def _pairs(self, place: int, here: str) -> list[tuple[int, str]]:
         """Return the line joined with the next and with the previous one, for broken messages.

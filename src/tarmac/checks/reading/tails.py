@@ -17,13 +17,13 @@ _TAIL_BYTES = 2**18
 
 
 def read_tails(
-    paths: Iterable[Path], said: str = "", *, within: Path | None = None
+    paths: Iterable[Path], text: str = "", *, within: Path | None = None
 ) -> list[LogFinding]:
     """Return the failures and warnings that the ends of logs show, each code once; notes left out.
 
     Args:
         paths: Paths of the logs; missing and unreadable files are skipped.
-        said: Text to read before the logs.
+        text: Text to read before the logs.
         within: Directory that the logs must lie in once links are resolved. Default: any.
     """
     findings: dict[str, LogFinding] = {}
@@ -35,7 +35,7 @@ def read_tails(
 
     # An error in reading a log must not replace the failure that is to be explained.
     with contextlib.suppress(Exception):
-        add(io.BytesIO(said.encode(errors="replace")))
+        add(io.BytesIO(text.encode(errors="replace")))
     for path in paths:
         with contextlib.suppress(Exception), open_regular(path, within=within) as log:
             add(log)

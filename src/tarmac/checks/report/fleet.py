@@ -81,8 +81,8 @@ def _facts(reports: Mapping[str, Report]) -> Iterator[Difference]:
         name: {**hardware_facts(report.inventory), **software_facts(report)}
         for name, report in reports.items()
     }
-    for item in dict.fromkeys(item for each in facts.values() for item in each):
-        values = {name: each.get(item, "none") for name, each in facts.items()}
+    for item in dict.fromkeys(item for own in facts.values() for item in own):
+        values = {name: own.get(item, "none") for name, own in facts.items()}
         usual, odd = odd_ones(values)
         yield Difference(item, usual or "", odd)
 

@@ -105,7 +105,7 @@ def differing_model(before: Inventory, now: Inventory) -> str:
         return f"its CPU is {before.host.cpu}, this one's {now.host.cpu}"
     names = [{gpu.name for gpu in inventory.gpus if gpu.name} for inventory in (before, now)]
     if all(names) and not names[0] & names[1]:
-        was, is_now = (", ".join(sorted(each)) for each in names)
+        was, is_now = (", ".join(sorted(models)) for models in names)
         return f"its GPUs are {was}, this one's {is_now}"
     return ""
 

@@ -49,7 +49,7 @@ class ApiError(BaseModel):
     unless: str = ""
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The number, name and words of the error, as a finding shows them."""
         number = "" if self.number is None else f"{self.number}, "
         return f"error {number}{self.names[0]}" + (f": {self.words}" if self.words else "")
@@ -112,7 +112,7 @@ class ErrorForm:
         is_none = error.unless and error.unless.lower() in before
         if is_none or before.endswith(self._api.not_after or "\0"):
             return None
-        return error.code or self._api.code, error.said
+        return error.code or self._api.code, error.text
 
 
 @functools.cache

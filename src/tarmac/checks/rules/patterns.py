@@ -125,12 +125,12 @@ def find_in(text: str) -> Mapping[str, str]:
     return without_generic(lines)
 
 
-def without_generic(found: Mapping[str, _T]) -> Mapping[str, _T]:
+def without_generic(failures: Mapping[str, _T]) -> Mapping[str, _T]:
     """Return failures by code, without generic ones where a more specific failure is among them."""
     catalogue = read_catalogue()
-    if not any(not catalogue[code].generic and not catalogue[code].beside for code in found):
-        return found
-    return {code: value for code, value in found.items() if not catalogue[code].generic}
+    if not any(not catalogue[code].generic and not catalogue[code].beside for code in failures):
+        return failures
+    return {code: value for code, value in failures.items() if not catalogue[code].generic}
 
 
 def _line_of(text: str, match: re.Match[str]) -> str:

@@ -51,18 +51,18 @@ class View:
     rows: tuple[Row, ...]
 
 
-def with_command(said: Line, command: str, look: Look, indent: str = "  ") -> list[Line]:
+def with_command(message: Line, command: str, look: Look, indent: str = "  ") -> list[Line]:
     """Return a message and its command, on one line if both fit, else on two.
 
     Args:
-        said: Message to show. Cut if it is too long.
+        message: Message to show. Cut if it is too long.
         command: Command to show, safe for a terminal; empty for none.
         look: Settings with the width of a line.
         indent: Text at the start of the second line. Default: two spaces.
     """
-    lines: list[Line] = [said]
+    lines: list[Line] = [message]
     if command:
         typed = (Span("$ ", "dim"), Span(command, "strong"))
-        whole = (*said, Span("  "), *typed)
-        lines = [whole] if width_of(whole) <= look.width else [said, (Span(indent), *typed)]
+        whole = (*message, Span("  "), *typed)
+        lines = [whole] if width_of(whole) <= look.width else [message, (Span(indent), *typed)]
     return [fitted(line, look.width, ascii_only=look.ascii_only) for line in lines]

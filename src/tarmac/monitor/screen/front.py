@@ -119,7 +119,7 @@ def tab_line(chosen: int, states: Sequence[str], width: int) -> Line:
     """
     names = [view.name for view in VIEWS]
     only_chosen = [name if number == chosen else "" for number, name in enumerate(names)]
-    lines = [_tabs(chosen, states, each) for each in (names, only_chosen, [""] * len(names))]
+    lines = [_tabs(chosen, states, shown) for shown in (names, only_chosen, [""] * len(names))]
     return next((line for line in lines if width_of(line) <= width), lines[-1])
 
 
