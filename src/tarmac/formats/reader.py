@@ -152,7 +152,7 @@ def _open(path: Path, formats: Sequence[Format]) -> _Opened:
     # Read only once: a pipe, such as `<(...)`, is empty afterwards.
     text = read_text(path)
     loaded = (format_.load(path, text) for format_ in formats)
-    document = next((each for each in loaded if each is not None), None)
+    document = next((candidate for candidate in loaded if candidate is not None), None)
     if document is None:
         document = parse_document(text, str(path))
     format_ = _format_of(document, formats)
@@ -160,7 +160,7 @@ def _open(path: Path, formats: Sequence[Format]) -> _Opened:
 
 
 def _format_of(document: Document, formats: Sequence[Format]) -> Format:
-    return next(each for each in formats if each.looks_like(document.value))
+    return next(format_ for format_ in formats if format_.looks_like(document.value))
 
 
 def _parts_of(format_: Format, opened: Sequence[_Opened]) -> list[Document]:
@@ -171,7 +171,7 @@ def _files_of(path: Path, formats: Sequence[Format]) -> Sequence[Path]:
     if not path.is_dir():
         return [path]
     errors = []
-    for find in (each.find for each in formats if each.find is not None):
+    for find in (format_.find for format_ in formats if format_.find is not None):
         try:
             return find(path)
         except RequestError as error:

@@ -265,12 +265,12 @@ def test_a_pipeline_is_run_from_python_with_real_programs(tmp_path):
     definition = {"name": "double", "cpu": 0.1, "mem": "256Mi", "options": {"tarmac": own}}
     path = tmp_path / "double.json"
     path.write_text(json.dumps(definition))
-    assert run_pipeline(path, given=[21], output=tmp_path / "runs").result == 42
+    assert run_pipeline(path, input_data=[21], output=tmp_path / "runs").result == 42
     with pytest.raises(TarmacError, match="double: double: ") as caught:
-        run_pipeline(path, given=[], output=tmp_path / "runs")
+        run_pipeline(path, input_data=[], output=tmp_path / "runs")
     assert "tarmac run --resume" in caught.value.hint
     with pytest.raises(RequestError, match="has its input and its algorithms in it"):
-        run_pipeline(Job(name="p", pipeline=SUM), given=[1])
+        run_pipeline(Job(name="p", pipeline=SUM), input_data=[1])
 
 
 @pytest.mark.parametrize("start", [tarmac.run, tarmac.submit], ids=["run", "submit"])

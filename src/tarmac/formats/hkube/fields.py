@@ -127,14 +127,14 @@ def definition_as_written(document: Document, path: Path) -> Any:
     return value | {"options": options | {"tarmac": own}}
 
 
-def message(found: Any) -> str:
+def message(error: Any) -> str:
     """Return the message for one of Pydantic's errors."""
-    if found["type"] == "missing":
+    if error["type"] == "missing":
         return "is missing"
-    if found["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden":
         return "unknown key"
-    message = str(found["msg"]).removeprefix("Value error, ")
-    value = found.get("input")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    value = error.get("input")
     if isinstance(value, (str, int, float, bool)) or value is None:
         return f"{reprlib.repr(value)}: {message}"
     return message

@@ -59,9 +59,9 @@ def library_of(documents: Sequence[Document]) -> Library:
     """
     library = Library({}, {})
     home = FilePath(documents[-1].name).resolve().parent
-    for each in documents:
-        folder = FilePath(each.name).resolve().parent
-        document = each if folder == home else _with_files_of(each, folder)
+    for original in documents:
+        folder = FilePath(original.name).resolve().parent
+        document = original if folder == home else _with_files_of(original, folder)
         for path, value in _parts_of(document.value):
             name = value.get("name")
             if not isinstance(name, str):

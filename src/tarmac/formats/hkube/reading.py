@@ -204,9 +204,9 @@ class _Reader:
                 self._refuse((*start, *rest), message(detail))
             return None
 
-    def _path_of(self, found: Any, fields: Mapping[str, Field]) -> Path:
+    def _path_of(self, error: Any, fields: Mapping[str, Field]) -> Path:
         """Return the path in the definition of a value that is invalid in a job."""
-        location = tuple(found["loc"])
+        location = tuple(error["loc"])
         own = _own(fields)
         if own is not None and (not location or location[0] in own):
             return (*fields["options"].path, "tarmac", *location)
@@ -215,7 +215,7 @@ class _Reader:
         if field is None:
             return self._path
         variable = next(
-            (name for name in _names(field.value) if f"{name!r} is no name" in found["msg"]), None
+            (name for name in _names(field.value) if f"{name!r} is no name" in error["msg"]), None
         )
         return field.path if variable is None else (*field.path, variable)
 

@@ -116,14 +116,14 @@ def takes_flow_input(value: Any) -> bool:
     return any(is_pipeline(part) for part in parts)
 
 
-def with_input(document: Document, given: Any) -> Document:
+def with_input(document: Document, input_data: Any) -> Document:
     """Return a document whose pipeline or algorithm runs with an input.
 
     Args:
         document: Document with one pipeline, one algorithm run or one algorithm definition, or with
             a Tarmac job that has a pipeline.
-        given: The ``flowInput`` of the pipeline, or the algorithm's input: a list, or an object
-            with the list as its ``input``, and optional ``taskId``, ``name`` and ``debug``.
+        input_data: The ``flowInput`` of the pipeline, or the algorithm's input: a list, or an
+            object with the list as its ``input``, and optional ``taskId``, ``name`` and ``debug``.
 
     Raises:
         RequestError: The document holds no pipeline or algorithm, or several of them.
@@ -131,7 +131,7 @@ def with_input(document: Document, given: Any) -> Document:
     """
     value = document.value
     if isinstance(value, dict) and isinstance(value.get("pipeline"), dict):
-        pipeline = value["pipeline"] | {"flowInput": _flow_input(given)}
+        pipeline = value["pipeline"] | {"flowInput": _flow_input(input_data)}
         return _replaced(document, value | {"pipeline": pipeline}, ("pipeline", "flowInput"))
     parts = value if isinstance(value, list) else [value]
     prefixes: list[Path] = [(number,) for number in range(len(parts))]
@@ -148,37 +148,38 @@ def with_input(document: Document, given: Any) -> Document:
                 f"{document.name} holds {len(positions)} of them, and an input is for one"
             )
         if positions:
-            return change(document, prefixes[positions[0]], parts[positions[0]], given)
+            return change(document, prefixes[positions[0]], parts[positions[0]], input_data)
     raise RequestError(
         f"{document.name} holds no algorithm and no pipeline of HKube's, which an input is for"
     )
 
 
-def _flow_input(given: Any) -> Any:
-    if given is not None and not isinstance(given, dict):
+def _flow_input(input_data: Any) -> Any:
+    if input_data is not None and not isinstance(input_data, dict):
         raise RequestError("a pipeline's input, its flowInput, is a mapping: {...}")
-    return given
+    return input_data
 
 
-def _run(given: Any, name: Any) -> dict[str, Any]:
+def _run(input_data: Any, name: Any) -> dict[str, Any]:
     """Return the request to run an algorithm with an input.
 
     Args:
-        given: Input from the user: a list, or an object with ``input`` and optional ``taskId``.
+        input_data: Input from the user: a list, or an object with ``input`` and optional
+            ``taskId``.
         name: Name of the algorithm to run. An input for another algorithm is refused.
     """
     form = "An algorithm's input is a list, [...], or an object, {input: [...], taskId: ID}."
-    if isinstance(given, list):
-        return {"name": name, "input": given}
-    if not isinstance(given, dict):
+    if isinstance(input_data, list):
+        return {"name": name, "input": input_data}
+    if not isinstance(input_data, dict):
         raise InputError(
             "an algorithm's input is a list, of what it is given: [...]", (), hint=form
         )
-    for key in given:
+    for key in input_data:
         if key not in _KEYS:
             error = unknown_name("key of an algorithm's input", key, _KEYS)
             raise InputError(error.message, (key,), hint=f"{form}\n{error.hint}")
-    run = {key: value for key, value in given.items() if value is not None}
+    run = {key: value for key, value in input_data.items() if value is not None}
     if not isinstance(run.get("input", []), list):
         raise InputError("input is no list", ("input",), hint=form)
     fault = task_id_fault(run.get("taskId", "none"))
@@ -189,17 +190,17 @@ def _run(given: Any, name: Any) -> dict[str, Any]:
     return {"name": name, "input": [], **run}
 
 
-def _with_flow_input(document: Document, path: Path, part: Any, given: Any) -> Document:
-    return _put(document, path, part | {"flowInput": _flow_input(given)}, "flowInput")
+def _with_flow_input(document: Document, path: Path, part: Any, input_data: Any) -> Document:
+    return _put(document, path, part | {"flowInput": _flow_input(input_data)}, "flowInput")
 
 
-def _with_list(document: Document, path: Path, part: Any, given: Any) -> Document:
-    return _put(document, path, part | _run(given, part.get("name")), "input")
+def _with_list(document: Document, path: Path, part: Any, input_data: Any) -> Document:
+    return _put(document, path, part | _run(input_data, part.get("name")), "input")
 
 
-def _with_run(document: Document, path: Path, part: Any, given: Any) -> Document:
+def _with_run(document: Document, path: Path, part: Any, input_data: Any) -> Document:
     """Add a run of the algorithm to the document with its definition."""
-    run = _of_one_node(_run(given, part.get("name")))
+    run = _of_one_node(_run(input_data, part.get("name")))
     if path:
         return dataclasses.replace(document, value=[*document.value, run])
     places = {(0, *old): place for old, place in document.places.items()}

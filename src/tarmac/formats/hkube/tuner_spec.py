@@ -181,30 +181,30 @@ def draw_faults(spec: TunerSpec) -> Iterator[tuple[Path, str]]:
         yield from _faults_of_fixed(spec.sampler.fixed_values, params)
 
 
-def _faults_of_param(one: HyperParam) -> Iterator[tuple[Path, str]]:
-    if one.suggest == "categorical":
-        if not one.choices:
-            yield (), f"{one.name} is categorical, which needs choices"
+def _faults_of_param(param: HyperParam) -> Iterator[tuple[Path, str]]:
+    if param.suggest == "categorical":
+        if not param.choices:
+            yield (), f"{param.name} is categorical, which needs choices"
         return
-    needed = ("low", "high", "q") if one.suggest == "discrete_uniform" else ("low", "high")
-    missing = [key for key in needed if getattr(one, key) is None]
+    needed = ("low", "high", "q") if param.suggest == "discrete_uniform" else ("low", "high")
+    missing = [key for key in needed if getattr(param, key) is None]
     for key in missing:
         meaning = ", the step from low" if key == "q" else ""
-        yield (), f"{one.name} is {one.suggest}, which needs {key}{meaning}"
+        yield (), f"{param.name} is {param.suggest}, which needs {key}{meaning}"
     if missing:
         return
-    assert one.low is not None
-    assert one.high is not None
-    if one.low > one.high:
-        yield ("low",), f"{one.low:g} is above high, {one.high:g}"
-    if one.suggest == "loguniform" and one.low <= 0:
-        yield ("low",), f"{one.low:g}: loguniform needs one above 0"
-    if one.suggest == "discrete_uniform" and one.q is not None and one.q <= 0:
-        yield ("q",), f"{one.q:g}: expected a step above 0"
-    if one.suggest == "int":
+    assert param.low is not None
+    assert param.high is not None
+    if param.low > param.high:
+        yield ("low",), f"{param.low:g} is above high, {param.high:g}"
+    if param.suggest == "loguniform" and param.low <= 0:
+        yield ("low",), f"{param.low:g}: loguniform needs one above 0"
+    if param.suggest == "discrete_uniform" and param.q is not None and param.q <= 0:
+        yield ("q",), f"{param.q:g}: expected a step above 0"
+    if param.suggest == "int":
         for key in ("low", "high"):
-            if not getattr(one, key).is_integer():
-                yield (key,), f"{getattr(one, key):g}: expected a whole number"
+            if not getattr(param, key).is_integer():
+                yield (key,), f"{getattr(param, key):g}: expected a whole number"
 
 
 def _faults_of_grid(space: Mapping[str, Any] | None) -> Iterator[tuple[Path, str]]:

@@ -99,10 +99,10 @@ class Report:
         name, _ = self._configuration.place_of(path)
         return name.endswith(".json")
 
-    def _add(self, said: dict[str, dict[str, None]], path: Path, message: str) -> None:
-        said.setdefault(message, {})[f"{self._where(path)}: {self._configuration.show(path)}"] = (
-            None
-        )
+    def _add(self, messages: dict[str, dict[str, None]], path: Path, message: str) -> None:
+        messages.setdefault(message, {})[
+            f"{self._where(path)}: {self._configuration.show(path)}"
+        ] = None
 
     def finish(self) -> tuple[list[str], list[str]]:
         """Return the notes and the refusals.
@@ -142,9 +142,9 @@ class Report:
         return RequestError(lines[0], hint="\n".join(lines[1:]) or None)
 
 
-def _lines(said: Mapping[str, Mapping[str, None]]) -> list[str]:
+def _lines(messages: Mapping[str, Mapping[str, None]]) -> list[str]:
     lines = []
-    for message, places in said.items():
+    for message, places in messages.items():
         rest = len(places) - 1
         more = f" (and {rest} more place{'s' if rest > 1 else ''})" if rest else ""
         lines.append(f"{next(iter(places))}: {message}{more}")

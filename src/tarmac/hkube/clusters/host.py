@@ -352,10 +352,10 @@ class ClusterHost:
                 flight.finished.set_exception(error)
 
 
-def _is_same(one: Work, other: Work) -> bool:
+def _is_same(work: Work, other: Work) -> bool:
     """Whether two tasks of the same name have the same algorithm and input."""
-    digest = digest_of(one.input)
-    return digest != "" and digest == digest_of(other.input) and one.algorithm == other.algorithm
+    digest = digest_of(work.input)
+    return digest != "" and digest == digest_of(other.input) and work.algorithm == other.algorithm
 
 
 def _is_unread_success(event: dict[str, Any]) -> bool:

@@ -84,7 +84,7 @@ async def _host(errand: NodeTaskSpec) -> Ending | None:
             future = pool.submit(errand.work)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, future.cancel)
-            await first_of(future, calls.asked)
+            await first_of(future, calls.first_call)
             if not future.done():
                 # No answer to the call: wrappers may take a refusal for a result.
                 future.cancel()
@@ -93,7 +93,7 @@ async def _host(errand: NodeTaskSpec) -> Ending | None:
         with contextlib.suppress(asyncio.CancelledError):
             await printing
         watcher.print_new()
-    if calls.asked.done():
+    if calls.first_call.done():
         return Ending(work=errand.work, why="refused", message=_NO_OTHERS, attempts=1)
     return None if future.cancelled() else future.result()
 
@@ -142,7 +142,7 @@ class _NoCalls:
     """A `Calls` that notes a call of another algorithm or pipeline and never answers it."""
 
     def __init__(self) -> None:
-        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.first_call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run_algorithm(self, caller: Work, algorithm: str, inputs: Sequence[Any]) -> Ending:
         """Note the call, and never answer."""
@@ -155,7 +155,7 @@ class _NoCalls:
         return await self._never()
 
     async def _never(self) -> NoReturn:
-        if not self.asked.done():
-            self.asked.set_result(None)
+        if not self.first_call.done():
+            self.first_call.set_result(None)
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")

@@ -129,7 +129,7 @@ def read_ending(path: Path, work: Work) -> Ending | None:
     """
     # A fresh directory listing makes a network file system ask its server for new files.
     with read_errors(path):
-        if path.name not in {each.name for each in path.parent.iterdir()}:
+        if path.name not in {file.name for file in path.parent.iterdir()}:
             return None
     try:
         return Ending(work=work, **_read(path))

@@ -37,7 +37,7 @@ class Hosted:
         problem: Reason why no task of the algorithm can run, as code and words. None: tasks can.
         place: Directories and session of the next instance. None until they are open.
         is_opening: Whether ``place`` is being opened.
-        told: Last reported reason why the first task waits.
+        reported_reason: Last reported reason why the first task waits.
         is_warming: Whether to start up to ``minHotWorkers`` instances before there are tasks. False
             after an instance has ended by itself.
     """
@@ -52,7 +52,7 @@ class Hosted:
     problem: tuple[Why, str] | None = None
     place: Place | None = None
     is_opening: bool = False
-    told: str = ""
+    reported_reason: str = ""
     is_warming: bool = True
 
     @property

@@ -131,7 +131,7 @@ class Executions:
         places = data.get("storage")
         if not isinstance(stored, list) or not isinstance(places, dict):
             raise ProtocolError("data.storageInput should be array, and data.storage object")
-        return [self._stored(each, places) for each in stored]
+        return [self._stored(item, places) for item in stored]
 
     def _stored(self, value: Any, places: Mapping[str, Any]) -> Any:
         if not isinstance(value, str) or not value.startswith("$$"):

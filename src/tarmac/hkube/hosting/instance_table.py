@@ -56,7 +56,7 @@ class InstanceTable:
             first = hosted.waiting.first()
             return _LAST if first is None else first.order
 
-        return sorted((each for each in self.hosted.values() if each.num_wanted), key=order)
+        return sorted((hosted for hosted in self.hosted.values() if hosted.num_wanted), key=order)
 
     def may_begin(self, entry: Entry | None) -> bool:
         """Whether the limit of concurrent tasks allows another task."""
@@ -85,7 +85,7 @@ class InstanceTable:
         change.
         """
         needs = hosted.template.resources
-        coming = [each.grant for each in self.instances("ending")]
+        coming = [leaving.grant for leaving in self.instances("ending")]
         will_change = bool(coming) or any(self.instances("starting", "busy"))
         idle = [
             (other, instance)
@@ -93,14 +93,14 @@ class InstanceTable:
             for instance in other.instances
             if instance.state == "idle" and not instance.call.done()
         ]
-        idle.sort(key=lambda each: each[1].idle_since)
+        idle.sort(key=lambda pair: pair[1].idle_since)
         ending: list[Instance] = []
         for with_kept in (False,) if will_change else (False, True):
             for other, instance in idle:
                 short = self._machine.shortage(needs, coming)
                 if not short:
                     return ending
-                num_taken = sum(each in other.instances for each in ending)
+                num_taken = sum(instance in other.instances for instance in ending)
                 is_kept = num_taken >= other.num_idle_to_spare
                 if instance in ending or (is_kept and not with_kept):
                     continue
@@ -115,11 +115,11 @@ class InstanceTable:
         Returns:
             The first waiting called task and the names of all running tasks. None: no deadlock.
         """
-        queues = [each.waiting for each in self.hosted.values()]
+        queues = [hosted.waiting for hosted in self.hosted.values()]
         if not any(queue.callers for queue in queues):
             return None
         if any(self.instances("starting", "ending")) or any(
-            each.state == "preparing" for each in self.hosted.values()
+            hosted.state == "preparing" for hosted in self.hosted.values()
         ):
             return None
         names = []
@@ -142,6 +142,6 @@ class InstanceTable:
         first = other.waiting.first()
         if first is None or first.order > entry.order:
             return False
-        coming = [each.grant for each in self.instances("ending")]
+        coming = [leaving.grant for leaving in self.instances("ending")]
         short = self._machine.shortage(other.template.resources, coming)
         return short.is_eased_by(instance.grant)

@@ -113,8 +113,8 @@ class InstanceLifecycle:
 
     def fail(self, error: Exception) -> None:
         """Fail all pending tasks with an infrastructure error."""
-        entries = [entry for each in self._roster.hosted.values() for entry in each.waiting]
-        entries += [each.entry for each in self._roster.instances("busy") if each.entry]
+        entries = [entry for hosted in self._roster.hosted.values() for entry in hosted.waiting]
+        entries += [instance.entry for instance in self._roster.instances("busy") if instance.entry]
         for entry in entries:
             if not entry.future.done():
                 entry.future.set_exception(error)
@@ -215,7 +215,7 @@ class InstanceLifecycle:
         started = self._processes.start(attempt)
         if started is None:
             return None
-        hosted.place, hosted.told = None, ""
+        hosted.place, hosted.reported_reason = None, ""
         instance = Instance(place, attempt, *started, self._loop.create_future())
         hosted.instances.add(instance)
         return instance

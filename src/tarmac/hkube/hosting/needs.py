@@ -27,7 +27,9 @@ def beside_callers(work: Work, templates: Mapping[str, Task]) -> Task:
     """
     callers = [*callers_of(work)]
     task = templates[work.algorithm]
-    every = [templates[each.algorithm].resources for each in callers if each.algorithm in templates]
+    every = [
+        templates[caller.algorithm].resources for caller in callers if caller.algorithm in templates
+    ]
     every.append(task.resources)
     gpus = sum(needs.gpus for needs in every)
     together = task.resources.model_copy(
@@ -38,7 +40,7 @@ def beside_callers(work: Work, templates: Mapping[str, Task]) -> Task:
             "gpus": gpus if gpus <= 1 else float(math.ceil(gpus)),
         }
     )
-    names = ", ".join(each.name for each in callers)
+    names = ", ".join(caller.name for caller in callers)
     return dataclasses.replace(
         task, name=f"{work.name} beside {names}, which started it", resources=together
     )

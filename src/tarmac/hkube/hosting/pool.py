@@ -104,7 +104,7 @@ class Pool:
             name: Hosted(algorithm, next(iter(plan_tasks(algorithm.job, base))))
             for name, algorithm in algorithms.items()
         }
-        self._templates = {name: each.template for name, each in hosted.items()}
+        self._templates = {name: algorithm.template for name, algorithm in hosted.items()}
         self._machine = read_machine(fake_gpus=fake_gpus)
         self._roster = InstanceTable(hosted, self._machine, concurrency)
         self._arrivals = itertools.count()
@@ -268,8 +268,8 @@ class Pool:
         """Report why an algorithm's first task waits, once for each reason."""
         first = hosted.waiting.first()
         # A starting instance will soon take the first task.
-        if first is not None and reason != hosted.told and not hosted.count("starting"):
-            hosted.told = reason
+        if first is not None and reason != hosted.reported_reason and not hosted.count("starting"):
+            hosted.reported_reason = reason
             self._watcher.waiting(first.work, reason)
 
     def _detect_deadlock(self) -> None:
@@ -286,9 +286,9 @@ class Pool:
         self._deadlocked_since = None
         hosted = self._roster.hosted[entry.work.algorithm]
         message = (
-            f"{hosted.told or 'it cannot begin'}, all by tasks that wait for others that they have "
-            f"started: {', '.join(names)}. Give their algorithms fewer instances (maxWorkers), or "
-            "less cpu, mem and gpu"
+            f"{hosted.reported_reason or 'it cannot begin'}, all by tasks that wait for others "
+            f"that they have started: {', '.join(names)}. Give their algorithms fewer instances "
+            "(maxWorkers), or less cpu, mem and gpu"
         )
         ending = Ending(work=entry.work, why="refused", message=message)
         self._lives.conclude(hosted, entry, ending)

@@ -37,6 +37,6 @@ def _length(
     source = node.template.sources[number]
     if isinstance(source, RawBatch) or source.node is None:
         return len(supply.value(node, number))
-    if number in node.each or not graph.nodes[source.node].is_batch:
+    if number in node.following or not graph.nodes[source.node].is_batch:
         return None
     return numbers[source.node]

@@ -29,7 +29,7 @@ class GraphNode:
         is_cartesian: Whether there is a task for each combination of its batches' elements.
         template: Input of the node, with places for its references.
         batches: Numbers of the template's places that make batches.
-        each: Numbers of the places that follow another node's batch task by task.
+        following: Numbers of the places that follow another node's batch task by task.
         leaders: Nodes whose batches it follows task by task.
         needs: Nodes that it waits for as a whole.
         children: Nodes that wait for it or follow it.
@@ -43,7 +43,7 @@ class GraphNode:
     is_cartesian: bool
     template: Template
     batches: tuple[int, ...]
-    each: frozenset[int]
+    following: frozenset[int]
     leaders: tuple[str, ...]
     needs: tuple[str, ...]
     children: tuple[str, ...]
@@ -90,7 +90,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
             children[parent].append(name)
     graph: dict[str, GraphNode] = {}
     for name in _in_order(parents, children):
-        node, batches, each, leaders, needs = nodes[name], [], set[int](), [], [*by_edge[name]]
+        node, batches, following, leaders, needs = nodes[name], [], set[int](), [], [*by_edge[name]]
         for number, source in enumerate(templates[name].sources):
             if isinstance(source, RawBatch) or source.is_batch:
                 batches.append(number)
@@ -98,7 +98,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
                 continue
             # Only a batch can be followed task by task.
             if source.is_each and graph[source.node].is_batch:
-                each.add(number)
+                following.add(number)
                 leaders.append(source.node)
             else:
                 needs.append(source.node)
@@ -113,7 +113,7 @@ def read_graph(pipeline: Pipeline) -> Graph:
             is_cartesian=node.batch_operation == _CARTESIAN,
             template=templates[name],
             batches=tuple(batches),
-            each=frozenset(each),
+            following=frozenset(following),
             leaders=tuple(dict.fromkeys(leaders)),
             needs=tuple(dict.fromkeys(needs)),
             children=tuple(children[name]),

@@ -193,7 +193,7 @@ class PipelineState:
         """
         progress = self._progress[child.name]
         if progress.is_expanded or not all(
-            self._progress[each].is_complete for each in child.needs
+            self._progress[name].is_complete for name in child.needs
         ):
             return
         if not child.leaders:
@@ -204,12 +204,12 @@ class PipelineState:
         if index is not None and parent in child.leaders:
             ahead = {index}
         elif index is None:
-            ahead = {each for leader in leaders for each in leader.ended if each is not None}
+            ahead = {number for leader in leaders for number in leader.ended if number is not None}
         else:
             return
-        for each in sorted(each for each in ahead if each not in progress.followed):
-            if all(leader.has_ended(each) for leader in leaders):
-                self._make(child, each, step)
+        for number in sorted(number for number in ahead if number not in progress.followed):
+            if all(leader.has_ended(number) for leader in leaders):
+                self._make(child, number, step)
         if index is None and all(leader.is_complete for leader in leaders):
             self._expand(child)
             self._complete(child, step)
@@ -262,7 +262,7 @@ class PipelineState:
             for name in node.children:
                 child = self._graph.nodes[name]
                 followed = [self._progress[leader].num_expected for leader in child.leaders]
-                known = [each for each in followed if each is not None]
+                known = [count for count in followed if count is not None]
                 is_known = node.name in child.leaders and len(known) == len(followed)
                 if is_known and not child.batches:
                     ahead.append((child, max(known)))

@@ -48,7 +48,9 @@ class Supply:
             PipelineStopped: A batch refers to a value that a result lacks.
         """
         values = [
-            self._followed(node, number, index) if number in node.each else self.value(node, number)
+            self._followed(node, number, index)
+            if number in node.following
+            else self.value(node, number)
             for number in range(len(node.template.sources))
         ]
         lengths = [len(values[number]) for number in node.batches]

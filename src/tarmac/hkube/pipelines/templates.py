@@ -95,10 +95,10 @@ def _read(value: Any, sources: list[Source], depth: int, name: str) -> Any:
     before = len(sources)
     part: _List | _Object
     if isinstance(value, list):
-        part = _List(tuple(_read(each, sources, depth + 1, name) for each in value))
+        part = _List(tuple(_read(item, sources, depth + 1, name) for item in value))
     elif isinstance(value, dict):
         items = value.items()
-        part = _Object(tuple((key, _read(each, sources, depth + 1, name)) for key, each in items))
+        part = _Object(tuple((key, _read(item, sources, depth + 1, name)) for key, item in items))
     else:
         return value
     return value if len(sources) == before else part
@@ -109,9 +109,9 @@ def _filled(part: Any, values: Sequence[Any]) -> Any:
         case _Place(number):
             return values[number]
         case _List(parts):
-            return [_or_none(_filled(each, values)) for each in parts]
+            return [_or_none(_filled(item, values)) for item in parts]
         case _Object(parts):
-            pairs = ((key, _filled(each, values)) for key, each in parts)
+            pairs = ((key, _filled(item, values)) for key, item in parts)
             return {key: value for key, value in pairs if value is not ABSENT}
         case _:
             return part

@@ -58,8 +58,8 @@ def read_link(target: str) -> Link:
         if value not in valid:
             raise ProtocolError(f"{name} is {value[:40]!r}, expected one of {', '.join(valid)}")
     return Link(
-        next(each for each in _STORAGES if each == storage),
-        next(each for each in ENCODINGS if each == encoding),
+        next(name for name in _STORAGES if name == storage),
+        next(name for name in ENCODINGS if name == encoding),
         bool(query),
     )
 

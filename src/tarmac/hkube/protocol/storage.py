@@ -28,7 +28,7 @@ def stored_bytes(value: Any, encoding: Encoding) -> bytes:
     Raises:
         ProtocolError: The encoding cannot carry the value.
     """
-    number = next(number for number, each in _ENCODINGS.items() if each == encoding)
+    number = next(number for number, name in _ENCODINGS.items() if name == encoding)
     if isinstance(value, bytes):
         kind, payload = _RAW, value
     else:

@@ -161,9 +161,9 @@ def _as_plain(value: Any, depth: int = 0) -> Any:
     if type(value) in _LEAVES:
         return value
     if isinstance(value, dict):
-        return {_key(key): _as_plain(each, depth + 1) for key, each in value.items()}
+        return {_key(key): _as_plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_as_plain(each, depth + 1) for each in value]
+        return [_as_plain(item, depth + 1) for item in value]
     return _plain_leaf(value)
 
 
@@ -204,9 +204,9 @@ def _map_text(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(key): _map_text(each, change) for key, each in value.items()}
+        return {change(key): _map_text(item, change) for key, item in value.items()}
     if isinstance(value, list):
-        return [_map_text(each, change) for each in value]
+        return [_map_text(item, change) for item in value]
     return value
 
 
@@ -216,9 +216,9 @@ def _repaired(text: str) -> str:
 
 def _as_javascript(value: Any, encoding: Encoding) -> Any:
     if isinstance(value, dict):
-        return {_key(key): _as_javascript(each, encoding) for key, each in value.items()}
+        return {_key(key): _as_javascript(item, encoding) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_javascript(each, encoding) for each in value]
+        return [_as_javascript(item, encoding) for item in value]
     if isinstance(value, float):
         return None if encoding == "json" and not math.isfinite(value) else value
     if isinstance(value, str):
@@ -237,25 +237,25 @@ def _number(value: int) -> float:
 
 def _why_not(value: Any, encoding: Encoding, error: Exception) -> str:
     refused = {bytes, bytearray} if encoding == "json" else set()
-    for where, each in _walk(value):
-        if type(each) in refused:
+    for where, part in _walk(value):
+        if type(part) in refused:
             return (
                 f"{where} is binary data, which JSON cannot carry: let the algorithm ask for "
                 "msgpack or bson (WORKER_ALGORITHM_ENCODING)"
             )
-        if type(each) not in _LEAVES | _CONTAINERS:
-            return f"{where} is of the type {type(each).__name__}, which {_NAMES[encoding]} has not"
+        if type(part) not in _LEAVES | _CONTAINERS:
+            return f"{where} is of the type {type(part).__name__}, which {_NAMES[encoding]} has not"
     return f"{_NAMES[encoding]} cannot carry it: {_first_line(error)}"
 
 
 def _walk(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     yield where.lstrip(".") or "it", value
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from _walk(each, f"{where}.{key}")
+        for key, item in value.items():
+            yield from _walk(item, f"{where}.{key}")
     elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _walk(each, f"{where}[{index}]")
+        for index, item in enumerate(value):
+            yield from _walk(item, f"{where}[{index}]")
 
 
 def _too_deep() -> str:

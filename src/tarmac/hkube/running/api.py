@@ -19,7 +19,7 @@ from tarmac.jobs import Job, RunRequest, Secret, create_run, read_secret_mapping
 def run_pipeline(
     job: Job | str | Path,
     *,
-    given: Any = None,
+    input_data: Any = None,
     algorithms: str | Path | None = None,
     base: str | Path = ".",
     output: str | Path | None = None,
@@ -32,8 +32,8 @@ def run_pipeline(
 
     Args:
         job: Job with a pipeline, or path of a pipeline or an algorithm's definition.
-        given: Input, only with a file: the pipeline's ``flowInput``, or the algorithm's input list,
-            alone or as ``{"input": [...], "taskId": ...}``.
+        input_data: Input, only with a file: the pipeline's ``flowInput``, or the algorithm's input
+            list, alone or as ``{"input": [...], "taskId": ...}``.
         algorithms: Folder of the definitions that the pipeline names. Default: the file's folder.
         base: Directory that a job's relative paths start from. With a file: the file's directory.
         output: Parent of the run's directory. Default: ``TARMAC_RUNS`` or ``./runs``.
@@ -51,13 +51,13 @@ def run_pipeline(
 
     Example:
         >>> from tarmac.hkube import run_pipeline
-        >>> run_pipeline("double.json", given=[21]).result  # doctest: +SKIP
+        >>> run_pipeline("double.json", input_data=[21]).result  # doctest: +SKIP
         42
     """
     if not isinstance(job, Job):
         base = Path(job).resolve().parent
-        job = _read(Path(job), given, None if algorithms is None else Path(algorithms))
-    elif given is not None or algorithms is not None:
+        job = _read(Path(job), input_data, None if algorithms is None else Path(algorithms))
+    elif input_data is not None or algorithms is not None:
         raise RequestError("a job has its input and its algorithms in it", hint="Give its file.")
     request = RunRequest(
         output=None if output is None else Path(output),
@@ -76,9 +76,9 @@ def run_pipeline(
     return end
 
 
-def _read(path: Path, given: Any, algorithms: Path | None) -> Job:
+def _read(path: Path, input_data: Any, algorithms: Path | None) -> Job:
     def change(document: Document) -> Document:
-        return document if given is None else with_input(document, given)
+        return document if input_data is None else with_input(document, input_data)
 
     folders = [] if algorithms is None else [algorithms]
     return read_the_job(path, change=change, environment=os.environ, folders=folders)

@@ -100,16 +100,16 @@ def _expand_node(node: Node, stored: Mapping[str, Pipeline], chain: tuple[str, .
     if len(chain) > MAX_DEPTH:
         raise RequestError(f"pipelines are in each other more than {MAX_DEPTH} deep")
     part = _expand(stored[name], stored, (*chain, name))
-    names = {each.node_name for each in part.nodes}
+    names = {inner.node_name for inner in part.nodes}
     prefix = f"{node.node_name}-"
     nodes = [
-        each.model_copy(
+        inner.model_copy(
             update={
-                "node_name": prefix + each.node_name,
-                "input": _renamed(each.input, names, prefix),
+                "node_name": prefix + inner.node_name,
+                "input": _renamed(inner.input, names, prefix),
             }
         )
-        for each in part.nodes
+        for inner in part.nodes
     ]
     edges = [
         Edge(source=f"{prefix}{edge.source}", target=f"{prefix}{edge.target}")

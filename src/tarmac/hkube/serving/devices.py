@@ -58,25 +58,27 @@ def read_asked(environment: Mapping[str, str]) -> Asked | None:
     return Asked(len(value.split(",")), f"{name} is {value}")
 
 
-def why_too_few(asked: Asked, request: str, found: Sequence[Device]) -> str:
+def why_too_few(requested: Asked, request: str, devices: Sequence[Device]) -> str:
     """Return why devices are too few for the request; empty if they are not.
 
     Args:
-        asked: Number of GPUs that the definition asks for, with the reason.
+        requested: Number of GPUs that the definition asks for, with the reason.
         request: Value of ``devices`` in the input. Default ``auto``. Named devices are accepted,
             except a CPU in place of a GPU.
-        found: Devices that the request stands for.
+        devices: Devices that the request stands for.
     """
     if request.startswith("cpu"):
         return ""
     many = (
-        "a GPU was" if asked.number == 1 or found[0].type == "cpu" else f"{asked.number} GPUs were"
+        "a GPU was"
+        if requested.number == 1 or devices[0].type == "cpu"
+        else f"{requested.number} GPUs were"
     )
-    if found[0].type == "cpu":
-        return f"{many} asked for ({asked.why}), and there is none to compute on"
-    if request in ("auto", "all") and len(found) < asked.number:
-        here = "there is 1" if len(found) == 1 else f"there are {len(found)}"
-        return f"{many} asked for ({asked.why}), and {here} to compute on"
+    if devices[0].type == "cpu":
+        return f"{many} asked for ({requested.why}), and there is none to compute on"
+    if request in ("auto", "all") and len(devices) < requested.number:
+        here = "there is 1" if len(devices) == 1 else f"there are {len(devices)}"
+        return f"{many} asked for ({requested.why}), and {here} to compute on"
     return ""
 
 

@@ -31,10 +31,10 @@ def describe(error: BaseException, environment: Mapping[str, str]) -> Mapping[st
         environment: Environment whose secrets are redacted, usually ``os.environ``.
     """
     words: list[str] = []
-    for each in _chain(error):
+    for cause in _chain(error):
         # An error and its causes often have the same message.
-        if not (words and str(each) and str(each) in words[-1]):
-            words.append(_in_words(each))
+        if not (words and str(cause) and str(cause) in words[-1]):
+            words.append(_in_words(cause))
     message = ", caused by ".join(dict.fromkeys(words))
     if isinstance(error, TarmacError):
         details = _as_inputs(error.hint or "")

@@ -132,10 +132,10 @@ def _first(inputs: Any) -> Mapping[Any, Any]:
     return first
 
 
-def _by_field(asked: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
+def _by_field(values: Mapping[Any, Any]) -> dict[str, tuple[str, Any]]:
     """Return the input's names and values, by field."""
     fields: dict[str, tuple[str, Any]] = {}
-    for key, value in asked.items():
+    for key, value in values.items():
         name = str(key)
         field = _ALIASES.get(name, name)
         if field in fields:

@@ -95,17 +95,17 @@ def values_of(params: dict[str, Any], spec: TunerSpec) -> dict[str, Any]:
     return {param.name: _value_of(param, params[param.name]) for param in spec.parameters}
 
 
-def _value_of(one: HyperParam, stored: Any) -> Any:
-    if one.suggest != "categorical":
+def _value_of(param: HyperParam, stored: Any) -> Any:
+    if param.suggest != "categorical":
         return stored
-    choices = one.choices or []
+    choices = param.choices or []
     return choices[_choice_names(choices).index(stored)]
 
 
-def _name_of(one: HyperParam, value: Any) -> Any:
-    if one.suggest != "categorical":
+def _name_of(param: HyperParam, value: Any) -> Any:
+    if param.suggest != "categorical":
         return value
-    choices = one.choices or []
+    choices = param.choices or []
     return _choice_names(choices)[choices.index(value)]
 
 

@@ -113,7 +113,7 @@ class Trials:
 
     def _least(self) -> FrozenTrial | None:
         completed = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return min(completed, key=lambda one: one.values, default=None)
+        return min(completed, key=lambda trial: trial.values, default=None)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

@@ -107,8 +107,8 @@ def transfer_files(made: Sequence[Made], job_id: str, report: Report) -> None:
             )
 
 
-def _keep_all(one: Made, place: str) -> None:
+def _keep_all(made: Made, place: str) -> None:
     kept = {"path": "*", "to": place, "when": "always"}
-    outputs = one.fields.get("outputs", ())
+    outputs = made.fields.get("outputs", ())
     if kept not in outputs:
-        one.fields["outputs"] = [*outputs, kept]
+        made.fields["outputs"] = [*outputs, kept]

@@ -119,21 +119,21 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield _SHORT.get(name, name), value
 
 
-def _take(found: RunOptions, name: str, value: str) -> bool:
+def _take(options: RunOptions, name: str, value: str) -> bool:
     if name in _PARSERS:
         field, parse = _PARSERS[name]
-        setattr(found, field, parse(value))
+        setattr(options, field, parse(value))
     elif name == "--ipc" and value == "host":
-        found.ipc = value
+        options.ipc = value
     elif name == "--ulimit":
-        found.ulimits.append(_ulimit(value))
+        options.ulimits.append(_ulimit(value))
     elif name == "--volume":
-        found.mounts.append(_mount(value))
+        options.mounts.append(_mount(value))
     elif name == "--env":
         key, separator, text = value.partition("=")
         if not separator:
             raise ValueError("expected NAME=VALUE; secrets come by tarmac run --secret")
-        found.env[key] = text
+        options.env[key] = text
     else:
         return name in ("--rm", "--init")
     return True

@@ -187,29 +187,29 @@ class _Checker:
         self._is_old = is_old
         self._num_unknown = 0
 
-    def value(self, value: Any, wanted: Property, path: Path, said: str = "") -> Any:
+    def value(self, value: Any, wanted: Property, path: Path, reported: str = "") -> Any:
         """Return a valid value, or None for an invalid one.
 
         Args:
             value: Plain value from the file.
             wanted: Property that the value must match.
             path: Keys that lead to the value in the configuration.
-            said: Reason already reported for a value above. Default: none.
+            reported: Reason already reported for a value above. Default: none.
         """
         if value is None:
             return None
-        if wanted.reason and wanted.reason != said and _has_one_reason(wanted, wanted.reason):
+        if wanted.reason and wanted.reason != reported and _has_one_reason(wanted, wanted.reason):
             self._report.idle(path, wanted.reason)
-            said = wanted.reason
+            reported = wanted.reason
         if wanted.kind == "map":
             if wanted.instead is not None and not isinstance(value, dict):
-                return self.value(value, wanted.instead, path, said)
-            return self.mapping(value, wanted, path, said)
+                return self.value(value, wanted.instead, path, reported)
+            return self.mapping(value, wanted, path, reported)
         if wanted.kind == "list":
-            return self._list(value, wanted, path, said)
+            return self._list(value, wanted, path, reported)
         return self._scalar(value, wanted, path)
 
-    def mapping(self, value: Any, wanted: Property, path: Path, said: str = "") -> Any:
+    def mapping(self, value: Any, wanted: Property, path: Path, reported: str = "") -> Any:
         """Return the valid parts of a mapping."""
         if not isinstance(value, dict):
             self._report.wrong(path, f"{_show(value, path)}expected names and their values")
@@ -220,7 +220,7 @@ class _Checker:
             if child is None:
                 self._unknown(key, wanted, path)
             else:
-                parts[key] = self.value(part, child, (*path, key), said)
+                parts[key] = self.value(part, child, (*path, key), reported)
         for name, child in wanted.children.items():
             if child.required and value.get(name) is None:
                 self._missing(name, value, path)
@@ -250,7 +250,7 @@ class _Checker:
         else:
             self._report.wrong((*path, key), "unknown property", hint)
 
-    def _list(self, value: Any, wanted: Property, path: Path, said: str) -> Any:
+    def _list(self, value: Any, wanted: Property, path: Path, reported: str) -> Any:
         if self._is_old and isinstance(value, str):
             # Batch Shipyard before 3.1 checked nothing and iterated over a text's characters.
             value = [*value]
@@ -264,7 +264,7 @@ class _Checker:
             if part is None:
                 self._report.wrong((*path, number), "is empty")
             # An invalid part stays as None: later messages name parts by their number.
-            parts.append(self.value(part, item, (*path, number), said))
+            parts.append(self.value(part, item, (*path, number), reported))
         return parts
 
     def _scalar(self, value: Any, wanted: Property, path: Path) -> Any:
