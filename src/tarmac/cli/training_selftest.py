@@ -34,7 +34,7 @@ def run_selftest(workload: str | None, settings: Mapping[str, str], *, as_json: 
         raise RequestError("--selftest names no workload", hint="tarmac train NAME --selftest")
     from tarmac.testing.selftest import selftest
 
-    report = selftest(workload, settings=settings, found=None if as_json else _say)
+    report = selftest(workload, settings=settings, on_finding=None if as_json else _say)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(report) | {"passed": report.passed}, indent=2))
     if not report.passed:

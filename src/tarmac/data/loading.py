@@ -89,8 +89,8 @@ class Loading:
         if batch is None and not samples:
             raise RequestError("it has no samples, expected at least 1")
         if batch is None and self.collate is None:
-            each = [self.naming.leaves(sample) for sample in samples]
-            return {name: [as_array(leaves.get(name)) for leaves in each] for name in each[0]}
+            rows = [self.naming.leaves(sample) for sample in samples]
+            return {name: [as_array(leaves.get(name)) for leaves in rows] for name in rows[0]}
         if batch is None:
             collate = self.collate
             batch = _tried("its collate_fn", lambda: collate(samples) if collate else None)

@@ -64,16 +64,16 @@ def problems_of(
         path: Path of the validated part in the document. Default: the whole document.
     """
     errors = []
-    for each in error.errors(include_url=False):
+    for detail in error.errors(include_url=False):
         # Pydantic inserts the branch of a union between the keys.
-        is_missing = each["type"] == "missing"
-        location = _real_path((*path, *each["loc"]), document.value, is_missing=is_missing)
-        errors.append((document.place_of(location), location, each))
-    errors.sort(key=lambda one: one[0])
+        is_missing = detail["type"] == "missing"
+        location = _real_path((*path, *detail["loc"]), document.value, is_missing=is_missing)
+        errors.append((document.place_of(location), location, detail))
+    errors.sort(key=lambda entry: entry[0])
     # The search for the nearest name is slow, and only the first problems are shown.
     return _joined(
-        _problem(place, location, each, model if number < _MAX_SHOWN else None, len(path))
-        for number, (place, location, each) in enumerate(errors)
+        _problem(place, location, detail, model if number < _MAX_SHOWN else None, len(path))
+        for number, (place, location, detail) in enumerate(errors)
     )
 
 
@@ -99,25 +99,25 @@ def _joined(problems: Iterable[Problem]) -> list[Problem]:
 def _problem(
     place: Place,
     location: Sequence[str | int],
-    found: Any,
+    detail: Any,
     model: type[BaseModel] | None,
     start: int,
 ) -> Problem:
     path = show_path(location)
-    if found["type"] == "extra_forbidden":
+    if detail["type"] == "extra_forbidden":
         name = str(location[-1]) if location else ""
-        valid = _fields_at(model, location[start:-1], found["loc"]) if model is not None else []
+        valid = _fields_at(model, location[start:-1], detail["loc"]) if model is not None else []
         near = difflib.get_close_matches(name, valid, n=1) if len(name) <= _MAX_TEXT else []
         hint = f"  did you mean {near[0]!r}?" if near else f"  valid: {', '.join(valid)}"
         return Problem(place, path, "unknown key", hint if valid else "")
-    if found["type"] == "missing":
+    if detail["type"] == "missing":
         return Problem(place, path, "is missing")
-    template = _WORDS.get(found["type"])
+    template = _WORDS.get(detail["type"])
     # A message of Tarmac's own is no template: it may have braces.
-    message = found["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ")
     if template is not None:
-        message = template.format(**found.get("ctx", {}))
-    value = found.get("input")
+        message = template.format(**detail.get("ctx", {}))
+    value = detail.get("input")
     shown = _shown(value) if isinstance(value, (str, int, float, bool)) else ""
     return Problem(place, path, f"{shown}: {message}" if shown else message)
 

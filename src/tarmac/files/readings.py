@@ -164,8 +164,8 @@ class Readings:
         return cast("_T", known.state)
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _stamp(stat: os.stat_result) -> tuple[int, int, int]:
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _fields_in(content: bytes) -> Fields:

@@ -170,7 +170,9 @@ def _program(trained: Trained, example: Any) -> torch.export.ExportedProgram:
     )
     try:
         with _quiet(), torch.no_grad():
-            return torch.export.export(trained.asked, (example,), dynamic_shapes={"inputs": shapes})
+            return torch.export.export(
+                trained.scored_model, (example,), dynamic_shapes={"inputs": shapes}
+            )
     except Exception as error:
         # PyTorch's tracer raises many kinds of errors for code that it does not support.
         raise TarmacError(
@@ -249,7 +251,7 @@ def _run_onnx(
 
 
 def _difference(
-    expected: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]], path: Path
+    expected: Mapping[str, NDArray[Any]], actual: Mapping[str, NDArray[Any]], path: Path
 ) -> float:
     """Return the largest difference of any output, relative to that output's largest value.
 
@@ -258,7 +260,7 @@ def _difference(
     """
     worst = 0.0
     for name, wanted in expected.items():
-        output = found[name]
+        output = actual[name]
         if output.shape != wanted.shape:
             raise TarmacError(
                 f"what was exported does not agree with the model: {name} is {list(output.shape)}, "

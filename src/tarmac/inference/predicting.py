@@ -103,7 +103,7 @@ def predict_each(
     """
     count = 0
     for samples in batches:
-        with tokens_checked(trained.asked, where, count):
+        with tokens_checked(trained.scored_model, where, count):
             outputs = trained.outputs(samples.columns)
         count += len(samples)
         for name, array in outputs.items():

@@ -64,7 +64,7 @@ class Trained:
         run: Run that trained the model.
         workload: Workload with the run's settings applied.
         weights: File that the weights were read from.
-        asked: Model that takes raw samples, on ``device``.
+        scored_model: Model that takes raw samples, on ``device``.
         parts: Parts of each input sample.
         classes: Class names in the order of the class numbers; empty if the data name none.
         device: Device of the model, as PyTorch names it.
@@ -73,7 +73,7 @@ class Trained:
     run: Run
     workload: Workload
     weights: Path
-    asked: Asked
+    scored_model: Asked
     parts: tuple[Part, ...]
     classes: tuple[str, ...]
     device: str
@@ -101,7 +101,7 @@ class Trained:
         Args:
             columns: Array ``[num_samples, *shape]`` of each part, by name.
         """
-        return named_outputs(self.asked(self.columns_as_inputs(columns)))
+        return named_outputs(self.scored_model(self.columns_as_inputs(columns)))
 
 
 def named_outputs(output: Any) -> dict[str, NDArray[Any]]:
@@ -154,7 +154,7 @@ def open_trained(
         run=run,
         workload=bound,
         weights=file,
-        asked=Asked(model, bound).to(place),
+        scored_model=Asked(model, bound).to(place),
         parts=parts,
         classes=described.classes,
         device=place,
@@ -171,8 +171,8 @@ def load_model(
 ) -> nn.Module:
     """Return the trained module that a run's workload builds, in evaluation mode.
 
-    The module takes preprocessed samples. For a module that takes raw samples, use the ``asked`` of
-    `open_trained`.
+    The module takes preprocessed samples. For a module that takes raw samples, use the
+    ``scored_model`` of `open_trained`.
 
     Args:
         reference: The run: its directory, its name, the beginning of its name or ``"latest"``. For
@@ -190,7 +190,7 @@ def load_model(
     trained = open_trained(
         reference, device=device, output=output, workload=workload, checkpoint=checkpoint
     )
-    return trained.asked.model
+    return trained.scored_model.model
 
 
 def read_weights_of(

@@ -82,7 +82,7 @@ def _metrics(status: RunStatus) -> dict[str, float]:
 
 
 def _facts(path: Path) -> RunFacts:
-    return RunFacts(asked={"job": read_record(path).job}, metrics=_metrics(read_status(path)))
+    return RunFacts(settings={"job": read_record(path).job}, metrics=_metrics(read_status(path)))
 
 
 JOB = RunKind(

@@ -231,10 +231,10 @@ def _summed(where: str, host: Samples) -> Iterator[Lane]:
     watts = [gpu.power_watts for gpu in host.gpus if _says(gpu.power_watts)]
     if watts:
         sums = [
-            sum(value for value in each if value is not None)
-            if any(value is not None for value in each)
+            sum(value for value in readings if value is not None)
+            if any(value is not None for value in readings)
             else None
-            for each in zip(*watts, strict=False)
+            for readings in zip(*watts, strict=False)
         ]
         yield Lane(f"{where}all GPUs: power", _points(host.at_s, sums), unit="W", colour=3)
 

@@ -182,7 +182,7 @@ def _outcome(run: Path, record: JobRecord, timeline: Timeline) -> Markup:
 
 
 def _time(times: Sequence[SpecTime]) -> Markup:
-    shown = sorted(times, key=lambda one: -one.spent.work_s)[:_MAX_BARS]
+    shown = sorted(times, key=lambda time: -time.spent.work_s)[:_MAX_BARS]
     names = {time.name for time in shown}
     bars = [
         Bar(time.name, [time.spent.work_s, time.spent.room_s, time.spent.between_s])
@@ -251,13 +251,13 @@ def _spec_row(job: Job, spec: TaskSpec) -> list[str | Markup]:
     ]
 
 
-def resources_text(asked: Resources) -> str:
+def resources_text(needs: Resources) -> str:
     """Return a task's resources in words."""
-    words = [f"{asked.cpus:g} CPU{'' if asked.cpus == 1 else 's'}"]
-    words += [worded(asked.memory, "bytes")] if asked.memory is not None else []
-    words += [f"{asked.gpus:g} GPU{'' if asked.gpus <= 1 else 's'}"] if asked.gpus else []
-    words += [f"of {worded(asked.gpu_memory, 'bytes')}"] if asked.gpu_memory is not None else []
-    words += [f"on {asked.nodes} nodes"] if asked.nodes > 1 else []
+    words = [f"{needs.cpus:g} CPU{'' if needs.cpus == 1 else 's'}"]
+    words += [worded(needs.memory, "bytes")] if needs.memory is not None else []
+    words += [f"{needs.gpus:g} GPU{'' if needs.gpus <= 1 else 's'}"] if needs.gpus else []
+    words += [f"of {worded(needs.gpu_memory, 'bytes')}"] if needs.gpu_memory is not None else []
+    words += [f"on {needs.nodes} nodes"] if needs.nodes > 1 else []
     return ", ".join(words)
 
 

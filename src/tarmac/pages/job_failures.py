@@ -53,7 +53,7 @@ def failed_groups(timeline: Timeline) -> list[Failures]:
             cause = attempts[-1].cause if attempts else ""
             groups.setdefault((spec_of(task.name), task.state, task.reason, cause), []).append(task)
     failures = [Failures(*key, tasks=tasks) for key, tasks in groups.items()]
-    return sorted(failures, key=lambda one: (one.state != "failed", -len(one.tasks)))
+    return sorted(failures, key=lambda group: (group.state != "failed", -len(group.tasks)))
 
 
 def failures_body(run: Path, timeline: Timeline, groups: Sequence[Failures]) -> Markup:

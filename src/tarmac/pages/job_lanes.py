@@ -79,8 +79,8 @@ def folded(
         groups.setdefault((rank, spec_of(task.name), task.state, reason), []).append(task)
     ordered = sorted(groups.items(), key=lambda item: item[0][0])
     notable = [members for (rank, *_), members in ordered if rank <= _RETRIED_RANK]
-    each = max(_LEAST_OF_A_GROUP, most // max(1, len(notable)))
-    own = [task for members in notable for task in members[:each]][:most]
+    per_group = max(_LEAST_OF_A_GROUP, most // max(1, len(notable)))
+    own = [task for members in notable for task in members[:per_group]][:most]
     chosen = {task.index for task in own}
     rest: dict[tuple[str, str], list[TaskStatus]] = {}
     for (_, name, state, _), members in ordered:
@@ -173,7 +173,7 @@ def device_lanes(key: str, timeline: Timeline, until: float) -> Markup | None:
     for host, attempts in sorted(hosts.items())[:_MAX_DEVICES]:
         name = host or "this machine"
         if any(attempt.cpus for attempt in attempts):
-            cpus = at_work(attempts, timeline.began_at, until, size=lambda one: one.cpus or 0.0)
+            cpus = at_work(attempts, timeline.began_at, until, size=lambda span: span.cpus or 0.0)
             rows.append(Lane(name, values=cpus, note="CPUs given"))
         elif host:
             line = at_work(attempts, timeline.began_at, until)

@@ -169,20 +169,20 @@ def _spec_time(
     until: float,
 ) -> SpecTime:
     begun = [trace for trace in map(timeline.trace_of, tasks) if trace.attempts]
-    each = [spent(trace.attempts, ready.get(name), until=until) for trace in begun]
-    rooms = [time.room_s for time in each if time.room_s is not None]
-    is_known = len(rooms) == len(each)
+    times = [spent(trace.attempts, ready.get(name), until=until) for trace in begun]
+    rooms = [time.room_s for time in times if time.room_s is not None]
+    is_known = len(rooms) == len(times)
     could_begin = any(task.state != "skipped" for task in tasks)
     return SpecTime(
         name=name,
         count=len(begun),
         attempts=sum(len(trace.attempts) for trace in begun),
         spent=Spent(
-            sum(time.work_s for time in each),
+            sum(time.work_s for time in times),
             sum(rooms) if is_known else None,
-            sum(time.between_s for time in each),
+            sum(time.between_s for time in times),
         ),
-        longest_s=max((time.work_s for time in each), default=0.0),
+        longest_s=max((time.work_s for time in times), default=0.0),
         longest_room_s=max(rooms, default=0.0) if is_known else None,
         others_s=ready[name] - timeline.began_at if name in ready and could_begin else None,
     )

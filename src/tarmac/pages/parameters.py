@@ -88,7 +88,7 @@ def shown_networks(
         maximize: Whether a larger value is better.
         dimensions: Number of parameters to draw. More parameters mean fewer networks. Default 1.
     """
-    ordered = sorted(networks, key=lambda one: one.value if maximize else -one.value)
+    ordered = sorted(networks, key=lambda network: network.value if maximize else -network.value)
     most = min(_MAX_SHOWN, max(_LEAST_SHOWN, _MAX_PLACES // max(1, dimensions)))
     if len(ordered) <= most:
         return ordered
@@ -179,7 +179,7 @@ def slice_plot(
     """
     using = sorted(
         (network for network in networks if dimension.name in network.params),
-        key=lambda one: one.number,
+        key=lambda network: network.number,
     )
     along = _scale(dimension, _values(using, dimension.name))
     up = scale_of(Axis(value.name), [network.value for network in using])

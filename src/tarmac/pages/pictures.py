@@ -63,7 +63,7 @@ def picture(pixels: bytes, shape: tuple[int, ...], most: int = 255) -> str:
     bright = bytes(min(255, value * 255 // max(1, most)) for value in range(256))
     flat = pixels.translate(bright)
     planes = [flat[size * channel : size * (channel + 1)] for channel in range(channels)]
-    mixed = bytes(value for each in zip(*planes, strict=True) for value in each)
+    mixed = bytes(value for pixel in zip(*planes, strict=True) for value in pixel)
     width = columns * channels
     # A PNG row begins with its filter type, 0 for none.
     lines = b"".join(b"\0" + mixed[row * width : (row + 1) * width] for row in range(rows))
@@ -84,8 +84,8 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + check
 
 
-def _confusion(found: Predictions) -> Markup:
-    counts = found.confusion
+def _confusion(predictions: Predictions) -> Markup:
+    counts = predictions.confusion
     if not counts or any(len(row) != len(counts) for row in counts):
         return Markup("")
     names = [str(number) for number in range(len(counts))]
@@ -127,8 +127,8 @@ def _confusion(found: Predictions) -> Markup:
     return drawn + (paragraph(f"Most often: {words}.") if words else Markup(""))
 
 
-def _gallery(found: Predictions) -> Markup:
-    drawn = [_figure(mistake, found) for mistake in found.mistakes]
+def _gallery(predictions: Predictions) -> Markup:
+    drawn = [_figure(mistake, predictions) for mistake in predictions.mistakes]
     if not drawn:
         return paragraph("None of them was taken for another class.")
     return Markup('<h3>The mistakes that it was surest of</h3><ul class="pictures">{}</ul>').format(
@@ -136,12 +136,12 @@ def _gallery(found: Predictions) -> Markup:
     )
 
 
-def _figure(mistake: Mistake, found: Predictions) -> Markup:
+def _figure(mistake: Mistake, predictions: Predictions) -> Markup:
     try:
         pixels = base64.b64decode(mistake.pixels, validate=True)
     except (binascii.Error, ValueError):
         pixels = b""
-    image = picture(pixels, found.sample_shape, found.most)
+    image = picture(pixels, predictions.sample_shape, predictions.most)
     text = f"test sample {mistake.index}: class {mistake.target}, taken for {mistake.predicted}"
     return Markup(
         "<li><figure>{}<figcaption>is <b>{}</b>, said <b>{}</b><br><small>{} sure, no. {}</small>"

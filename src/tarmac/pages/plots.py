@@ -308,9 +308,9 @@ def thinned(
     return kept
 
 
-def colour(place: int, asked: int | None = None) -> str:
+def colour(place: int, chosen: int | None = None) -> str:
     """Return the colour classes of a series. Series beyond the last colour are dashed."""
-    number = place if asked is None else asked
+    number = place if chosen is None else chosen
     return f"s{number % COLOURS}" + (" far" if number >= COLOURS else "")
 
 

@@ -145,7 +145,7 @@ def _plots(study: Study, seen: Survey) -> Iterator[Section]:
     note = "What share of the differences each parameter explains, by fANOVA"
     note += f", of {seen.num_judged:,} evenly spaced networks." * (seen.num_judged < len(tried))
     yield Section("importance", "Importance", _importance(seen), note.rstrip(".") + ".")
-    ordered = sorted(dimensions, key=lambda one: -seen.importances.get(one.name, 0.0))
+    ordered = sorted(dimensions, key=lambda dimension: -seen.importances.get(dimension.name, 0.0))
     slices = Markup("").join(
         slice_plot(f"slice-{number}", dimension, shown, value)
         for number, dimension in enumerate(ordered[:_MAX_SLICES])

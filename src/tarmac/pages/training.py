@@ -23,7 +23,7 @@ from tarmac.pages.pictures import pictures
 from tarmac.pages.plots import Mark
 from tarmac.pages.scales import Axis
 from tarmac.pages.states import STATES
-from tarmac.pages.training_facts import asked, check_before, environment
+from tarmac.pages.training_facts import check_before, environment, request
 from tarmac.runs import (
     LAYERS,
     JudgedBy,
@@ -67,7 +67,7 @@ def training_page(path: Path) -> Page:
         *pictures(path),
         Section("events", "Events", _events(run, hosts)),
         *_network(path),
-        Section("asked", "What was asked", asked(record)),
+        Section("asked", "What was asked", request(record)),
         Section("environment", "Where it ran", environment(record)),
         *check_before(path),
     ]

@@ -24,7 +24,7 @@ _ANSWERS = {"ok": "ok", "cpu only": "ok", "warning": "warn", "absent": "plain", 
 _LEVELS = {"failure": "bad", "warning": "warn", "note": "plain"}
 
 
-def asked(record: RunRecord) -> Markup:
+def request(record: RunRecord) -> Markup:
     """Return the command and all settings of a training."""
     parts = []
     if record.command:

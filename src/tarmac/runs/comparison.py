@@ -62,7 +62,7 @@ def compare(runs: Sequence[tuple[str, RunFacts]]) -> Comparison:
         runs: Name of each run, with its compared facts.
     """
     facts = [run for _, run in runs]
-    flat = [dict(_flatten(run.asked)) for run in facts]
+    flat = [dict(_flatten(run.settings)) for run in facts]
     keys = sorted({key for settings in flat for key in settings})
     values = {key: [settings.get(key) for settings in flat] for key in keys}
     metric_names = list(dict.fromkeys(name for run in facts for name in run.metrics))

@@ -57,13 +57,13 @@ class RunFacts:
     """The facts of a run that are compared.
 
     Attributes:
-        asked: Settings and environment of the run, as nested mappings.
+        settings: Settings and environment of the run, as nested mappings.
         metrics: Final values of metrics, by name.
         judged_by: Metric that the run is judged by; None for a run that is no training.
         curve: Value of that metric per epoch; empty without values.
     """
 
-    asked: Mapping[str, object]
+    settings: Mapping[str, object]
     metrics: Mapping[str, float]
     judged_by: JudgedBy | None = None
     curve: Sequence[float] = ()

@@ -156,7 +156,7 @@ def _known(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _short(each) for key, each in value.items()}
+        return {key: _short(item) for key, item in value.items()}
     return round(value, 4) if isinstance(value, float) else value
 
 

@@ -139,7 +139,7 @@ class Samples:
         times = [last for gpu in self.gpus if (last := _last(gpu.throttled_s)) is not None]
         if not times:
             return None
-        return {name: max(each.get(name, 0.0) for each in times) for each in times for name in each}
+        return {name: max(own.get(name, 0.0) for own in times) for own in times for name in own}
 
 
 def samples_path(directory: Path, rank: int = 0) -> Path:
@@ -231,7 +231,7 @@ def _gpus(
 
 
 def _gpu(uuid: str, facts: dict[str, Any], points: Iterable[dict[str, Any]]) -> GpuSamples:
-    rows = [_of_gpu(point, uuid) for point in points]
+    rows = [_own(point, uuid) for point in points]
     return GpuSamples(
         uuid=uuid,
         index=_whole(facts, "index"),
@@ -251,7 +251,7 @@ def _gpu(uuid: str, facts: dict[str, Any], points: Iterable[dict[str, Any]]) -> 
     )
 
 
-def _of_gpu(point: dict[str, Any], uuid: str) -> dict[str, Any]:
+def _own(point: dict[str, Any], uuid: str) -> dict[str, Any]:
     gpus = point.get("gpus")
     row = gpus.get(uuid) if isinstance(gpus, dict) else None
     return row if isinstance(row, dict) else {}

@@ -34,7 +34,7 @@ def list_runs(output: Path | None = None) -> tuple[list[Run], list[BrokenRun]]:
     Args:
         output: Directory of the runs; by default `tarmac.runs.default_output`.
     """
-    runs, broken = Catalogue((TRAINING,), output).read(lambda found: Run.open(found.path))
+    runs, broken = Catalogue((TRAINING,), output).read(lambda entry: Run.open(entry.path))
     runs.sort(key=lambda run: run.record.created_at, reverse=True)
     return runs, broken
 
@@ -48,7 +48,7 @@ def facts_of(run: Run) -> RunFacts:
     """Return the facts of a training that are compared."""
     judged = run.record.judged_by
     return RunFacts(
-        asked=run.record.model_dump(mode="json", include=_COMPARED),
+        settings=run.record.model_dump(mode="json", include=_COMPARED),
         metrics=run.metrics,
         judged_by=judged,
         curve=_curve(run, judged),

@@ -121,9 +121,9 @@ def _foreign(headers: Mapping[str, str]) -> str:
     return ""
 
 
-def _are_same(given: str, expected: str) -> bool:
+def _are_same(actual: str, expected: str) -> bool:
     """Compare secrets in a time that does not depend on the first difference."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+    return hmac.compare_digest(actual.encode("utf-8", "replace"), expected.encode())
 
 
 def _name_of(host: str) -> str:

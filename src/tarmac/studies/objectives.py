@@ -42,19 +42,19 @@ _SUMMARIES = {
 _BETTER = {"max": ", more is better", "min": ", less is better", None: ": say which end is better"}
 
 
-def find_objectives(asked: Sequence[str], judged: JudgedBy) -> tuple[Objective, ...]:
+def find_objectives(requested: Sequence[str], judged: JudgedBy) -> tuple[Objective, ...]:
     """Return the objectives that judge networks.
 
     Args:
-        asked: Names of metrics on held-out data, with or without ``val_``, or names in `COSTS`. A
-            metric without a known direction ends in ``:max`` or ``:min``. If empty, the metric
+        requested: Names of metrics on held-out data, with or without ``val_``, or names in `COSTS`.
+            A metric without a known direction ends in ``:max`` or ``:min``. If empty, the metric
             that judges the workload.
         judged: Metric that judges the workload, and all its scores.
 
     Raises:
         FieldError: A name is unknown or repeated, or its direction is unknown.
     """
-    objectives = [_find(text, judged) for text in asked or (judged.of("val"),)]
+    objectives = [_find(text, judged) for text in requested or (judged.of("val"),)]
     names = [objective.name for objective in objectives]
     for name in names:
         if names.count(name) > 1:
@@ -176,8 +176,8 @@ def _signed(point: Sequence[float], maximize: Sequence[bool]) -> tuple[float, ..
     return tuple(-value if more else value for value, more in zip(point, maximize, strict=True))
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+def _dominates(values: Sequence[float], other: Sequence[float]) -> bool:
+    return values != other and all(a <= b for a, b in zip(values, other, strict=True))
 
 
 def _crowding(points: Sequence[Sequence[float]]) -> list[float]:

@@ -188,10 +188,10 @@ def _judged_by(workload: Workload, monitor: str | None) -> JudgedBy:
     return judged_by(dataclasses.replace(workload, objective=changed))
 
 
-def _monitor(judged: JudgedBy, objectives: Sequence[Objective], asked: str | None) -> str:
+def _monitor(judged: JudgedBy, objectives: Sequence[Objective], monitor: str | None) -> str:
     """Return the metric that patience watches, with its direction."""
     first = objectives[0]
-    if asked is None and first.name not in COSTS:
+    if monitor is None and first.name not in COSTS:
         return f"{runs.bare_name(first.metric)}:{first.direction}"
     return f"{judged.metric}:{judged.direction}"
 
@@ -333,16 +333,16 @@ def _absolute(reference: str) -> str:
     return f"{Path(path).resolve()}:{attribute}" if separator else reference
 
 
-def _other_search(study: Study, asked: Request, space: Space, differs: list[str]) -> RequestError:
+def _other_search(study: Study, request: Request, space: Space, differs: list[str]) -> RequestError:
     name = differs[0]
     if name == "space":
         before, now = study.space.to_record(), space.to_record()
         names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         what = f"over another space ({', '.join(names) or 'other fixed settings'})"
     elif name == "validation_split":
-        what = f"with {name} {study.record.validation_split}, not {asked.validation_split}"
+        what = f"with {name} {study.record.validation_split}, not {request.validation_split}"
     else:
-        what = f"with {name} {getattr(study.request, name)}, not {getattr(asked, name)}"
+        what = f"with {name} {getattr(study.request, name)}, not {getattr(request, name)}"
     return _begun(study, what)
 
 

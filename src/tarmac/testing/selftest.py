@@ -92,7 +92,7 @@ def selftest(
     workload: str | Workload,
     *,
     settings: Mapping[str, str | int | float | bool] | None = None,
-    found: Callable[[Finding], None] | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
 ) -> Report:
     """Check a workload on the first 24 samples of its data, in batches of 8, on the CPU.
 
@@ -100,7 +100,7 @@ def selftest(
         workload: Workload, as for `tarmac.train`. Checks with two processes need a name,
             ``FILE.py:ATTRIBUTE``, or a value at the top level of a module.
         settings: Settings, as for `tarmac.train`, for example to make a large model small.
-        found: Callback that gets each finding as soon as its check ends. Default None.
+        on_finding: Callback that gets each finding as soon as its check ends. Default None.
 
     Raises:
         RequestError: The workload or a setting is unknown, or the dataset has fewer than 24
@@ -139,8 +139,8 @@ def selftest(
                     ),
                 )
             findings.append(finding)
-            if found is not None:
-                found(finding)
+            if on_finding is not None:
+                on_finding(finding)
     return Report(workload=own.name, num_samples=_NUM_SAMPLES, findings=tuple(findings))
 
 

@@ -166,10 +166,13 @@ def alike_on_devices(workload: Workload, dataset: Dataset) -> Workload:
 
 
 def _check_same_bits(
-    one: Mapping[str, torch.Tensor], two: Mapping[str, torch.Tensor], where: str | None, what: str
+    first: Mapping[str, torch.Tensor],
+    second: Mapping[str, torch.Tensor],
+    where: str | None,
+    what: str,
 ) -> None:
     """Assert that two trainings give the same weights; the message names the first difference."""
-    differing = [name for name, value in one.items() if not torch.equal(two[name], value)]
+    differing = [name for name, value in first.items() if not torch.equal(second[name], value)]
     if differing and where is None:
         where = f"{differing[0]} differs after the last step"
     assert not differing, f"{what}: {where}; in the end {_listed(differing)} differ"

@@ -64,7 +64,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 def fit_weights(
     source: Path,
-    found: Mapping[str, torch.Tensor],
+    stored: Mapping[str, torch.Tensor],
     model: Mapping[str, torch.Tensor],
     *,
     partial: bool,
@@ -73,7 +73,7 @@ def fit_weights(
 
     Args:
         source: Run or file that the weights come from, for messages.
-        found: Weights by name, as read from ``source``.
+        stored: Weights by name, as read from ``source``.
         model: The model's own weights by name. The result has their types.
         partial: Load only weights that match; the others keep their random initialization.
 
@@ -81,7 +81,7 @@ def fit_weights(
         RequestError: Without ``partial``: a name is on one side only, or a shape differs. With
             ``partial``: no weight matches.
     """
-    weights = _unwrapped(found, model)
+    weights = _unwrapped(stored, model)
     wrong = [
         f"{name} is {_show(weights.get(name))} there and {_show(model.get(name))} here"
         for name in sorted(weights.keys() | model.keys())
@@ -125,14 +125,14 @@ def _listed(lines: list[str]) -> list[str]:
 
 
 def _unwrapped(
-    found: Mapping[str, torch.Tensor], model: Mapping[str, torch.Tensor]
+    stored: Mapping[str, torch.Tensor], model: Mapping[str, torch.Tensor]
 ) -> Mapping[str, torch.Tensor]:
     """Remove the prefix that a wrapper of the model has added to every name."""
     for prefix in _WRAPPERS:
-        is_wrapped = found and all(name.startswith(prefix) for name in found)
+        is_wrapped = stored and all(name.startswith(prefix) for name in stored)
         if is_wrapped and not any(name.startswith(prefix) for name in model):
-            found = {name.removeprefix(prefix): value for name, value in found.items()}
-    return found
+            stored = {name.removeprefix(prefix): value for name, value in stored.items()}
+    return stored
 
 
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:

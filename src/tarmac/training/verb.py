@@ -106,12 +106,12 @@ def train(
             plan = dataclasses.replace(plan, reference=reference_of(workload))
         return resolved, plan
 
-    def make_run(found: Workload, plan: Plan) -> Run:
+    def make_run(resolved: Workload, plan: Plan) -> Run:
         launch = request.launch
         begun = find_begun(launch, directory) if rendezvous is None else None
         if begun is None and uri is not None and name is not None:
             _refuse_stored(uri, name)
-        return begun or create_run(plan, found, reference, directory, launch=launch, name=name)
+        return begun or create_run(plan, resolved, reference, directory, launch=launch, name=name)
 
     return work(request, prepare, make_run)
 
@@ -233,11 +233,11 @@ def extend(
         downloading = request.reporter.downloading
         return resolved, plan_of(source, resolved, downloading, rendezvous, epochs=epochs)
 
-    def make_run(found: Workload, plan: Plan) -> Run:
+    def make_run(resolved: Workload, plan: Plan) -> Run:
         launch = request.launch
         begun = find_begun(launch, directory) if rendezvous is None else None
         return begun or create_run(
-            plan, found, plan.reference, directory, launch=launch, name=name, source=find()
+            plan, resolved, plan.reference, directory, launch=launch, name=name, source=find()
         )
 
     return work(request, prepare, make_run)
@@ -280,9 +280,9 @@ def _refuse_stored(uri: str, name: str) -> None:
         )
 
 
-def _options(asked: Mapping[str, Any]) -> Options:
+def _options(keywords: Mapping[str, Any]) -> Options:
     """Convert keyword arguments to options."""
-    options = dict(asked)
+    options = dict(keywords)
     if "device" in options:
         if "devices" in options:
             raise TypeError("train() got both 'device' and 'devices', which mean the same")

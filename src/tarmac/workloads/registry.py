@@ -246,9 +246,9 @@ def _checked(module: ModuleType, attribute: str, reference: str) -> Workload:
     return _instance(getattr(module, attribute), reference)
 
 
-def _instance(found: object, reference: str) -> Workload:
-    if not isinstance(found, Workload):
-        is_program = callable(found) and not isinstance(found, type)
+def _instance(loaded: object, reference: str) -> Workload:
+    if not isinstance(loaded, Workload):
+        is_program = callable(loaded) and not isinstance(loaded, type)
         hint = (
             "A function that trains by itself becomes a workload: see docs/take-over.md, or run it "
             "as it is: tarmac run FILE, with command: python FILE"
@@ -256,7 +256,7 @@ def _instance(found: object, reference: str) -> Workload:
             else None
         )
         raise RequestError(
-            f"{reference!r} is of type {type(found).__name__}, expected a tarmac Workload",
+            f"{reference!r} is of type {type(loaded).__name__}, expected a tarmac Workload",
             hint=hint,
         )
-    return found
+    return loaded

@@ -125,7 +125,7 @@ def _trials(path: Path, record: Fields, readings: Readings) -> _Trials | None:
     return None
 
 
-def _add(found: _Trials, value: object) -> None:
+def _add(tried: _Trials, value: object) -> None:
     """Apply an entry of the journal to the trials."""
     entry = Fields.of(value)
     operation = entry.whole("op_code")
@@ -133,12 +133,12 @@ def _add(found: _Trials, value: object) -> None:
         trial = _Trial(state=entry.whole("state") or _RUNNING, value=_first_value(entry))
         trial.owner = entry.inner("user_attrs").text("owner") or ""
         trial.is_repeat = _SAME_AS in entry.inner("user_attrs").values
-        found.trials.append(trial)
+        tried.trials.append(trial)
         return
     number = entry.whole("trial_id")
-    if number is None or not 0 <= number < len(found.trials):
+    if number is None or not 0 <= number < len(tried.trials):
         return
-    trial = found.trials[number]
+    trial = tried.trials[number]
     if operation == _SET_STATE:
         state = entry.whole("state")
         trial.state = trial.state if state is None else state

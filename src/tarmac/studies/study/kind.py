@@ -45,7 +45,7 @@ def _facts(path: Path) -> RunFacts:
     inputs = {"request": record.request, "settings": record.settings, "space": record.space}
     winner = {} if record.best is None else record.best.settings
     return RunFacts(
-        asked=inputs | {"winner": winner}, metrics=_metrics(record), judged_by=record.judged_by
+        settings=inputs | {"winner": winner}, metrics=_metrics(record), judged_by=record.judged_by
     )
 
 

@@ -24,7 +24,7 @@ class BatchSize:
 
 def choose_batch_size(
     published: Recipe,
-    asked: Recipe,
+    requested: Recipe,
     world_size: int,
     *,
     per_device: int | None,
@@ -35,7 +35,7 @@ def choose_batch_size(
 
     Args:
         published: The workload's recipe, whose learning rate is for its batch size.
-        asked: The same recipe with the user's options.
+        requested: The same recipe with the user's options.
         world_size: Number of devices that share a batch.
         per_device: Samples per device and step; None to use the recipe's batch size.
         accumulate: Number of micro-batches per device and step.
@@ -47,7 +47,7 @@ def choose_batch_size(
     Raises:
         RequestError: A batch has fewer samples than parts, or ``scale_lr`` is unknown.
     """
-    batch_size = asked.batch_size if per_device is None else per_device * world_size
+    batch_size = requested.batch_size if per_device is None else per_device * world_size
     parts = world_size * accumulate
     if batch_size < parts:
         accumulated = f" with {accumulate} parts each" if accumulate > 1 else ""
@@ -67,7 +67,7 @@ def choose_batch_size(
             factor = math.sqrt(ratio)
         case _:
             raise RequestError(f"scale_lr is {scale_lr!r}, expected none, linear or sqrt")
-    rate = asked.optimizer.learning_rate
+    rate = requested.optimizer.learning_rate
     reason = f"{batch_size} samples a step"
     if world_size > 1:
         reason += f", {-(-batch_size // world_size)} on each of {world_size} devices"

@@ -82,12 +82,12 @@ def devices_again(recorded: str, rendezvous: Rendezvous | None) -> str:
     return recorded if num_recorded == rendezvous.local_world_size else "auto"
 
 
-def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | None) -> str:
+def why_not_all(request: str, devices: Sequence[Device], rendezvous: Rendezvous | None) -> str:
     """Return why a general request for GPUs found the CPU or only some of the GPUs.
 
     Args:
         request: Devices that the user requested, in the syntax of `find_devices`.
-        found: Devices that `find_training_devices` returned for the request.
+        devices: Devices that `find_training_devices` returned for the request.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
 
     Returns:
@@ -95,7 +95,7 @@ def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | 
     """
     if request not in ("auto", "all") and not request.isdecimal():
         return ""
-    if found[0].type == "cpu":
+    if devices[0].type == "cpu":
         return why_on_cpu()
     return name_left_out(shared=rendezvous is not None)
 
@@ -103,7 +103,7 @@ def why_not_all(request: str, found: Sequence[Device], rendezvous: Rendezvous | 
 def choose_devices(
     request: str,
     strategy: str,
-    found: Sequence[Device],
+    devices: Sequence[Device],
     flops_per_device: float,
     num_parameters: int,
     *,
@@ -115,7 +115,7 @@ def choose_devices(
     Args:
         request: Devices that the user requested, in the syntax of `find_devices`.
         strategy: Strategy that the user requested, or ``auto``.
-        found: Devices that `find_training_devices` returned for the request.
+        devices: Devices that `find_training_devices` returned for the request.
         flops_per_device: Matrix work per step and device if all devices share the step, in FLOP.
         num_parameters: Number of gradients to all-reduce.
         rendezvous: Rank and world size of this process from its launcher; None without a launcher.
@@ -125,20 +125,20 @@ def choose_devices(
         The devices, and the reason in words.
     """
     if rendezvous is not None:
-        return found, "one for each process here"
+        return devices, "one for each process here"
     aside = f", {why_not_all}" if why_not_all else ""
     if request != "auto":
-        return found, f"as asked{aside}"
-    if found[0].type == "cpu":
-        return found, why_not_all
-    if len(found) == 1:
-        return found, f"the one GPU{aside}"
-    sharing = weigh_sharing(found, flops_per_device, num_parameters)
+        return devices, f"as asked{aside}"
+    if devices[0].type == "cpu":
+        return devices, why_not_all
+    if len(devices) == 1:
+        return devices, f"the one GPU{aside}"
+    sharing = weigh_sharing(devices, flops_per_device, num_parameters)
     figures = (
         f"to share a step saves {sharing.saved_s * 1e3:.2g} ms, "
         f"its all-reduce takes {sharing.cost_s * 1e3:.2g}"
     )
     if strategy in ("auto", "single") and not sharing.pays:
         shares = "; --devices all shares it" if strategy == "auto" else ""
-        return found[:1], f"{ONE_OF_SEVERAL} {len(found)}: {figures}{shares}{aside}"
-    return found, f"{len(found)} GPUs: {figures}{aside}"
+        return devices[:1], f"{ONE_OF_SEVERAL} {len(devices)}: {figures}{shares}{aside}"
+    return devices, f"{len(devices)} GPUs: {figures}{aside}"

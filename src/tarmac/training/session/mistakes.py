@@ -99,29 +99,29 @@ def _ask(run: Run, plan: Plan, until: float, most: int) -> Predictions:
 
 
 def _confusion(
-    targets: NDArray[np.int64], said: NDArray[np.int64], num_classes: int
+    targets: NDArray[np.int64], predicted: NDArray[np.int64], num_classes: int
 ) -> tuple[tuple[int, ...], ...]:
     if num_classes > _MAX_CLASSES:
         return ()
     counts = np.zeros((num_classes, num_classes), np.int64)
-    np.add.at(counts, (targets, said), 1)
+    np.add.at(counts, (targets, predicted), 1)
     return tuple(tuple(map(int, row)) for row in counts)
 
 
 def _mistakes(
     images: NDArray[np.uint8],
     classes: NDArray[np.int64],
-    said: NDArray[np.int64],
+    predicted: NDArray[np.int64],
     confidence: NDArray[np.float32],
     most: int,
 ) -> tuple[Mistake, ...]:
-    wrong = np.flatnonzero(said != classes[: len(said)])
+    wrong = np.flatnonzero(predicted != classes[: len(predicted)])
     surest = wrong[np.argsort(-confidence[wrong], kind="stable")][:most]
     return tuple(
         Mistake(
             index=int(index),
             target=int(classes[index]),
-            predicted=int(said[index]),
+            predicted=int(predicted[index]),
             confidence=round(float(confidence[index]), 4),
             pixels=base64.b64encode(np.ascontiguousarray(images[index]).tobytes()).decode(),
         )

@@ -195,13 +195,14 @@ def options_of(run: Run) -> dict[str, Any]:
     return options | {"validation_split": options["validation_split"] or "last"}
 
 
-def _check_world_size(run: Run, found: int) -> None:
+def _check_world_size(run: Run, num_processes: int) -> None:
     world_size = run.record.parallel.world_size if run.record.parallel else 1
     if run.record.parallel and find_strategy(run.record.parallel.strategy).shards_model:
         return
-    if found != world_size:
+    if num_processes != world_size:
         raise RequestError(
-            f"run {run.name} was begun by {world_size} processes, and cannot go on with {found}",
+            f"run {run.name} was begun by {world_size} processes, "
+            f"and cannot go on with {num_processes}",
             hint=f"Start as many: torchrun --nproc-per-node {world_size} -m tarmac train "
             f"--resume {quoted(run.path)}",
         )

@@ -10,12 +10,12 @@ from tarmac.runs import Run
 from tarmac.workloads import Workload, find_workload, reference_of
 
 
-def workload_of(run: Run, asked: str | Workload | None) -> Workload:
+def workload_of(run: Run, requested: str | Workload | None) -> Workload:
     """Find a run's workload again, and check it against the requested one.
 
     Args:
         run: Run with a record that names the workload.
-        asked: Requested workload; None for the recorded one. Finding a recorded workload may
+        requested: Requested workload; None for the recorded one. Finding a recorded workload may
             execute a file of the user, but never a file of another user.
 
     Raises:
@@ -23,15 +23,15 @@ def workload_of(run: Run, asked: str | Workload | None) -> Workload:
             more, is in another user's file, or is named by another user's run.
     """
     recorded_as = str(run.record.configuration["workload"])
-    if isinstance(asked, Workload):
-        workload, names = asked, (asked.name, *_importable(asked))
+    if isinstance(requested, Workload):
+        workload, names = requested, (requested.name, *_importable(requested))
     else:
-        if asked is None:
+        if requested is None:
             line = quoted("tarmac", "train", recorded_as, "--resume", run.path)
             option = quoted("--workload", recorded_as)
             again = f"{line}\nFor eval, predict and export: {option}"
             refuse_foreign_python(recorded_as, run.path / "run.json", again=again)
-        names = (recorded_as if asked is None else absolute_reference(asked),)
+        names = (recorded_as if requested is None else absolute_reference(requested),)
         workload = find_workload(names[0])
     if recorded_as not in names:
         raise RequestError(f"run {run.name} is of {recorded_as}, not of {names[0]}")

@@ -160,14 +160,16 @@ class StackedEvaluator:
             self._samples = Samples(self._held, device)
         ordered = arranged(members, device)
 
-        def asked(progress: Progress) -> bool:
+        def report_epoch(progress: Progress) -> bool:
             try:
                 return report(progress)
             except Exception as error:
                 raise _ReportFailed(error) from error
 
         with denormals_flushed(), threads_within_limits():
-            yield from train_stack(ordered, self._samples, asked, device=device, dtype=self._dtype)
+            yield from train_stack(
+                ordered, self._samples, report_epoch, device=device, dtype=self._dtype
+            )
 
 
 def split_in_two(members: Sequence[Member]) -> tuple[tuple[Member, ...], tuple[Member, ...]]:

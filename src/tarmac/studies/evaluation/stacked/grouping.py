@@ -61,8 +61,8 @@ def group(
     all_work = sum(map(_work, networks))
     stacks: list[Stack] = []
     for shape, members in by_shape.items():
-        each = _bytes_of_one(shape, dtype)
-        room = max(1, int(_MEMORY_SHARE * device.available_bytes / sharing / each))
+        network_bytes = _bytes_of_one(shape, dtype)
+        room = max(1, int(_MEMORY_SHARE * device.available_bytes / sharing / network_bytes))
         share = sum(map(_work, members)) / all_work
         num_wanted = min(math.ceil(at_once * share), len(members))
         num_fitting = -(-len(members) // room)
@@ -73,7 +73,7 @@ def group(
             reason = "one stack"
         elif num_fitting > num_wanted:
             reason = (
-                f"one of {num_parts} stacks: each network takes {each / 2**20:.1f} MiB, "
+                f"one of {num_parts} stacks: each network takes {network_bytes / 2**20:.1f} MiB, "
                 f"{device.torch_name} has {device.available_bytes / 2**30:.1f} GiB free"
             )
         else:

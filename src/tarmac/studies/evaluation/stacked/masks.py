@@ -52,7 +52,7 @@ class Masks:
         self._words = torch.empty_like(self._table)
         self._folded = torch.empty_like(self._table)
         self._device = device
-        dropped = torch.tensor([[round(p * _LEVELS) for p in each] for each in dropouts])
+        dropped = torch.tensor([[round(p * _LEVELS) for p in rates] for rates in dropouts])
         self._num_layers = dropped.shape[1]
         # A draw below the threshold drops its element; [layers, networks, 1, 1].
         as_columns = dropped.T[:, :, None, None]
