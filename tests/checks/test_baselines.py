@@ -233,7 +233,7 @@ def test_the_command_shows_a_table_and_exits_with_1_where_one_is_odd(fleet_files
     done = run("compare", *fleet_files)
     assert done.returncode == 1, done.stderr
     assert re.search(r"^driver +580\.126\.20 +n3 +570\.86\.15$", done.stdout, re.MULTILINE)
-    assert "1 of 3 machines; odd: n3; alike in " in done.stdout
+    assert "1 of 3 machines; different: n3; equal in " in done.stdout
     facts = json.loads(run("compare", "--json", *fleet_files).stdout)
     assert facts["odd"] == ["n3"]
     assert run("compare", *fleet_files[:2]).returncode == 0

@@ -305,7 +305,7 @@ def test_a_probe_that_cannot_be_started_is_an_unknown_and_exit_code_3(tmp_path):
     done = run("torch", "--quick", "--python", str(program))
     assert done.returncode == 3, done.stdout + done.stderr
     assert re.search(r"UNKNOWN\s+torch \(.*gave no answer: .*No such file", done.stdout)
-    assert "Could not look: torch (" in done.stdout
+    assert "Could not check: torch (" in done.stdout
 
 
 def test_what_was_skipped_is_said_and_does_not_count(on_machine):
@@ -363,7 +363,9 @@ def test_what_cannot_be_printed_is_said(form):
             stderr=subprocess.PIPE,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: standard output takes no more: No space left on device\n")
+    assert done.stderr.startswith(
+        "error: standard output cannot be written: No space left on device\n"
+    )
 
 
 def test_a_secret_and_a_name_are_in_no_form(monkeypatch):

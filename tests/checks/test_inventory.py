@@ -335,10 +335,10 @@ main(["check", "torch", "--quick", "--device", "cpu"])
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("init_hang 1", "Could not look: machine: the driver does not answer: NVML: no answer"),
-        ("0.hang 1", "Could not look: GPU 0: it does not answer: no answer for"),
+        ("init_hang 1", "Could not check: machine: the driver does not answer: NVML: no answer"),
+        ("0.hang 1", "Could not check: GPU 0: it does not answer: no answer for"),
         # In the midst of the questions.
-        ("0.hang 0 | 20 1", "Could not look: GPU 0: it does not answer: no answer for"),
+        ("0.hang 0 | 20 1", "Could not check: GPU 0: it does not answer: no answer for"),
     ],
 )
 def test_a_check_of_a_driver_that_hangs_ends_and_says_so(on_machine, tmp_path, lines, words):

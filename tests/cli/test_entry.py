@@ -149,7 +149,7 @@ def test_a_current_directory_that_is_gone_is_the_error_before_a_command_is_impor
     assert (code, out) == (2, "")
     assert err == (
         "error: the current directory is gone: it was removed or its file system unmounted\n"
-        "  Go to one that exists, and try again: cd ~\n"
+        "  Change to a directory that exists, and try again: cd ~\n"
     )
 
 

@@ -44,7 +44,7 @@ def test_a_job_that_is_interrupted_says_how_to_go_on(tmp_path, sent):
     assert running.returncode == 130
     assert err.splitlines() == [
         "interrupted",
-        f"  Go on with what is left: tarmac run --resume {run}",
+        f"  Resume the remaining tasks: tarmac run --resume {run}",
     ]
     (tmp_path / "go").touch()
     again = run_python(*TARMAC, *err.split("tarmac ")[1].split())

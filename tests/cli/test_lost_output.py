@@ -17,7 +17,7 @@ from tarmac.cli.output import flush_output, guarded_output, outlives_output
 from tarmac.errors import TarmacError
 from tarmac.runs import list_runs
 
-_FULL = "standard output takes no more: No space left on device"
+_FULL = "standard output cannot be written: No space left on device"
 
 REPORTS = [
     "runs list",

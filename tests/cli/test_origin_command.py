@@ -21,7 +21,7 @@ def test_the_command_goes_on_and_says_what_the_schedule_does(tarmac, trained, tm
         "train", "--from-checkpoint", str(trained.path), "--epochs", "3", "--output", str(tmp_path)
     )
     assert code == 0
-    assert f"goes on    from epoch 1 of {trained.path.resolve()}" in out
+    assert f"continues  from epoch 1 of {trained.path.resolve()}" in out
     assert "schedule   now over 3 epochs: the rate goes on at" in out
     assert "epoch 3/3" in out
 
@@ -32,7 +32,7 @@ def test_the_command_goes_on_and_says_what_the_schedule_does(tarmac, trained, tm
         (["--from-checkpoint", "{run}"], "--from-checkpoint needs --epochs"),
         (
             ["--from-checkpoint", "{run}", "--epochs", "3", "--seed", "1"],
-            "--seed cannot be changed in a run that goes on from a checkpoint",
+            "--seed cannot be changed in a run that continues from a checkpoint",
         ),
         (["digits-mlp", "--init-partial"], "without weights to begin from"),
         (["digits-mlp", "--init-from", "absent"], "absent"),

@@ -231,12 +231,12 @@ def test_a_pipeline_that_fails_says_why_and_is_resumed(tarmac, tmp_path):
     code, out, err = tarmac("run", "--resume", "latest", "--dry-run")
     assert (code, out.splitlines()[0]) == (
         0,
-        "2 tasks have succeeded, and are not done again with the same input",
+        "2 tasks have succeeded and are not run again with the same input",
     )
     code, out, err = tarmac("run", "--resume", "latest")
     # Its definition is the run's own by now, so it fails as before.
     assert code == 1
-    assert "before     2 tasks have ended, and are not done again" in out
+    assert "before     2 tasks have ended and are not run again" in out
     assert sorted((the_run(tmp_path) / "calls").read_text().split()) == ["1", "2"]
     assert "failed" in tarmac("ps", "--all")[1]
 
@@ -272,7 +272,7 @@ def test_a_pipeline_that_is_interrupted_ends_its_tasks_and_can_go_on(start, tarm
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert "Go on with what is left: tarmac run --resume" in err
+    assert "Resume the remaining tasks: tarmac run --resume" in err
     assert not sleepers(nap)
     (the_run(tmp_path) / "awake").touch()
     assert tarmac("run", "--resume", "latest")[0] == 0

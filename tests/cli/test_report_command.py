@@ -147,7 +147,7 @@ def test_what_is_no_run_is_not_put_beside_others(tarmac, tmp_path):
     (tmp_path / "check.json").write_text("{}")
     code, _, err = tarmac("report", str(run.path), str(tmp_path / "check.json"))
     assert code == 2
-    assert "check.json has a page of its own; only runs are put side by side" in err
+    assert "check.json has its own page; only runs can be compared" in err
 
 
 def test_a_pipe_is_written_into_and_stays_one(tarmac, tmp_path):

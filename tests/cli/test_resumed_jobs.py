@@ -23,7 +23,7 @@ def test_a_resume_says_that_the_job_file_has_changed(tarmac, tmp_path):
     file.write_text("{name: x, command: 'true'}")
     _, out, err = tarmac("run", "--resume", "latest", "--dry-run")
     assert "$ sh -c false" in out
-    assert f"note: {file} has changed since; the run keeps the job that it began with" in err
+    assert f"note: {file} has changed since; the run keeps its original job" in err
     assert json.loads(tarmac("run", "--resume", "latest", "--dry-run", "--json")[1])
     file.unlink()
     assert "has changed" not in tarmac("run", "--resume", "latest", "--dry-run")[2]

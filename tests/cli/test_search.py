@@ -81,7 +81,7 @@ def test_a_study_is_listed_and_shown(tarmac, done):
     assert out.count(" complete ") == 4
     shown = json.loads(tarmac("search", "show", str(done.path), "--json")[1])
     assert len(shown["trials"]) == 4
-    assert tarmac("search", "list")[1].strip().endswith("there are none in runs")
+    assert tarmac("search", "list")[1].strip().endswith("there are no studies in runs")
 
 
 def test_what_a_network_failed_with_is_shown_letter_by_letter(tarmac, tmp_path):
@@ -191,7 +191,7 @@ def test_a_second_ctrl_c_is_told_like_the_first(tmp_path):
     (path,) = (tmp_path / "runs").iterdir()
     assert done.returncode == 130
     assert done.stderr.splitlines() == [
-        "interrupted; finished networks are kept, those under way will be repeated",
+        "interrupted; finished networks are kept, unfinished ones will be trained again",
         f"  Go on: tarmac search --resume runs/{path.name}",
     ]
     assert Study.open(path).record.status == "interrupted"
@@ -342,7 +342,7 @@ def test_a_dry_run_says_what_would_be_searched_and_makes_nothing(tarmac, tmp_pat
     ("values", "words", "text"),
     [
         ("8,16", "8, 16", "[8, 16]"),
-        ("16..512:log", "16 to 512, drawn by its logarithm", "16..512:log"),
+        ("16..512:log", "16 to 512, on a logarithmic scale", "16..512:log"),
         # The end is none of the values.
         ("8..30:10", "8, 18, 28", "8..30:10"),
         ("8..800:10", "8 to 800 in steps of 10", "8..800:10"),
@@ -406,7 +406,7 @@ def test_a_dry_run_of_a_study_says_what_is_left_of_it_and_changes_nothing(tarmac
     words = ("search", "--resume", str(done.path), "--generations", "3", "--dry-run")
     code, out, _ = tarmac(*words)
     assert code == 0
-    assert f"{len(done.trials)} trials have ended, and are not done again" in out
+    assert f"{len(done.trials)} trials have ended, and are not repeated" in out
     said = json.loads(tarmac(*words, "--json")[1])
     assert said["request"]["generations"] == 3
     assert said["path"] == str(done.path)

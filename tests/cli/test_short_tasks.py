@@ -18,8 +18,8 @@ def hints(tmp_path, *, seconds=2.0, num_tasks=100, options="{}", host="n1", num_
 
 def test_short_tasks_are_told_once_how_many_of_them_a_job_had_better_have(tmp_path):
     assert hints(tmp_path) == [
-        "the first 50 tasks took 2.0 s each, less than beginning a job may take: several share one "
-        "with --set options.slurm.per_job=100"
+        "the first 50 tasks took 2.0 s each, less than a job may need to start. To run several "
+        "in one job: --set options.slurm.per_job=100"
     ]
     assert hints(tmp_path, seconds=20.0)[0].endswith("per_job=15")
 

@@ -86,7 +86,7 @@ def test_a_workload_that_ends_the_program_is_no_success(tarmac, tmp_path, code, 
     code, out, err = tarmac("train", "mine.py:workload", option)
     assert code == 1
     assert "mine.py" in out + err
-    assert "has ended the program, by SystemExit(" in err
+    assert "ended the program with SystemExit(" in err
 
 
 def test_names_of_layers_cannot_steer_a_terminal(tarmac, tmp_path):

@@ -399,7 +399,7 @@ def test_ps_says_where_a_runner_is_and_for_how_long_it_has_been_silent(
     assert "running on elsewhere  " in invoke(job_commands.ps, "--output", runs).output
     os.utime(lease_file(detached.path / ".lock"), (1, 1))
     printed = invoke(job_commands.ps, "--output", runs).output
-    assert re.search(r"running on elsewhere, last sign \d+ s ago  ", printed), printed
+    assert re.search(r"running on elsewhere, last heartbeat \d+ s ago  ", printed), printed
     (row,) = json.loads(invoke(job_commands.ps, "--json", "--output", runs).output)
     assert row["runner_host"] == "elsewhere"
     assert row["runner_silent_s"] > 60

@@ -445,7 +445,7 @@ def test_a_signal_ends_all_tasks_and_says_how_to_go_on(tmp_path, number):
     process.send_signal(number)
     _, err = process.communicate(timeout=limit_s(60))
     assert process.returncode == 130
-    assert "interrupted\n  Go on with what is left: tarmac run --resume" in err
+    assert "interrupted\n  Resume the remaining tasks: tarmac run --resume" in err
     assert not sleepers(nap)
 
 

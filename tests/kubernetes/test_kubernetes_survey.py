@@ -314,8 +314,8 @@ def test_of_many_nodes_one_of_each_kind_is_looked_at(start_cluster, image):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--quick"], "--on looks at a cluster's nodes, and --quick was given"),
-        (["--image", "a", "--image", "b"], "pods of one image, and 2 were given"),
+        (["--quick"], "--on does not go with --quick"),
+        (["--image", "a", "--image", "b"], "takes one --image, but 2 were given"),
         (["--timeout", "0"], "timeout is 0, expected above 0 seconds"),
     ],
 )

@@ -132,7 +132,7 @@ def test_the_profile_of_the_settings_leads_to_its_partition(check, tmp_path):
 def test_what_checks_this_machine_does_not_go_with_it(check):
     done = check("--quick")
     assert done.returncode == 2
-    assert "--on looks at a cluster's nodes, and --quick was given" in done.stderr
+    assert "--on does not go with --quick" in done.stderr
 
 
 @pytest.mark.slurm

@@ -35,7 +35,7 @@ def refuse_checking(ctx: click.Context) -> None:
     named = _given_beside(ctx, _READ_OPTIONS)
     if named is not None:
         raise RequestError(
-            f"--read checks nothing, and {named} was given",
+            f"--read does not go with {named}",
             hint="Leave it out: tarmac check --read FILE",
         )
 
@@ -63,9 +63,9 @@ def refuse_beside_nodes(ctx: click.Context) -> None:
     named = _given_beside(ctx, _NODES_OPTIONS)
     if named is not None:
         raise RequestError(
-            f"--on looks at a cluster's nodes, and {named} was given",
+            f"--on does not go with {named}",
             hint="It goes with --profile, --timeout and --json, and on Kubernetes with --image. "
-            "What computes on Slurm's nodes is checked by a job: srun tarmac check --ranks all",
+            "To check frameworks on Slurm's nodes, run a job: srun tarmac check --ranks all",
         )
 
 

@@ -82,8 +82,8 @@ def print_rest(run: JobRun, request: RunRequest, *, as_json: bool) -> None:
         return
     if not as_json:
         done = read_status(run.path).count("succeeded")
-        are = counted(done, "task has succeeded, and is", "tasks have succeeded, and are")
-        click.echo(f"{are} not done again with the same input")
+        are = counted(done, "task has succeeded and is", "tasks have succeeded and are")
+        click.echo(f"{are} not run again with the same input")
     rows = _show_pipeline(run.job, run.base, request.fake_gpus, as_json=as_json)
     if as_json:
         echo_json(rows)

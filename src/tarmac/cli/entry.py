@@ -180,7 +180,7 @@ def _main(arguments: Sequence[str] | None) -> NoReturn:
         # click raises this for Ctrl-C, and for a question that was not answered with yes.
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
             _end(Interrupted("interrupted"))
-        _fail("not confirmed, and not done", 1)
+        _fail("not confirmed; nothing was done", 1)
     except Interrupted as interruption:
         _end(interruption)
     except click.ClickException as error:
@@ -225,7 +225,7 @@ def _run(arguments: Sequence[str]) -> object:
         if any(Path(place.filename).is_relative_to(packages / name) for name in _ENDING):
             raise
         raise TarmacError(
-            f"{place.filename}:{place.lineno} has ended the program, by SystemExit({end.code!r})"
+            f"{place.filename}:{place.lineno} ended the program with SystemExit({end.code!r})"
         ) from end
 
 
@@ -243,7 +243,7 @@ def _require_directory(arguments: Sequence[str]) -> None:
     except FileNotFoundError as error:
         raise RequestError(
             "the current directory is gone: it was removed or its file system unmounted",
-            hint="Go to one that exists, and try again: cd ~",
+            hint="Change to a directory that exists, and try again: cd ~",
         ) from error
 
 

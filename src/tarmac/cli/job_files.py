@@ -53,7 +53,7 @@ def read_jobs(
     if algorithms is not None and not algorithms.is_dir():
         raise RequestError(f"--algorithms {algorithms} is no folder")
     if input_file is not None and len(files) > 1:
-        raise RequestError(f"--input {input_file} is for one file, and there are {len(files)}")
+        raise RequestError(f"--input {input_file} takes one job file, but there are {len(files)}")
     values = () if input_file is None else (read_plain(input_file),)
     # Files of other systems have no keys for options of executors.
     engines = _settings_of_engines(settings)
@@ -146,7 +146,7 @@ def say_notes(reading: Reading, *, quiet: bool, is_used: bool) -> None:
             click.echo(in_lines(f"note: {note}"), err=True)
     if reading.refusals and is_used:
         first, *rest = reading.refusals
-        more = "It can be shown all the same: --dry-run"
+        more = "Its plan can still be shown: --dry-run"
         raise RequestError(f"cannot be run here: {first}", hint="\n".join([*rest, more]))
     if not quiet:
         for refusal in reading.refusals:

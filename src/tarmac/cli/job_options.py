@@ -67,12 +67,12 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
             "Place",
             *place_options(
                 "Place of the tasks.",
-                default="the settings' on, or local; for a resumed run its first place",
+                default="on in the settings, else local; a resumed run keeps its place",
             ),
             option(
                 "--runner",
                 type=click.Choice(RUNNER_PLACES),
-                show_default="here; of submit on a cluster, the settings' runner, or engine",
+                show_default="here; for submit on a cluster: runner in the settings, else engine",
                 help="Place of the process that hands out the tasks: here, or a job of "
                 "the cluster.",
             ),
@@ -93,7 +93,7 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
                 metavar="N",
                 default=0,
                 show_default=True,
-                help="Pretend GPUs, to try a file without any.",
+                help="Pretend that this machine has N GPUs, to try a file without them.",
             ),
             output_option("Directory in which to create the runs."),
         ),

@@ -99,14 +99,14 @@ def resumed(
     refuse_foreign(
         run.path / "job-run.json",
         what="its commands",
-        again="start it anew from its job file: tarmac run FILE",
+        again="start a new run from its job file: tarmac run FILE",
     )
     recall_secrets(run)
     file = changed_file(run.path)
     if file is not None and not quiet:
         click.echo(
-            f"note: {in_one_line(str(file))} has changed since; the run keeps the job that "
-            f"it began with. Its new content: tarmac run {quoted(file)}",
+            f"note: {in_one_line(str(file))} has changed since; the run keeps its original job. "
+            f"To run the new content: tarmac run {quoted(file)}",
             err=True,
         )
     return run if request.on is None else dataclasses.replace(run, executor=request.on)
@@ -117,7 +117,7 @@ def check_result(result: Path, jobs: Sequence[Job]) -> None:
     if [job.pipeline is not None for job in jobs] != [True]:
         raise RequestError(
             f"--result {result}: only one HKube algorithm or pipeline has a result",
-            hint="What tasks of other jobs leave is said by their outputs.",
+            hint="Tasks of other jobs keep files with: outputs",
         )
     if result.is_dir():
         raise RequestError(f"--result {result} is a folder")

@@ -91,7 +91,7 @@ def _watched(run: JobRun, request: RunRequest) -> Iterator[_Watch]:
     kind = find_executor(run.executor)
     runner_job = OwnRunnerJob.find(run)
     if runner_job is not None and not runner_job.is_wanted():
-        raise Interrupted(f"{run.path.name} needs no runner any more")
+        raise Interrupted(f"{run.path.name} no longer needs a runner")
     successor = request.runner_options()
 
     def queue_successor() -> None:
@@ -100,11 +100,17 @@ def _watched(run: JobRun, request: RunRequest) -> Iterator[_Watch]:
         try:
             place = runner_job.queue_successor_in_time(successor)
         except TarmacError as error:
-            message = f"no runner follows this one: {error.message}\n  Go on with what is left: "
+            message = (
+                f"the next runner was not submitted: {error.message}\n  Resume the "
+                "remaining tasks: "
+            )
             click.echo(f"{message}tarmac run --resume {quoted(run.path)}", err=True)
         else:
             if place is not None:
-                click.echo(f"the time of this runner is nearly over; job {place} follows", err=True)
+                click.echo(
+                    f"the time limit of this runner is near; job {place} continues the run",
+                    err=True,
+                )
 
     def detach() -> bool:
         queue_successor()
@@ -199,7 +205,7 @@ def _with_resume_hint(run: JobRun) -> Iterator[None]:
         yield
     except StorageError as error:
         again = f"tarmac run --resume {quoted(run.path)}"
-        first = f"{error.hint}\nThen go on with it" if error.hint else "Once that is mended"
+        first = f"{error.hint}\nThen resume it" if error.hint else "Once that is fixed"
         raise StorageError(error.message, hint=f"{first}: {again}") from error
 
 
@@ -222,7 +228,7 @@ def _sum_up(run: JobRun, counts: Iterable[tuple[str, int]]) -> None:
 
 
 def _interrupted(run: JobRun) -> Interrupted:
-    hint = f"Go on with what is left: tarmac run --resume {quoted(run.path)}"
+    hint = f"Resume the remaining tasks: tarmac run --resume {quoted(run.path)}"
     return Interrupted("interrupted", hint=hint)
 
 
@@ -233,11 +239,10 @@ def _what_goes_on(run: JobRun, title: str) -> str:
     status = read_status(run.path)
     running, queued = status.count("running"), status.count("queued")
     if not running and not queued:
-        return f"{title} has no task of it yet. Ctrl-C again within 5 s ends what it may have."
+        return f"{title} has no known task of the run yet. Ctrl-C again within 5 s cancels any."
     return (
         f"{counted(running, 'task runs', 'tasks run')} and {counted(queued, 'is', 'are')} queued "
-        f"on {title}, and go on. "
-        "Ctrl-C again within 5 s ends them."
+        f"on {title}, and continue. Ctrl-C again within 5 s cancels them."
     )
 
 

@@ -41,8 +41,9 @@ def check_nodes(
     settings = chosen(on, profile)
     if settings.on not in ("slurm", "kubernetes"):
         raise RequestError(
-            f"profile {profile!r} is of {settings.on}, whose nodes cannot be looked at",
-            hint="Choose one of slurm or kubernetes, or say --on slurm or --on kubernetes.",
+            f"profile {profile!r} is for {settings.on}, but nodes can be checked only on Slurm "
+            "and Kubernetes",
+            hint="Choose a profile for slurm or kubernetes, or use --on slurm or --on kubernetes.",
         )
     model = find_executor(settings.on).options
     assert model is not None
@@ -51,7 +52,7 @@ def check_nodes(
         return _check_kubernetes(options, patience_s, images=images, as_json=as_json)
     if images:
         raise RequestError(
-            "--on slurm looks at the nodes themselves, and --image was given",
+            "--on slurm checks the nodes themselves and takes no --image",
             hint="Leave it out: tarmac check --on slurm",
         )
     return _check_slurm(options, patience_s, as_json=as_json)
@@ -86,13 +87,13 @@ def _check_kubernetes(
 
     if len(images) > 1:
         raise RequestError(
-            f"nodes are looked at by pods of one image, and {len(images)} were given",
+            f"--on kubernetes takes one --image, but {len(images)} were given",
             hint="Name one that has Tarmac: --image IMAGE",
         )
     image = next(iter(images), "") or options["check_image"] or options["image"]
     if not image:
         raise RequestError(
-            "no image is named, and Kubernetes runs nothing without one",
+            "no image is named, but Kubernetes needs one",
             hint="Name one that has Tarmac: --image IMAGE, or check_image below [kubernetes] of "
             "the settings.",
         )

@@ -259,7 +259,7 @@ def monitor_option() -> Callable[[Any], Any]:
     return option(
         "--monitor",
         metavar="NAME",
-        show_default="what the workload is judged by",
+        show_default="the workload's main metric",
         help="Metric on held-out samples for --patience and the best checkpoint, such as"
         " val_loss; NAME:max or NAME:min if the workload does not say which end is "
         "better.",

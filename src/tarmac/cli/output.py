@@ -63,9 +63,9 @@ class _Output(io.BufferedWriter):
         if self.is_needed and isinstance(error, BrokenPipeError):
             raise error
         if self.is_needed:
-            raise TarmacError(f"{self._title} takes no more: {reason}") from error
+            raise TarmacError(f"{self._title} cannot be written: {reason}") from error
         if not isinstance(error, BrokenPipeError):
-            sys.stderr.write(f"warning: {self._title} takes no more: {reason}\n")
+            sys.stderr.write(f"warning: {self._title} cannot be written: {reason}\n")
 
 
 @contextlib.contextmanager

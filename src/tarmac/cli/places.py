@@ -31,7 +31,7 @@ def _complete_profiles(
 
 # A sequence, for groups of options that have others too.
 def place_options(
-    help_text: str, *, default: str = "the settings' on, or local, this machine"
+    help_text: str, *, default: str = "on in the settings, else local (this machine)"
 ) -> Sequence[Callable[[Any], Any]]:
     """Return ``--on`` and ``--profile``, passed as ``on`` and ``profile``.
 

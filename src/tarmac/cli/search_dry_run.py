@@ -49,7 +49,7 @@ def print_preview(preview: Preview, workers: Workers | None, *, as_json: bool) -
     if preview.num_done:
         verbs = ("has", "is") if preview.num_done == 1 else ("have", "are")
         trials = counted(preview.num_done, "trial")
-        click.echo(f"{trials} {verbs[0]} ended, and {verbs[1]} not done again")
+        click.echo(f"{trials} {verbs[0]} ended, and {verbs[1]} not repeated")
     click.echo(
         f"each trains {counted(request.epochs, 'epoch')} at most, on "
         f"{counted(preview.train_size, 'sample')}, judged by {preview.held_out}"
@@ -85,7 +85,7 @@ def _values(parameter: Choices | Numbers) -> str:
     if isinstance(parameter, Choices) or (parameter.step and parameter.size <= _MAX_NAMED):
         values = ", ".join("none" if value is None else str(value) for value in parameter.all())
         return f"{values}{where}"
-    how = ", drawn by its logarithm" if parameter.log else ""
+    how = ", on a logarithmic scale" if parameter.log else ""
     steps = "" if parameter.step is None else f" in steps of {parameter.step}"
     return f"{parameter.low} to {parameter.high}{steps}{how}{where}"
 

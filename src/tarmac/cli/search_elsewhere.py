@@ -32,7 +32,7 @@ def search_there(
     go_on = f"tarmac search --resume {quoted(study.path)} --on {workers.on}"
 
     def warn() -> None:
-        message = f"the workers go on in {kind.title}; Ctrl-C again within 5 s ends them"
+        message = f"the workers continue in {kind.title}; Ctrl-C again within 5 s cancels them"
         click.echo(message, err=True)
 
     with (
@@ -52,7 +52,7 @@ def search_there(
         )
     if end == "detached":
         raise Interrupted(
-            f"detached from {study.name}, whose workers go on",
-            hint=f"See: tarmac search show {quoted(study.path)}\nGo on here: {go_on} --workers "
+            f"detached from {study.name}; its workers continue",
+            hint=f"See it: tarmac search show {quoted(study.path)}\nResume here: {go_on} --workers "
             f"{workers.count}",
         )

@@ -50,7 +50,7 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
             option(
                 "--objective",
                 metavar="NAMES",
-                show_default="what the workload is judged by",
+                show_default="the workload's main metric",
                 shell_complete=complete_objectives,
                 help=f"Objectives, the most important first: {', '.join(OBJECTIVES)}, or another "
                 "metric of the workload, such as val_mae; mae:min if the workload does not say "
@@ -138,7 +138,7 @@ def search_options(function: Callable[..., None]) -> Callable[..., None]:
             ),
             count_option(
                 "--validation-size",
-                show_default="the dataset's own, or one for five to train on, at most 10,000",
+                show_default="the dataset's own, else a sixth of the samples, at most 10,000",
                 help="Number of training samples to hold out for scoring the networks.",
             ),
             validation_split_option(),

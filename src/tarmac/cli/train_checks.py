@@ -51,7 +51,7 @@ def cluster_of(ctx: click.Context, on: str | None, profile: str | None) -> Setti
         if parameter.name in _NODE_OPTIONS:
             raise RequestError(
                 f"{parameter.opts[0]} is for a training on a cluster",
-                hint="Say which: --on slurm. On this machine: --devices.",
+                hint="Choose a cluster: --on slurm. On this machine: --devices.",
             )
     return None
 
@@ -62,7 +62,7 @@ def check_beginning(
     """Refuse a training that names nothing to train, or changes settings that a run has fixed."""
     if ctx.params["verify"] and ctx.params["steps"] is not None:
         raise RequestError(
-            "--verify needs the result of a whole training, and --steps asks for a trial",
+            "--verify needs a whole training, but --steps runs only a trial",
             hint="Leave one of them out.",
         )
     if workload is None and resumed is None and from_checkpoint is None:
@@ -80,11 +80,11 @@ def check_beginning(
             {"epochs": f"Train it for more as a new run: {more} {ctx.params['epochs']}"},
         )
     if from_checkpoint is not None:
-        refuse_changes(ctx, _EXTEND_OPTIONS, "a run that goes on from a checkpoint")
+        refuse_changes(ctx, _EXTEND_OPTIONS, "a run that continues from a checkpoint")
         if ctx.params["epochs"] is None:
             raise RequestError(
                 "--from-checkpoint needs --epochs",
-                hint="Say how many in all, those that are done among them: --epochs 40",
+                hint="Give the total number, with the epochs already done: --epochs 40",
             )
 
 

@@ -195,7 +195,7 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
             ),
             count_option(
                 "--threads",
-                show_default="one for each core, one alone where a step is too small for two",
+                show_default="one per core, or a single thread if a step is too small for two",
                 help="CPU threads per operation, for a training in one process.",
             ),
             option(
@@ -212,7 +212,8 @@ def train_options(function: Callable[..., None]) -> Callable[..., None]:
                 type=Choice(COMPILE),
                 default="auto",
                 show_default=True,
-                help="Whether torch.compile compiles the model. auto: if it is expected to pay.",
+                help="Whether torch.compile compiles the model. auto: if it is expected to save "
+                "time.",
             ),
             option(
                 "--deterministic",

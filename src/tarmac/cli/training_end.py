@@ -112,7 +112,7 @@ def _say_result(record: RunRecord, weights: str) -> None:
     if expected and expected["met"] is not None:
         click.secho(expected["text"] + weights, fg="green" if expected["met"] else "yellow")
     elif test not in record.metrics:
-        click.echo("the test set was not scored, as asked when the run was begun")
+        click.echo("the test set was not scored, as requested at the start of the run")
     else:
         why = f"; {_why_not_judged(expected)}" if expected else ""
         click.echo(f"{name_words(test)} {record.metrics[test]:.4f}{weights}{why}")

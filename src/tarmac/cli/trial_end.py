@@ -40,11 +40,11 @@ def _known(record: RunRecord) -> str:
 
     device, precision = record.device, str(record.configuration["precision"])
     if device["type"] == "cpu":
-        return "no table says what this CPU can do at most"
+        return "the peak rate of this CPU is not known"
     chip = find_chip(device["name"], memory_bytes=device.get("memory_bytes"))
     nominal = getattr(chip, precision, None)
     if chip is None or nominal is None:
-        return f"no table says what {device['name']} can do at most in {precision}"
+        return f"the peak rate of {device['name']} in {precision} is not known"
     known = f"one {chip.name} can do {nominal:,.0f} TFLOP/s"
     if chip.attainable is not None and precision in ("bf16", "fp16"):
         known += f", and reaches {chip.attainable:.0%} in large products"

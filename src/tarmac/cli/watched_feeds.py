@@ -82,7 +82,7 @@ def _hosts(request: Watching) -> tuple[str, ...]:
     if not hosts:
         raise RequestError(
             f"there is no host to watch among {', '.join(candidates) or 'none'}",
-            hint="--slurm names the nodes of jobs of yours that run: squeue --me",
+            hint="--slurm watches the nodes of your running jobs; list them: squeue --me",
         )
     return hosts
 

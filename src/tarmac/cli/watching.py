@@ -84,7 +84,7 @@ def _refuse(request: Watching) -> None:
         )
     if request.web is not None and request.is_kept:
         raise RequestError(
-            "--record, --job-map and --on are not for --web: each page is a top of its own",
+            "--record, --job-map and --on do not go with --web: each page is a separate tarmac top",
             hint="Start another one for them, without --web.",
         )
 
@@ -105,7 +105,7 @@ def _refuse_beside_replay(request: Watching) -> None:
     }
     for name, is_given in live.items():
         if is_given:
-            raise RequestError(f"{name} is for what is there now, and --replay shows what was")
+            raise RequestError(f"{name} needs live data, but --replay shows a recording")
 
 
 @contextlib.contextmanager
@@ -229,7 +229,7 @@ def _is_silent(snapshot: Snapshot) -> bool:
     """Return whether a machine does not answer, and print so: its GPUs may be idle or not."""
     silent = [host for host in snapshot.hosts if host.problem]
     for host in silent:
-        problem = f"whether a GPU of {host.host.name} is idle is not known: {host.problem}"
+        problem = f"cannot tell whether a GPU of {host.host.name} is idle: {host.problem}"
         click.echo(in_one_line(f"error: {problem}"), err=True)
     return bool(silent)
 

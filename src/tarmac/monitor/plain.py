@@ -93,7 +93,7 @@ def render_schema() -> dict[str, Any]:
     body = definitions.pop(name)
     return {
         "$schema": _DIALECT,
-        "title": "What tarmac top --json prints",
+        "title": "Output of tarmac top --json",
         **body,
         "$defs": dict(sorted(definitions.items())),
     }

@@ -110,7 +110,7 @@ def plan_tasks(job: Job, directory: Path) -> Iterator[Task]:
     """
     if job.pipeline is not None:
         raise RequestError(
-            f"{job.name} is a pipeline, whose tasks are known as it runs",
+            f"{job.name} is a pipeline: its tasks are not known before it runs",
             hint="tarmac run FILE, or tarmac.run",
         )
     for fault in graph_faults(job):

@@ -173,7 +173,7 @@ def test_a_runner_whose_successor_is_refused_works_on_and_says_so(
     log = Path(made["path"]) / "runner.log"
     wait_for_lines(tmp_path / "gate.begun", 1)
     on_cluster.run("scancel", "--batch", "--signal=USR1", made["runner_job"])
-    wait_for(lambda: "no runner follows this one" in log.read_text(), "it is said")
+    wait_for(lambda: "the next runner was not submitted" in log.read_text(), "it is said")
     (tmp_path / "gate").touch()
     wait_for(lambda: not queued_names(on_cluster), "the runner has ended")
     assert json.loads(tarmac("ps", "--all", "--json").stdout)[0]["state"] == "succeeded"

@@ -67,7 +67,7 @@ def test_a_run_whose_disk_was_full_says_how_to_go_on_and_does(tarmac, small_disk
     assert full.returncode == 1
     assert f"no space left to write {disk}/x-" in full.stderr
     (run,) = disk.glob("x-*")
-    assert full.stderr.splitlines()[-1] == f"  Then go on with it: tarmac run --resume {run}"
+    assert full.stderr.splitlines()[-1] == f"  Then resume it: tarmac run --resume {run}"
     small_disk("8m")
     again = tarmac("run", "--resume", str(run))
     assert again.returncode == 0, again.stdout + again.stderr
@@ -84,7 +84,7 @@ def test_ctrl_c_leaves_tasks_to_slurm_and_a_resumed_run_takes_them_up(tarmac, on
     assert running.returncode == 130, out + err
     first, *rest = err.splitlines()
     assert first.endswith(
-        "queued on a Slurm cluster, and go on. Ctrl-C again within 5 s ends them."
+        "queued on a Slurm cluster, and continue. Ctrl-C again within 5 s cancels them."
     )
     assert rest == [
         f"detached from {run.name}",
@@ -112,7 +112,7 @@ def test_ctrl_c_twice_ends_the_tasks(tarmac, on_cluster, tmp_path):
     assert running.returncode == 130
     assert err.splitlines() == [
         "interrupted",
-        f"  Go on with what is left: tarmac run --resume {the_run()}",
+        f"  Resume the remaining tasks: tarmac run --resume {the_run()}",
     ]
     wait_for(lambda: not queued_names(on_cluster), "nothing of it is left in the queue")
 

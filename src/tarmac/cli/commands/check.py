@@ -197,8 +197,7 @@ if TYPE_CHECKING:
         "--expect",
         metavar="FILE",
         type=Filename(path_type=Path),
-        help="Exit with 1 unless this machine is as a TOML file describes it; see tarmac"
-        " schema expect.",
+        help="Exit with 1 unless this machine matches a TOML file; see tarmac schema expect.",
     ),
     option(
         "--against",
@@ -382,7 +381,7 @@ def command(
         report = write_files(report, page=page, save=save, names=names)
     code = print_as(form, report, page, verbose=verbose)
     if report.soak is not None and report.soak.interrupted and not has_mismatch(report):
-        raise Interrupted("interrupted", hint="What is above was done until then.")
+        raise Interrupted("interrupted", hint="The report above covers the time before.")
     ctx.exit(code)
 
 

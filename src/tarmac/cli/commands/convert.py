@@ -77,13 +77,13 @@ def command(
         return
     target = find_format(wanted)
     if target.write is None:
-        raise RequestError(f"{target.title}'s files are read, and not written")
+        raise RequestError(f"Tarmac reads {target.title}'s files, but cannot write them")
     readings = read_jobs(files, settings, quiet=False, is_run=False, algorithms=algorithms)
     jobs = [job for reading, _ in readings for job in reading.jobs]
     if len(jobs) > 1 and not target.holds_several:
         shown = quoted(*files)
         raise RequestError(
-            f"{shown} holds {len(jobs)} jobs, and a file of {target.title}'s holds one",
+            f"{shown} holds {len(jobs)} jobs, but a file of {target.title} holds one",
             hint=f"tarmac run {shown} runs them as they are",
         )
     try:
@@ -104,8 +104,8 @@ def _print_submitted(readings: Sequence[tuple[Reading, Path]], on: str) -> None:
     for job in (job for reading, _ in readings for job in reading.jobs):
         if job.pipeline is not None:
             raise RequestError(
-                f"{job.name} is a pipeline, whose tasks are known as it runs",
-                hint="See what is known of it: tarmac run FILE --dry-run",
+                f"{job.name} is a pipeline: its tasks are not known before it runs",
+                hint="See its plan: tarmac run FILE --dry-run",
             )
     for plan in plans_of(readings):
         for title, text in files_of(plan, on):

@@ -243,7 +243,7 @@ def add(
         for key, value in options.items():
             if value:
                 raise RequestError(
-                    f"{key} is for data of your own, and {name} is a published dataset",
+                    f"{key} is only for your own data, but {name} is a published dataset",
                     hint="Choose another name for yours.",
                 )
         path = data.add(name, origin)
@@ -279,7 +279,7 @@ def add(
     )
     for folder in record.left_out:
         click.echo(
-            in_lines(f"left out: {folder} (--test FOLDER says which one is scored)"), err=True
+            in_lines(f"left out: {folder} (choose the test samples with --test FOLDER)"), err=True
         )
     for note in record.notes:
         click.echo(in_lines(f"note: {note}"), err=True)
@@ -308,7 +308,7 @@ def verify(names: Sequence[str], as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
     else:
         if not checked:
-            click.echo(f"no dataset is here, under {data.data_root()}")
+            click.echo(f"there is no dataset under {data.data_root()}")
         for name, files in checked.items():
             if not files:
                 click.echo(f"{name}: embedded, nothing to check")

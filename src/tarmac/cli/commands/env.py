@@ -29,7 +29,7 @@ def _list(as_json: bool) -> None:
     for path, text in venvs:
         click.echo(f"{path.name}  {', '.join(text.splitlines()) or '(no packages)'}  {path}")
     if not venvs:
-        click.echo(f"there are none in {venvs_directory()}")
+        click.echo(f"there are no environments in {venvs_directory()}")
 
 
 @command.command("rm", epilog=examples("tarmac env rm 3f9a1c"))

@@ -82,7 +82,7 @@ def ps(run: str | None, everything: bool, output: Path | None, as_json: bool) ->
     for status in listed:
         where = f" on {status.elsewhere.host}" if status.elsewhere is not None else ""
         if status.silent_s is not None and status.silent_s > _SILENT_S:
-            where += f", last sign {status.silent_s:.0f} s ago"
+            where += f", last heartbeat {status.silent_s:.0f} s ago"
         table.add_row(
             Text(status.name),
             Text(f"{status.state}{where}", style=_COLOURS.get(status.state, "yellow")),
@@ -271,7 +271,7 @@ def cancel(run: str, timeout: float, output: Path | None) -> None:
         elsewhere = handle.status().elsewhere
         gone = f"\nIf {elsewhere.host} is gone, cancel it again." if elsewhere is not None else ""
         raise TarmacError(
-            f"{handle.path.name} has been asked to end, and has not within {timeout:g} s",
+            f"{handle.path.name} has not ended within {timeout:g} s of the request",
             hint=f"tarmac ps{gone}",
         ) from error
     click.echo(

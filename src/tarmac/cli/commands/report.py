@@ -63,7 +63,7 @@ def command(
     for apart in filter(is_apart, map(Path, run_names)):
         if len(run_names) > 1:
             raise RequestError(
-                f"{apart} has a page of its own; only runs are put side by side",
+                f"{apart} has its own page; only runs can be compared",
                 hint=f"Its page: tarmac report {quoted(apart)}",
             )
         beside = apart.with_suffix(".html") if apart.is_file() else apart / _NAME

@@ -152,7 +152,7 @@ def logs(run: str, output: Path | None, kinds: Sequence[str]) -> None:
     if not files:
         raise RequestError(
             f"{match.path.name} has no logs",
-            hint="A training in one process prints where it was started, and into no file.",
+            hint="A training in one process prints to its terminal and writes no log file.",
         )
     print_logs(files, match.path)
 
@@ -228,7 +228,8 @@ def remove(
     if not yes:
         if not sys.stdin.isatty():
             raise RequestError(
-                "there is no terminal to ask on", hint="Add --yes to delete without asking."
+                "cannot ask for confirmation without a terminal",
+                hint="Add --yes to delete without asking.",
             )
         for run in matches.values():
             click.echo(in_one_line(f"{run.kind.name}  {run.path}"))

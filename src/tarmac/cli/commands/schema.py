@@ -45,13 +45,13 @@ def command(kind: str) -> None:
 
         models = {name: find_executor(name).options for name in executor_names()}
         options = {name: model for name, model in models.items() if model is not None}
-        schema = render_schema(Job, "A job file of Tarmac's", options)
+        schema = render_schema(Job, "A Tarmac job file", options)
     elif kind == "expect":
         from tarmac.checks import Expectation
 
-        schema = render_schema(Expectation, "What tarmac check --expect takes")
+        schema = render_schema(Expectation, "A file for tarmac check --expect")
     else:
         from tarmac.studies import Request
 
-        schema = render_schema(Request, "A study's file of Tarmac's")
+        schema = render_schema(Request, "A Tarmac study file")
     click.echo(json.dumps(schema, indent=2))

@@ -154,12 +154,12 @@ def _conclude(study: Study, *, as_json: bool) -> None:
         print_best(study, record.best, record.front)
     if record.status in ("interrupted", "running"):
         raise Interrupted(
-            "interrupted; finished networks are kept, those under way will be repeated",
+            "interrupted; finished networks are kept, unfinished ones will be trained again",
             hint=f"Go on: tarmac search --resume {quoted(study.path)}",
         )
     if record.status == "failed":
         raise TarmacError(
-            record.error or "failed", hint=f"See: tarmac search show {quoted(study.path)}"
+            record.error or "failed", hint=f"See it: tarmac search show {quoted(study.path)}"
         )
 
 

@@ -81,7 +81,7 @@ def list_them(output: Path | None, as_json: bool) -> None:
     for run in broken:
         click.echo(in_one_line(f"{run.path.name} cannot be read: {run.reason}"))
     if not studies:
-        click.echo(f"there are none in {output or runs.default_output()}")
+        click.echo(f"there are no studies in {output or runs.default_output()}")
 
 
 def _tested(best: Winner, judged: JudgedBy) -> str:
@@ -149,7 +149,7 @@ def best(study: str, output: Path | None, storage: str | None, as_json: bool) ->
         front = front_numbers(match)
     if best is None:
         raise TarmacError(
-            f"study {match.name} has no network yet that was trained to its end",
+            f"study {match.name} has no fully trained network yet",
             hint=f"Go on with it: tarmac search --resume {quoted(match.path)}",
         )
     if as_json:

@@ -100,7 +100,10 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         "--user", type=Names(), metavar="USER,...", help="Show only the processes of these users."
     ),
     option(
-        "--host", type=Names(), metavar="HOST,...", help="Show only hosts whose names begin so."
+        "--host",
+        type=Names(),
+        metavar="HOST,...",
+        help="Show only hosts with names that start with this prefix.",
     ),
     option("--mine", is_flag=True, help="Show only your own processes."),
     option(
@@ -197,7 +200,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         "--replay",
         metavar="FILE",
         type=Filename(dir_okay=False, path_type=Path),
-        help="Show a recording instead of the present.",
+        help="Show a recording instead of live data.",
     ),
     option(
         "--speed",

@@ -81,9 +81,9 @@ def _print_notes(report: Report) -> None:
     for finding in report.skipped:
         click.echo(f"Skipped: {finding.title} ({', '.join(finding.where)})  [{finding.code}]")
     if report.only:
-        click.echo(f"Looked for nothing but: {', '.join(report.only)}")
+        click.echo(f"Looked only for: {', '.join(report.only)}")
     for unseen in report.unseen:
-        click.secho(f"Could not look: {unseen.where}: {unseen.why}", fg="red")
+        click.secho(f"Could not check: {unseen.where}: {unseen.why}", fg="red")
 
 
 def _print_rest(report: Report) -> None:
@@ -147,5 +147,5 @@ def print_fleet(fleet: Fleet) -> None:
             cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
             line = "  ".join((*cells, row[3])).rstrip()
             click.secho(line, bold=True) if number == 0 else click.echo(line)
-    summary = f"odd: {', '.join(fleet.odd)}" if odd else "none is odd"
-    click.echo(f"{odd} of {all_of} machines; {summary}; alike in {fleet.num_alike} things")
+    summary = f"different: {', '.join(fleet.odd)}" if odd else "none is different"
+    click.echo(f"{odd} of {all_of} machines; {summary}; equal in {fleet.num_alike} properties")

@@ -86,7 +86,7 @@ def _save(path: Path, report: Report) -> None:
     if report.ok:
         write_text(path, FORMS["json"].render(report))
     else:
-        click.echo(f"{path} is not written: this machine is no example to others", err=True)
+        click.echo(f"{path} is not written, because this check did not succeed", err=True)
 
 
 def print_as(form: str, report: Report, page: Path | None, *, verbose: bool) -> int:

@@ -92,9 +92,9 @@ def print_alike(all_findings: Sequence[NodeFindings], engine: str) -> None:
     more = [node for node in all_findings if node.alike]
     if more:
         count = sum(len(node.alike) for node in more)
-        click.echo(f"One node of each kind was looked at; {count} are alike by {engine}'s word:")
+        click.echo(f"One node of each kind was checked; {engine} reports {count} equal nodes:")
     for node in more:
-        click.echo(f"{node.name}: {len(node.alike)} like it, {node.alike[0]} the first of them")
+        click.echo(f"{node.name}: {len(node.alike)} equal nodes, such as {node.alike[0]}")
 
 
 def _gres(findings: SlurmFindings) -> str:

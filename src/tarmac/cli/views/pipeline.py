@@ -176,8 +176,8 @@ class PipelineProgress:
     def waited(self) -> None:
         """Show the output that tasks have written meanwhile, and the counts of unlisted tasks."""
         if self._num_before:
-            have = counted(self._num_before, "task has ended, and is", "tasks have ended, and are")
-            self._say(f"  before     {have} not done again")
+            have = counted(self._num_before, "task has ended and is", "tasks have ended and are")
+            self._say(f"  before     {have} not run again")
             self._num_before = 0
         # Idle instances of algorithms write little, and programs have an instance for each task.
         for directory in {*self._directories.values()}:

@@ -77,7 +77,7 @@ def _node_lines(plan: PipelinePlan) -> Iterator[str]:
         what = node.algorithm_name or node.kind
         after = f" after {', '.join(part.depends_on)}" if part.depends_on else ""
         if part.num_tasks is None:
-            yield f"  {part.node}: {what}{after}, as many tasks as their results make"
+            yield f"  {part.node}: {what}{after}; their results determine the number of tasks"
         else:
             tasks = counted(part.num_tasks, "task")
             yield f"  {part.node}: {what}{after}, {tasks}"

@@ -35,7 +35,7 @@ def _lines(race: Race) -> Iterator[str]:
         threads = f", {counted(race.threads, 'thread')}" if is_cpu else ""
         times = "" if is_cpu else f"{racer.times:,.1f} times the CPU"
         if not racer.is_right:
-            times = "computes other numbers than the CPU: tarmac check torch"
+            times = "its results differ from the CPU's: tarmac check torch"
         rows.append((racer.device, racer.chip + threads, f"{racer.images_per_s:,.0f}", times))
     names, chips, rates, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     for name, chip, rate, times in rows:

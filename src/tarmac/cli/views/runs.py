@@ -179,7 +179,7 @@ def print_comparison(comparison: Comparison) -> None:
     console = make_console()
     console.print(table)
     if has_best:
-        console.print("* the best of its line", markup=False)
+        console.print("* the best of its row", markup=False)
 
 
 def _curve_name(comparison: Comparison) -> str:

@@ -43,6 +43,6 @@ class ShortTasks:
             return ""
         per_job = min(_MAX_PER_JOB, max(2, round(_JOB_S / max(median_s, 1e-3))))
         return (
-            f"the first {_FIRST} tasks took {median_s:.1f} s each, less than beginning a job may "
-            f"take: several share one with --set options.slurm.per_job={per_job}"
+            f"the first {_FIRST} tasks took {median_s:.1f} s each, less than a job may need to "
+            f"start. To run several in one job: --set options.slurm.per_job={per_job}"
         )

@@ -60,7 +60,7 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
     )
     if best.confirmed:
         shown = ", ".join(map(number_text, best.confirmed))
-        click.echo(f"  from other seeds {shown}, of the best {study.request.confirm} the best mean")
+        click.echo(f"  from other seeds {shown}, the best mean of the best {study.request.confirm}")
     for name, value in best.settings.items():
         click.echo(f"  {name} = {value}")
     judged = study.record.judged_by
@@ -72,7 +72,9 @@ def print_best(study: Study, best: Winner, front: Sequence[int]) -> None:
             f"({wording.in_one_line(str(study.path / (best.run or '')))})"
         )
     if len(study.maximize) > 1:
-        click.echo(f"{wording.counted(len(front), 'network')} that none beats in everything:")
+        click.echo(
+            f"{wording.counted(len(front), 'network')} that no other beats in every objective:"
+        )
         for number in front:
             trial = study.ledger.trials[number]
             shown = "  ".join(

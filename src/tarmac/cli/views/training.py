@@ -86,8 +86,8 @@ def _note(plan: Plan) -> Iterator[str]:
         )
     if plan.returns_probabilities:
         yield (
-            "note       the model returns probabilities, and the loss takes the softmax itself: "
-            "let it return logits, without Softmax at its end"
+            "note       the model returns probabilities, but the loss applies the softmax "
+            "itself: return logits, without a Softmax at the end"
         )
 
 
@@ -103,7 +103,7 @@ def _origin(plan: Plan, run: Run) -> Iterator[str]:
     configuration = run.record.configuration
     if configuration.get("init_from") is not None:
         drawn = configuration["init_drawn"]
-        rest = f"; drawn from the seed: {', '.join(drawn)}" if drawn else ""
+        rest = f"; initialized from the seed: {', '.join(drawn)}" if drawn else ""
         yield f"weights    of {configuration['init_from']}{rest}"
     if configuration.get("from_checkpoint") is None:
         return
@@ -111,11 +111,11 @@ def _origin(plan: Plan, run: Run) -> Iterator[str]:
     done = int(history[-1]["epoch"]) if history else 0
     recipe = plan.workload.recipe
     rate = recipe.learning_rates(done / recipe.epochs)[0]
-    yield f"goes on    from epoch {done} of {configuration['from_checkpoint']}"
+    yield f"continues  from epoch {done} of {configuration['from_checkpoint']}"
     if history and not math.isclose(rate, history[-1]["learning_rate"]):
         yield (
-            f"schedule   now over {counted(recipe.epochs, 'epoch')}: the rate goes on at {rate:g}, "
-            f"and had come to {history[-1]['learning_rate']:g}"
+            f"schedule   now over {counted(recipe.epochs, 'epoch')}: the rate continues at "
+            f"{rate:g}, after {history[-1]['learning_rate']:g}"
         )
 
 
