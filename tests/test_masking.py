@@ -191,7 +191,7 @@ def test_a_named_password_is_hidden_however_short(value):
     "text",
     [
         "error: unexpected token: }",
-        "secret for HF_TOKEN: nothing says where s/k is to be found",
+        "secret for HF_TOKEN: no source is known for s/k",
         "secret for HF_TOKEN: the variable X is not set",
         "password=None, token=null",
         "Authorization: denied for user x",

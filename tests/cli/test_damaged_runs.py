@@ -154,7 +154,7 @@ def test_a_record_that_nothing_can_be_read_of_disturbs_no_other_run(look, kind, 
     (run / RECORDS[kind]).write_bytes(UNREADABLE[what])
     lists = look.lists()
     assert f"bad cannot be read: {run / RECORDS[kind]} is damaged: " in lists
-    next_step = f"\n  Put back a copy of it; what else is left there: ls {run}\n"
+    next_step = f"\n  Restore a copy of it; see what is left there: ls {run}\n"
     for verb in (("runs", "show"), ("report",)):
         message = look.tarmac(*verb, "bad", code=1)
         assert "is damaged: " in message

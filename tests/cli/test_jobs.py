@@ -103,7 +103,7 @@ def test_named_secrets_are_found_through_the_users_configuration(tarmac, tmp_pat
     assert "pssst" not in wrong.stderr
     (tmp_path / "secrets.toml").write_text("")
     missing = tarmac("run", "job.yaml")
-    assert "Say it: --secret s3/k=env:VARIABLE, or a line of" in missing.stderr
+    assert "Name one: --secret s3/k=env:VARIABLE, or a line of" in missing.stderr
 
 
 def test_a_plan_says_where_each_gpu_would_come_from(tarmac, tmp_path):

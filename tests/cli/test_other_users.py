@@ -256,7 +256,7 @@ def test_a_workloads_file_runs_no_neighbour_that_another_user_has_put_there(
     assert find_workload(f"{file}:workload").name == "digits-mlp"
     assert not [*(place / "ran").iterdir()]
     said = capsys.readouterr().err
-    assert f"note: imports pass over {place}/planted_module.py, which belongs to nobody" in said
+    assert f"note: imports skip {place}/planted_module.py, which belongs to nobody" in said
 
 
 def test_a_workloads_file_brings_no_neighbour_of_another_user_along_with_its_task(
@@ -355,7 +355,7 @@ def test_latest_passes_over_the_runs_of_others_and_says_so(
     give(evil.run(name="theirs").path, nobody)
     assert runs.resolve("latest", evil.runs).name == "mine"
     said = capsys.readouterr().err
-    assert said == f"note: latest passes over {evil.runs / 'theirs'}, which belongs to nobody\n"
+    assert said == f"note: latest skips {evil.runs / 'theirs'}, which belongs to nobody\n"
     give(evil.runs / "mine", nobody)
     words = ["latest" if word == "RUN" else word for word in VERBS[verb]]
     assert exit_code([*words, "--output", evil.runs]) == 2
@@ -376,7 +376,7 @@ def test_a_search_of_another_user_is_not_gone_on_with(
         assert f"{study.path / 'study.json'} belongs to nobody" in said
         assert f"tarmac search {evil.reference} --resume" in said
     assert exit_code(["search", "--resume", "latest", "--output", evil.runs]) == 2
-    assert "note: latest passes over" in capsys.readouterr().err
+    assert "note: latest skips" in capsys.readouterr().err
     assert not evil.has_run
     open_study(evil.reference, resume=study.path, output=evil.runs, space=space, method="brute")
     assert evil.has_run

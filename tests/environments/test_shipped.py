@@ -216,7 +216,7 @@ def test_a_nodes_directory_is_its_users_alone(tmp_path, monkeypatch):
     assert directory.parent == tmp_path
     assert directory.stat().st_mode & 0o777 == 0o700
     directory.chmod(0o755)
-    with pytest.raises(TarmacError, match="others could change"):
+    with pytest.raises(TarmacError, match="other users could change"):
         node_directory()
 
 

@@ -63,7 +63,7 @@ def test_without_the_commands_of_slurm_a_comment_says_what_is_assumed(tarmac, tm
     assert written.returncode == 0, written.stderr
     first, second, *_ = written.stdout.splitlines()
     assert first == "#!/bin/sh"
-    assert second.startswith("# No Slurm was asked")
+    assert second.startswith("# No Slurm has checked this")
     assert "#SBATCH --gres=gpu:2\n" in written.stdout
     (tmp_path / "gpu.yaml").write_text("{name: x, command: 'true', resources: {gpus: 0.5}}")
     refused = tarmac("convert", "gpu.yaml", "--to", "slurm", PATH="/nowhere")
@@ -82,7 +82,9 @@ def test_without_a_kubeconfig_a_comment_says_what_is_assumed(tarmac, tmp_path):
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert service["kind"] == "Service"
-    assert written.stdout.startswith("---\n# No cluster was asked, for no kubeconfig is here")
+    assert written.stdout.startswith(
+        "---\n# No cluster has checked this, because no kubeconfig was found"
+    )
     shown = tarmac("run", "gpu.yaml", "--on", "kubernetes", "--dry-run", **nowhere)
     # A nonce is new each time, and a port goes with it.
     (nonce,) = re.findall(r"tarmac.dev/nonce: (\w+)", written.stdout)

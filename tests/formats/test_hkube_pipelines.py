@@ -509,7 +509,7 @@ def test_the_pipeline_of_a_job_file_is_checked_where_it_stands():
 
 
 def test_a_job_with_a_pipeline_takes_nothing_of_other_jobs():
-    with pytest.raises(RequestError, match="command: no part of a job with a pipeline"):
+    with pytest.raises(RequestError, match="command: not allowed in a job with a pipeline"):
         parse_job("{name: x, command: y, pipeline: {name: p}}")
 
 

@@ -241,7 +241,7 @@ def test_the_command_line_shows_a_folder_and_converts_it(tmp_path):
     assert json.loads(hkube.stdout)["algorithmImage"] == "my.io/x"
     refused = tarmac(tmp_path, "run", ".", "--fake-gpus", "1")
     assert refused.returncode == 2
-    assert "nothing says where my.io/login is to be found" in refused.stderr
+    assert "no source is known for my.io/login" in refused.stderr
     for done in (shown, changed, there, refused):
         assert "hunter2" not in done.stdout + done.stderr
 

@@ -40,7 +40,7 @@ def message(text: str) -> str:
         (f"{PROGRAM}resources: {{accelerators: H100}}", "write here: gpus: 1"),
         (f"{PROGRAM}resources: {{nvidia.com/gpu: 1}}", "write here: gpus: 1"),
         (f"{PROGRAM}environment: {{image: a, volumes: [/a]}}", "write here: mounts: [{"),
-        (f"{PROGRAM}environment: {{A: b}}", "variables belong into env"),
+        (f"{PROGRAM}environment: {{A: b}}", "variables belong in env"),
         (f"{PROGRAM}comand: [a]", "did you mean 'command'?"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_placeholder_without_a_value_is_shown_where_it_stands():
     said = message("name: x\ncommand: |\n  true\n  echo ${{ github.sha }} {{payload}}\nenv: {}\n")
     assert "job.yaml:4:9: command: {{ github.sha }} has no value" in said
     assert "job.yaml:4:26: command: {{ payload }} has no value" in said
-    assert "For the braces themselves: {{ '{{' }}payload}}" in said
+    assert "For literal braces: {{ '{{' }}payload}}" in said
     said = message('name: x\ncommand: [a, "{{ b }}"]\nenv: {A: "{{ b }}"}\n')
     assert "job.yaml:2:15: command[1]" in said
     assert "job.yaml:3:11: env.A" in said

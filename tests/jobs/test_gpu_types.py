@@ -238,7 +238,7 @@ def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are(tmp_path):
     with pytest.raises(RequestError, match="of type 'a100': they have NVIDIA-H100"):
         with_gpus(demand, Nodes({"nvidia.com/gpu.product": "NVIDIA-H100"}))
     for cluster in (Nodes({}), Nodes(is_refused=True)):
-        with pytest.raises(RequestError, match="no label says which they have") as refused:
+        with pytest.raises(RequestError, match="no label names their GPUs") as refused:
             with_gpus(demand, cluster)
         assert "node_selector" in refused.value.hint
 

@@ -113,7 +113,7 @@ def make_circle(path: Path) -> None:
     [
         (make_dangling, "odd is a link to nowhere, which is gone"),
         (os.mkfifo, "odd is neither a file nor a directory"),
-        (make_circle, "odd is a link to what it is in"),
+        (make_circle, "odd is a link to a directory that contains it"),
     ],
 )
 def test_what_cannot_be_copied_out_of_a_directory_is_named(tmp_path, work, make, said):

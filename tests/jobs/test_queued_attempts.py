@@ -498,7 +498,7 @@ def test_a_run_without_a_runner_is_cancelled_with_what_the_engine_has(detached, 
 def test_a_run_is_not_removed_while_an_engine_has_tasks_of_it(detached):
     catalogue = Catalogue((JOB,), detached.path.parent)
     found = catalogue.find(detached.path.name)
-    with pytest.raises(RequestError, match=r"x-.* has 2 tasks still queued or at work"):
+    with pytest.raises(RequestError, match=r"x-.* has 2 tasks still queued or running"):
         catalogue.remove(found)
     assert detached.path.is_dir()
 

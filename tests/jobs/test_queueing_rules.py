@@ -410,7 +410,7 @@ def test_a_fence_keeps_an_attempt_from_beginning_once(attempt):
 def test_an_attempt_that_had_begun_is_not_said_to_have_ended_before():
     ending = Ending("start", "ended before its program began", begun_words="its container ended")
     judged = JUDGE.judge(missing(BEGAN, ending), 30)
-    assert judged.reason == "its agent ended without a word: its container ended"
+    assert judged.reason == "its agent ended without a result: its container ended"
     judged = JUDGE.judge(missing(STOPPED, ending), 0)
     assert judged.reason == "its container ended"
     assert JUDGE.judge(missing(ending=ending), 30).reason == "ended before its program began"

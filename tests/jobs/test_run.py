@@ -335,7 +335,7 @@ def test_every_secret_that_is_missing_is_said_before_anything_starts(run, tmp_pa
     with pytest.raises(RequestError) as caught:
         run("{name: x, command: echo, secrets: {A: {env: NOT_SET_1}, B: {name: s, key: k}}}")
     assert "secret for A: the variable NOT_SET_1 is not set" in str(caught.value)
-    assert "secret for B: nothing says where s/k is to be found" in str(caught.value)
+    assert "secret for B: no source is known for s/k" in str(caught.value)
 
 
 def test_a_program_that_is_not_there_fails_its_task(run):
@@ -387,7 +387,7 @@ def test_a_run_whose_files_have_changed_is_not_resumed(run, tmp_path):
     (tmp_path / "a.txt").touch()
     run("{name: x, command: 'echo {{ f }}', sweep: {files: {f: '*.txt'}}}")
     (tmp_path / "b.txt").touch()
-    with pytest.raises(RequestError, match="has 1 task, and its job makes 2 now"):
+    with pytest.raises(RequestError, match="has 1 task, but its job now makes 2"):
         find_run("latest", tmp_path / "runs")
 
 

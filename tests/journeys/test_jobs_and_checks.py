@@ -34,7 +34,7 @@ def write(name: str, text: str) -> Path:
 def test_a_sweep_with_a_secret_is_planned_run_in_part_and_ended_by_a_resume(tarmac, monkeypatch):
     write("job.yaml", SWEEP)
     code, _, err = tarmac("run", "job.yaml")
-    assert (code, "Say it: --secret tracker/token=env:VARIABLE" in err) == (2, True)
+    assert (code, "Name one: --secret tracker/token=env:VARIABLE" in err) == (2, True)
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     words = ("run", "job.yaml", "--secret", "tracker/token=env:MY_TOKEN")
     code, out, _ = tarmac(*words, "--dry-run")

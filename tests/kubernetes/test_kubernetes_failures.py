@@ -223,7 +223,7 @@ def test_events_are_asked_for_ever_more_seldom():
     for second in range(600):
         now[0] = float(second)
         words = creation.why(lacking())
-    assert words == "its Job makes no pod: no"
+    assert words == "its Job creates no pod: no"
     assert told.asked < 20
     assert creation.why(lacking(active=3)) == ""
 

@@ -252,7 +252,7 @@ def test_a_cluster_without_jobset_says_so_and_what_to_do(start_cluster, tmp_path
     tasks = [*plan_tasks(job.model_copy(update={"options": {"kubernetes": options}}), tmp_path)]
     with pytest.raises(RequestError, match="has no JobSet") as refused:
         find_executor("kubernetes").refuse(tasks, 0)
-    assert "Without options.kubernetes.jobset an Indexed Job does the same" in refused.value.hint
+    assert "leave out options.kubernetes.jobset: an Indexed Job does the same" in refused.value.hint
 
 
 @pytest.mark.kubernetes

@@ -43,7 +43,7 @@ def with_condition(kind: str, status: str = "True") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "kind", "words"),
     [
-        (None, "ended", "job x is not there any more"),
+        (None, "ended", "job x no longer exists"),
         (with_condition("Complete"), "ended", "job x has ended"),
         (with_condition("Complete", "False"), "waits", "its pod cannot be queried"),
         ({}, "waits", "its pod cannot be queried"),

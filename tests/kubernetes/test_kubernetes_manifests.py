@@ -122,7 +122,7 @@ def with_image(task, **options):
         ("{name: x, command: 'true', outputs: [{path: a, to: b}]}", "no volume"),
         (
             "{name: x, command: 'true', environment: {requirements: [six]}}",
-            "packages, which Kubernetes",
+            "packages, which is not possible",
         ),
         (
             "{name: x, command: 'true', "
@@ -130,8 +130,8 @@ def with_image(task, **options):
             "environment.mounts has no meaning",
         ),
         ("{name: x, environment: {image: x}}", "no command"),
-        ("{name: x, workload: digits-mlp}", "it trains, and no volume has its run"),
-        ("{name: x, command: 'true', environment: {image: x, user: me}}", "numbers alone"),
+        ("{name: x, workload: digits-mlp}", "it trains without a volume: its run"),
+        ("{name: x, command: 'true', environment: {image: x, user: me}}", "only a number"),
     ],
 )
 def test_what_has_no_place_is_refused(job, words, tmp_path):

@@ -192,7 +192,7 @@ def test_without_a_volume_or_a_command_it_is_refused_in_words(numbers):
     )
     refused = numbers.command(*RUN)
     assert refused.returncode == 2
-    assert "on Kubernetes no volume has it" in refused.stderr
+    assert "on Kubernetes no volume holds that directory" in refused.stderr
     assert 'volume = {claim = "runs", path = "/runs"}' in refused.stderr
     volume = f"{{claim: runs, path: {numbers.shared}}}"
     numbers.define({"name": "double", "algorithmImage": "registry.example/own:1"})

@@ -56,7 +56,7 @@ def add_node(cluster, name, labels=None, **amounts):
 def test_a_right_that_lacks_is_refused_with_the_role(cluster, refuse):
     cluster.access.deny("create", "secrets")
     refused = refuse("{name: x, command: 'true'}")
-    assert "one may not create secrets in the namespace default" in refused.message
+    assert "you may not create secrets in the namespace default" in refused.message
     assert "kind: Role" in refused.hint
 
 
@@ -198,7 +198,7 @@ def test_a_preview_without_a_cluster_says_what_is_not_known(tasks_of, tmp_path, 
     monkeypatch.delenv("KUBECONFIG", raising=False)
     job = "{name: x, command: 'true', resources: {gpus: 1}}"
     (text,) = preview(tasks_of(job, kubeconfig=""), tmp_path)
-    assert "# No cluster was asked, for no kubeconfig is here" in text
+    assert "# No cluster has checked this, because no kubeconfig was found" in text
 
 
 TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}

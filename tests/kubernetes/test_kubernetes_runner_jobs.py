@@ -168,7 +168,7 @@ def test_a_runner_waits_runs_and_ends(engine):
     assert state(engine, name) == ("runs", f"job {name} runs on n1")
     # Who may not list pods sees that the Job is there.
     engine.cluster.access.deny("list", "pods")
-    expected = f"job {name} is there; its pod cannot be queried"
+    expected = f"job {name} exists, but its pod cannot be queried"
     assert state(engine, name) == ("waits", expected)
     set_status(engine, JOB, conditions=[{"type": "Complete", "status": "True"}])
     assert state(engine, name) == ("ended", f"job {name} has ended")
@@ -199,7 +199,7 @@ def test_why_a_runner_has_failed_is_said(engine):
 def test_a_runner_that_nobody_can_ask_for_is_unknown(engine, monkeypatch):
     monkeypatch.setattr(runners, "_ANSWERS_WITHIN_S", 0.0)
     name = engine.submit(job_of(engine))
-    assert state(engine, "gone") == ("ended", "job gone is not there any more")
+    assert state(engine, "gone") == ("ended", "job gone no longer exists")
     engine.cluster.access.deny("get", "jobs", "batch")
     kind, words = state(engine, name)
     assert kind == "unknown"

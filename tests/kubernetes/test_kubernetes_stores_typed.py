@@ -121,6 +121,6 @@ def test_a_search_without_a_volume_is_refused_before_it_is_made(tmp_path, words)
         check=False,
     )
     assert refused.returncode == 2
-    assert "no volume has it" in refused.stderr
+    assert "no volume holds that directory" in refused.stderr
     assert 'volume = {claim = "runs", path = "/runs"}' in refused.stderr
     assert not output.exists()

@@ -260,7 +260,7 @@ def test_a_secret_that_is_not_there_is_named(run):
     assert run.run(element, **_SLURM) == (1, "")
     assert run.record(element).cause == "start"
     assert run.record(element).reason == (
-        f"not started: the secret KEY is not to be had on n2: {run.path / 'none'}: "
+        f"not started: the secret KEY cannot be read on n2: {run.path / 'none'}: "
         "No such file or directory"
     )
 

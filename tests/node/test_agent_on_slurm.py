@@ -81,7 +81,7 @@ def test_slurms_warning_becomes_one_sigterm_for_the_program(cluster, run, submit
     cluster.run("scancel", "--batch", "--signal=USR1", job)
     record = ended(cluster, element)
     assert record.outcome == "interrupted"
-    assert record.reason == "its engine said that its end is near (SIGUSR1)"
+    assert record.reason == "its engine announced its end (SIGUSR1)"
     assert run.printed(element) == "TERM\n"
 
 

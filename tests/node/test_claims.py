@@ -47,7 +47,7 @@ def test_of_many_agents_at_once_one_runs_the_attempt(run):
     ends = [run.end(agent) for agent in agents]
     assert times_run(run) == 1
     assert [code for code, _ in ends] == [0] * 6
-    assert sum(" is left alone: " in said for _, said in ends) == 5
+    assert sum(" is not started: " in said for _, said in ends) == 5
 
 
 def test_of_many_agents_that_find_a_dead_ones_claim_one_takes_it_over(run):
@@ -71,7 +71,7 @@ def test_an_attempt_that_is_at_work_elsewhere_is_left_alone(run):
     pipe.read_text()
     assert run.run(spec=spec, SLURM_JOB_ID="81", SLURMD_NODENAME="n1") == (
         0,
-        "tarmac: attempt 1 of task 0 is left alone: an agent on n2 (80) is at it\n",
+        "tarmac: attempt 1 of task 0 is not started: an agent on n2 (80) is already running it\n",
     )
     assert first.poll() is None
     assert run.record(element).engine_id == "80"
@@ -129,7 +129,7 @@ def test_an_attempt_that_was_given_up_before_it_began_is_not_begun(run):
     fence_file(Path(element.directory), 1).touch()
     exit_code, said = run.run(element)
     assert (exit_code, times_run(run)) == (0, 0)
-    assert said == "tarmac: attempt 1 of task 0 is left alone: its runner gave it up\n"
+    assert said == "tarmac: attempt 1 of task 0 is not started: its runner abandoned it\n"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"schema": 99}'])
@@ -162,7 +162,7 @@ def test_an_agent_of_another_machine_that_still_beats_is_left_its_attempt(run):
         is_over.set()
         beating.join()
     assert (exit_code, times_run(run)) == (0, 0)
-    assert said.endswith("an agent on n9 is at it\n")
+    assert said.endswith("an agent on n9 is already running it\n")
 
 
 def test_an_agent_of_another_machine_that_is_silent_is_succeeded(run):
@@ -184,7 +184,7 @@ def test_an_older_agent_that_still_lives_ends_its_program_and_keeps_nothing(run)
     pipe.read_text()
     exit_code, said = run.end(first)
     assert exit_code == 0
-    assert said == "tarmac: attempt 1 of task 0 is another agent's by now\n"
+    assert said == "tarmac: attempt 1 of task 0 now belongs to another agent\n"
     assert run.end(second) == (5, "")
     record = run.record(older)
     assert (record.restart, record.host, record.outcome) == (1, "n1", "failed")

@@ -161,7 +161,7 @@ def test_nodes_that_srun_does_not_start_are_named(run, on_nodes):
     assert (record.outcome, record.cause) == ("failed", "node")
     assert record.reason == (
         "n1 (node 0), n2 (node 1), n3 (node 2) did not come before srun ended; "
-        "what it said is in the engine's log"
+        "its output is in the engine's log"
     )
 
 
@@ -291,7 +291,7 @@ with open({str(pipe)!r}, "w") as held:
     if not is_killed:
         record = run.record(element)
         assert (record.outcome, record.cause) == ("interrupted", "timeout")
-        assert record.reason == "its engine said that its end is near (SIGUSR1)"
+        assert record.reason == "its engine announced its end (SIGUSR1)"
         assert run.printed(element) == "saved\n"
         assert run.printed(element, "stdout.node-1") == "saved\n"
 

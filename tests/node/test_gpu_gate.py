@@ -118,9 +118,7 @@ def test_pretended_gpus_are_said_not_to_be_looked_at(run, checked):
     (hidden / "libnvidia-ml.so.1").write_text("no library\n")
     variables = {"CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": str(hidden), **_SLURM}
     assert run.run(element, **variables) == (0, "")
-    assert run.record(element).notes == [
-        "check: quick looked at nothing: no driver shows GPUs on n7"
-    ]
+    assert run.record(element).notes == ["check: quick checked nothing: no driver shows GPUs on n7"]
 
 
 def test_a_task_without_gpus_is_not_checked(run, checked):

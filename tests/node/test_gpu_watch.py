@@ -14,7 +14,9 @@ from tarmac.node.gpus import Gpu
 
 _HEALTHY = Path(__file__).parents[1] / "checks" / "machines" / "healthy.txt"
 _GPU = "GPU-7d3c132a-675f-077e-3bf7-99d79213d062"
-_NOTE = f"nothing was seen to compute on {_GPU}, which it was given: does its framework see GPUs?"
+_NOTE = (
+    f"no process was seen to compute on {_GPU}, which the task has: does its framework see GPUs?"
+)
 
 # Ends once it has been looked at often enough: each look adds a byte to the file.
 _STAYS = """

@@ -198,7 +198,7 @@ else:
     ("thread", "said"),
     [
         ("main", "3"),
-        ("other", "SIGCHLD is ignored here, so nobody could tell how a program ended"),
+        ("other", "SIGCHLD is ignored here, so the exit code of a program would be lost"),
     ],
 )
 def test_where_ended_children_are_ignored_a_failure_is_none_the_less_one(thread, said):

@@ -248,7 +248,7 @@ def _what_goes_on(run: JobRun, title: str) -> str:
 
 def _detached(run: JobRun) -> Interrupted:
     word = quoted(run.path)
-    hint = f"Go on with it: tarmac run --resume {word}\nEnd it: tarmac cancel {word}"
+    hint = f"Go on with it: tarmac run --resume {word}\nCancel it: tarmac cancel {word}"
     return Interrupted(f"detached from {run.path.name}", hint=hint)
 
 

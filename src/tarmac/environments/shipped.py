@@ -46,8 +46,8 @@ def node_directory() -> Path:
     with storage_errors(directory):
         if not make_private(directory):
             raise TarmacError(
-                f"{directory}: others could change what is kept here for tasks of this node",
-                hint="Have it taken away by whom it belongs to, or set TMPDIR",
+                f"{directory}: other users could change files of this node's tasks here",
+                hint="Ask its owner to remove it, or set TMPDIR",
             )
     return directory
 

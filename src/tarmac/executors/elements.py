@@ -163,14 +163,14 @@ def build_environments(tasks: Sequence[Task], base: Path, *, engine: str) -> Non
             continue
         if isinstance(environment, Conda) and environment.is_built:
             raise RequestError(
-                f"task {task.name!r}: an environment of conda's is built on the nodes, not here",
+                f"task {task.name!r}: conda environments are built on the nodes, not here",
                 hint="Leave environments out, or name one on a disk that all nodes see: "
                 "environment: {kind: conda, prefix: PATH}",
             )
         if isinstance(environment, Venv) and environment.needs_driver:
             raise RequestError(
-                f"task {task.name!r}: its gpu_requirements are chosen by the driver of its node, "
-                "which is not known where the environment is built here",
+                f"task {task.name!r}: its gpu_requirements depend on the driver of its node, "
+                "which is unknown when the environment is built here",
                 hint="Leave environments out, or give gpu_requirements as one list",
             )
         if isinstance(environment, (Venv, Project)):
@@ -307,7 +307,8 @@ def store_settings(task: Task, environment: Mapping[str, str]) -> dict[str, str]
     for name, value in settings.items():
         if "@" in value:
             raise RequestError(
-                f"task {task.name!r}: {name} holds a password, and nodes read it where others may",
+                f"task {task.name!r}: {name} holds a password, which other users could read on "
+                "the nodes",
                 hint=f"Make it a secret of the task: secrets: {{{name}: {{env: {name}}}}}",
             )
     return settings

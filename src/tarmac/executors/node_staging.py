@@ -145,8 +145,8 @@ class NodeRequest:
             return _ADAPTER.validate_python(parse_json(text))
         except (ValidationError, ValueError) as error:
             raise TarmacError(
-                "what is to be staged was written by another version of Tarmac",
-                hint="Go on with the version that began the run, or start a new one",
+                "the staging request was written by another version of Tarmac",
+                hint="Resume with the version that started the run, or start a new run",
             ) from error
 
     def bring(self, work: Path, *, only_environment: bool) -> NodeAnswer:

@@ -116,7 +116,7 @@ def _default_root() -> Path:
 def _make_private(directory: Path) -> None:
     if not make_private(directory):
         raise RequestError(
-            f"{directory}: secrets are not put here, for others could read or replace them",
+            f"{directory}: secrets are not stored here, because others could read or replace them",
             hint=f"Make it a directory of your own: rm -r {quoted(directory)}; or name another "
             "place: TARMAC_SPOOL=DIRECTORY",
         )

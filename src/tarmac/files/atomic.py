@@ -289,7 +289,7 @@ def _open_stream(path: Path) -> IO[bytes]:
             if time.monotonic() >= end:
                 raise StorageError(
                     f"cannot write {path}: it is a pipe without a reader",
-                    hint=f"Where it lies in the place of a file: rm {quoted(path)}",
+                    hint=f"If it is in the place of a file: rm {quoted(path)}",
                 ) from error
             time.sleep(_READER_PAUSE_S)
         else:
@@ -317,9 +317,7 @@ def sync_directory(directory: Path) -> None:
 
 def _no_space(path: Path, code: int) -> StorageError:
     if _is_stream(path):
-        return StorageError(
-            f"no space left to write {path}", hint="What it leads to takes no more."
-        )
+        return StorageError(f"no space left to write {path}", hint="Its target is full.")
     elsewhere = "or name another place to write to."
     if code == errno.EDQUOT:
         return StorageError(

@@ -155,7 +155,7 @@ def _read(path: Path) -> Holder | None:
             return _read(path)
         raise
     except (ValueError, TypeError) as error:
-        raise OSError(errno.EIO, f"is no lease: {error}", str(path)) from error
+        raise OSError(errno.EIO, f"is not a lease: {error}", str(path)) from error
 
 
 def _checked(holder: Holder) -> Holder:

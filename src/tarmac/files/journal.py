@@ -126,7 +126,7 @@ def parse_line(line: bytes) -> Any:
     if checksum := _CHECKSUM.fullmatch(line, max(start, 0)):
         content = line[:start]
         if zlib.crc32(content) != int(checksum[1]):
-            raise ValueError("its checksum is another than its content has")
+            raise ValueError("its checksum does not match its content")
         return parse_json(content + b"}")
     value = parse_json(line)
     name = line[start : start + len(_FIELD)]

@@ -186,7 +186,7 @@ def _store(uri: str, environment: Mapping[str, str]) -> Iterator[tuple[Any, Any,
         if _NO_BUCKET in str(error):
             raise TarmacError(f"{root}/{key}: there is no bucket {place.host}") from error
         if _ASKS_MACHINE in str(error):
-            reason = "AWS_ACCESS_KEY_ID is not set, and its machine has no role that gives some"
+            reason = "AWS_ACCESS_KEY_ID is not set, and this machine has no role that provides keys"
             raise TarmacError(
                 f"{root}/{key}: there are no keys for it: {reason}",
                 hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; on Kubernetes, "

@@ -89,8 +89,8 @@ def refuse_going_on(record: Path, *, is_named: bool, again: str) -> None:
         return
     if not is_named:
         raise RequestError(
-            f"{record} belongs to {owner}, and what is written beside it may land elsewhere as you",
-            hint=f"Go on with a copy: {quoted('cp', '-rL', record.parent, 'MINE')}\n"
+            f"{record} belongs to {owner}, who could redirect files that you write beside it",
+            hint=f"Use a copy: {quoted('cp', '-rL', record.parent, 'MINE')}\n"
             f"If you trust it, name what it trains: {again}\n"
             f"To trust all that {owner} owns: export {TRUSTED_USERS}={owner}",
         )
@@ -99,9 +99,9 @@ def refuse_going_on(record: Path, *, is_named: bool, again: str) -> None:
             path = Path(folder, name)
             if path.is_symlink():
                 raise RequestError(
-                    f"{path} is a link, in a directory that belongs to {owner}: what is written "
-                    "may land elsewhere as you",
-                    hint=f"Go on with a copy: {quoted('cp', '-rL', record.parent, 'MINE')}",
+                    f"{path} is a link, in a directory that belongs to {owner}, who could "
+                    "redirect files that you write there",
+                    hint=f"Use a copy: {quoted('cp', '-rL', record.parent, 'MINE')}",
                 )
 
 
@@ -119,7 +119,7 @@ def refuse_foreign_build(path: Path, *, what: str) -> None:
     if owner is not None:
         raise RequestError(
             f"{path} belongs to {owner}, and {what} would run as you",
-            hint="Have it built in a directory of your own: XDG_CACHE_HOME, or a cluster's store\n"
+            hint="Build it in a directory of your own: XDG_CACHE_HOME, or a cluster's store\n"
             f"To trust all that {owner} owns: export {TRUSTED_USERS}={owner}",
         )
 
@@ -152,7 +152,7 @@ def first_own(records: Iterable[Path]) -> Path | None:
         owner = foreign_owner(record, record.parent)
         if owner is None:
             return record
-        _note(f"latest passes over {record.parent}, which belongs to {owner}")
+        _note(f"latest skips {record.parent}, which belongs to {owner}")
     return None
 
 
@@ -165,7 +165,7 @@ def passes_over(path: Path) -> bool:
     owner = foreign_owner(path)
     if owner is None or not path.parent.stat().st_mode & stat.S_IWOTH:
         return False
-    _note(f"imports pass over {path}, which belongs to {owner}")
+    _note(f"imports skip {path}, which belongs to {owner}")
     return True
 
 

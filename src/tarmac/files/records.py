@@ -24,7 +24,7 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError("it is beyond the years that there are") from error
+        raise ValueError("its year is out of range") from error
 
 
 # In UTC, so that times of all records can be compared and shown.
@@ -118,5 +118,5 @@ def damaged_record(path: Path, reason: str) -> TarmacError:
     """
     return TarmacError(
         f"{path} is damaged: {reason}",
-        hint=f"Put back a copy of it; what else is left there: ls {quoted(path.parent)}",
+        hint=f"Restore a copy of it; see what is left there: ls {quoted(path.parent)}",
     )

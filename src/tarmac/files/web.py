@@ -84,7 +84,7 @@ def download(
                     replace_file(part, target)
                 return
         else:
-            failures.append(f"{shown}: not the right content, also when downloaded afresh")
+            failures.append(f"{shown}: wrong content, also after a second download")
     raise UnreachableError(target.name, failures)
 
 

@@ -128,7 +128,7 @@ class Handle:
             process = runner or status.elsewhere
             if process is None:
                 raise RequestError(
-                    f"{self.path.name} is at work on another machine", hint="Cancel it there."
+                    f"{self.path.name} is running on another machine", hint="Cancel it there."
                 )
             ask_to_end(self.path, process)
             return True
@@ -136,8 +136,9 @@ class Handle:
             return runner.send(signal.SIGTERM)
         except PermissionError as error:
             raise RequestError(
-                f"{self.path.name} is another user's: process {runner.pid} may not be ended",
-                hint="Ask who has started it, or be root.",
+                f"{self.path.name} belongs to another user: no permission to end process "
+                f"{runner.pid}",
+                hint="Ask that user to cancel it, or use root.",
             ) from error
 
     def _refuse_foreign(self) -> None:
@@ -145,7 +146,8 @@ class Handle:
         owner = foreign_owner(self.path, self.path / RECORD)
         if owner is not None:
             raise RequestError(
-                f"{self.path.name} belongs to {owner}, and what it names would be ended as you",
+                f"{self.path.name} belongs to {owner}, who could have listed any of your "
+                "processes in it",
                 hint=f"Ask {owner}. If you trust all that {owner} owns: "
                 f"export {TRUSTED_USERS}={owner}",
             )
@@ -184,9 +186,9 @@ class Handle:
         if status.state == "interrupted":
             note = f": the runner's {status.runner_note}" if status.runner_note else ""
             raise CancelledError(
-                f"{self.path.name} was stopped before its end{note}, "
+                f"{self.path.name} stopped before its end{note}, "
                 f"see {self.path / 'runner.log'}; "
-                f"go on: tarmac run --resume {quoted(self.path)}"
+                f"resume it: tarmac run --resume {quoted(self.path)}"
             )
         return JobFailed(status) if status.state == "failed" else None
 
@@ -225,8 +227,8 @@ class Handle:
             name = next(iter(begun))
         if name is None:
             raise RequestError(
-                f"{self.path.name} has {len(begun)} tasks that have begun, say which",
-                hint=", ".join(begun) or "None has begun.",
+                f"{self.path.name} has {len(begun)} started tasks, name one",
+                hint=", ".join(begun) or "None has started.",
             )
         if name not in begun:
             raise unknown_name("task", name, {key: task.state for key, task in begun.items()})

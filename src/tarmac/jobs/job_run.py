@@ -109,9 +109,9 @@ def find_run(reference: str, output: Path | None = None) -> JobRun:
     tasks = tuple(plan_tasks(job, base))
     if len(tasks) != record.num_tasks:
         raise RequestError(
-            f"run {path.name} has {counted(record.num_tasks, 'task')}, and its job makes "
-            f"{len(tasks)} now",
-            hint="The files that its sweep is over have changed; start a new run.",
+            f"run {path.name} has {counted(record.num_tasks, 'task')}, but its job now makes "
+            f"{len(tasks)}",
+            hint="The files of its sweep have changed; start a new run.",
         )
     return JobRun(path.resolve(), job, base, tasks, record.executor)
 
@@ -234,7 +234,7 @@ def refuse_lost_lock(run: Path, lock: Lock) -> None:
     """Raise a TarmacError where another process has taken a run over; see `work_on`."""
     if lock.is_lost:
         raise TarmacError(
-            f"another process has taken over {run.name}, for this one stood still",
+            f"another process has taken over {run.name}, because this one did not respond in time",
             hint="See it: tarmac ps",
         )
 
@@ -250,8 +250,8 @@ def note_executor(run: JobRun) -> None:
         return
     if left := tasks_left_with_engine(run.path):
         raise RequestError(
-            f"{run.path.name} has {counted(left, 'task')} still with {record.executor}",
-            hint=f"Go on there: tarmac run --resume {quoted(run.path)}\n"
-            f"Or end them first: tarmac cancel {quoted(run.path)}",
+            f"{run.path.name} has {counted(left, 'task')} still on {record.executor}",
+            hint=f"Resume it there: tarmac run --resume {quoted(run.path)}\n"
+            f"Or cancel them first: tarmac cancel {quoted(run.path)}",
         )
     write_record(run.path, record.model_copy(update={"executor": run.executor}))

@@ -108,7 +108,7 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     for line in lines.damaged:
         raise TarmacError(
             str(line),
-            hint="Without that line its task counts as not done, and is done again:\n"
+            hint="Without that line its task counts as not finished, and runs again:\n"
             f"sed -i.damaged {line.number}d {quoted(path)}",
         )
     yield from lines.values

@@ -26,7 +26,7 @@ def reserved(run: Path) -> Iterator[Lock]:
         RequestError: Another process works on the run, or has removed it.
     """
     lock = open_lock(run / LOCK)
-    hint = f"See it: tarmac ps. End it: tarmac cancel {quoted(run)}"
+    hint = f"See it: tarmac ps. Cancel it: tarmac cancel {quoted(run)}"
     try:
         # In a removed directory, the lock cannot be created.
         with contextlib.suppress(FileNotFoundError):
@@ -45,12 +45,13 @@ def _reserved_for_removal(run: Path) -> Iterator[None]:
         # A runner that has just started does not hold the lock yet.
         if read_runner(run) is not None:
             raise RequestError(
-                f"another process works on {run.name}", hint=f"End it: tarmac cancel {quoted(run)}"
+                f"another process works on {run.name}",
+                hint=f"Cancel it: tarmac cancel {quoted(run)}",
             )
         if left := tasks_left_with_engine(run):
             raise RequestError(
-                f"{run.name} has {counted(left, 'task')} still queued or at work",
-                hint=f"End them: tarmac cancel {quoted(run)}",
+                f"{run.name} has {counted(left, 'task')} still queued or running",
+                hint=f"Cancel them: tarmac cancel {quoted(run)}",
             )
         yield
 

@@ -55,7 +55,7 @@ def parse_job(text: str, name: str = "job") -> Job:
 def job_of(document: Document) -> Job:
     """Build a job from a document; see `read_job`."""
     if not isinstance(document.value, dict):
-        message = "is no job, expected keys and their values, such as name and command"
+        message = "is not a job, expected keys and their values, such as name and command"
         raise refuse(document, [Problem(document.place_of(()), "", message)])
     try:
         job = Job.model_validate(as_written(document), by_alias=True, by_name=False)

@@ -83,6 +83,6 @@ def _secret_location(name: str, secret: Secret) -> str:
         # A runner job starts in another directory.
         return f"file:{expanded(secret.file).absolute()}"
     raise RequestError(
-        f"secrets: {name!r} stands for {secret}, which is no place on this machine",
-        hint="Say env=VARIABLE or file=PATH",
+        f"secrets: {name!r} stands for {secret}, which is not a source on this machine",
+        hint="Use env=VARIABLE or file=PATH",
     )

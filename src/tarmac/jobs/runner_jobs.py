@@ -52,7 +52,7 @@ def why_no_runner_job(run: JobRun, request: RunRequest) -> str | None:
     """
     engine = find_executor(run.executor).runners
     if engine is None:
-        return f"{run.executor} takes no runners"
+        return f"{run.executor} cannot run runners"
     missing = secret_variables(run.tasks, request.secrets) - {*os.environ}
     if missing:
         return f"the variable {min(missing)}, which holds a secret, is not set"

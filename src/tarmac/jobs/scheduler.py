@@ -157,7 +157,7 @@ class _Session:
             past = self._history.of(task.index)
             if past.last > past.settled and task.index not in self._active:
                 attempt = self._attempt(task, past.last)
-                words = "left by an earlier session, and not with the engine"
+                words = "left by an earlier session, and unknown to the engine"
                 self._write("retried", attempt, reason=words, cause="lost")
 
     def work(self, tasks: Sequence[Task], done: set[int]) -> None:

@@ -125,8 +125,8 @@ def _refuse_lacking(cluster: Cluster) -> None:
     if missing:
         words = ", ".join(f"{right.verb} {right.resource}" for right in missing)
         raise RequestError(
-            f"{cluster.title}: one may not {words} in the namespace {cluster.namespace}",
-            hint="Whoever administers it applies this and binds it to you:\n"
+            f"{cluster.title}: you may not {words} in the namespace {cluster.namespace}",
+            hint="Ask an administrator to apply this and to bind it to you:\n"
             f"{role_for(_RIGHTS, cluster.namespace)}",
         )
 
@@ -213,7 +213,7 @@ class _Survey:
         fields = f"involvedObject.kind=Job,involvedObject.name={job}"
         events = self._cluster.list("Event", fields=fields)
         reason = "" if isinstance(events, (Refused, NoAnswer)) else explain_creation(events.items)
-        return f"its Job makes no pod: {reason}" if reason else "its Job has made no pod yet"
+        return f"its Job creates no pod: {reason}" if reason else "its Job has created no pod yet"
 
     def clear(self) -> None:
         """Delete the Jobs and their pods; the cluster removes leftovers after the Job's TTL."""

@@ -118,7 +118,7 @@ def _perform_in(
         words = ("environment" if shares else "in", str(work))
         staged = _ask(element, words, gpu_variables, here)
         if staged.done_before:
-            note = f"an earlier attempt of it has succeeded: {staged.done_before} says so"
+            note = f"an earlier attempt has succeeded, see {staged.done_before}"
             return Ending("succeeded", exit_code=0, notes=(note,))
     met = here.meet() if here.meet is not None and here.inbox.request is None else {}
     if here.inbox.request is not None:
@@ -210,7 +210,7 @@ def _read_secrets(element: AttemptSpec, here: AgentContext) -> dict[str, str]:
         except OSError as error:
             host = here.engine.host
             raise StageError(
-                f"the secret {name} is not to be had on {host}: {path}: {error.strerror}"
+                f"the secret {name} cannot be read on {host}: {path}: {error.strerror}"
             ) from error
     return values
 
@@ -225,7 +225,9 @@ def _work_directory(element: AttemptSpec, here: AgentContext) -> Iterator[Path]:
         return
     place = os.path.expandvars(element.work)
     if "$" in place:
-        raise StageError(f"work is {element.work}, and {here.engine.host} does not set that")
+        raise StageError(
+            f"work is {element.work}, and {here.engine.host} does not set that variable"
+        )
     Path(place).mkdir(parents=True, exist_ok=True)
     # Private, because other users share the scratch disk.
     own = Path(place, f"tarmac-{os.urandom(8).hex()}")

@@ -82,7 +82,7 @@ class Claim:
         fence = fence_file(self._directory, self._number)
         if fence.exists():
             words = fence.read_text(encoding="utf-8", errors="replace").strip()
-            return words or "its runner gave it up"
+            return words or "its runner abandoned it"
         with self._lock:
             if words := self._lost_to():
                 return words
@@ -159,7 +159,7 @@ def take_claim(
     record = record._replace(process=_this_process()._asdict())
     directory.mkdir(parents=True, exist_ok=True)
     if fence_file(directory, number).exists():
-        raise NotOurs("its runner gave it up")
+        raise NotOurs("its runner abandoned it")
     path = attempt_file(directory, number)
     while not create_file(path, record.to_bytes()):
         holder = read_attempt(directory, number)
@@ -202,7 +202,7 @@ def _right_to(stored: AttemptRecord | None, ours: AttemptRecord, beat_s: float) 
         if stored.nonce != ours.nonce or (is_newer and stored.outcome == "interrupted"):
             return 0.0
         if stored.state == "fenced":
-            raise NotOurs("its runner gave it up before it began")
+            raise NotOurs("its runner abandoned it before it began")
         raise NotOurs(f"it has ended already: {stored.outcome} on {stored.host}")
     lives = _lives_here(stored)
     if lives is None:
@@ -225,7 +225,7 @@ def _refuse_beating(before: AttemptRecord | None, after: AttemptRecord | None) -
 
 def _refuse_living(record: AttemptRecord) -> None:
     unit = f" ({record.engine_id})" if record.engine_id else ""
-    raise NotOurs(f"an agent on {record.host}{unit} is at it")
+    raise NotOurs(f"an agent on {record.host}{unit} is already running it")
 
 
 def _lives_here(record: AttemptRecord) -> bool | None:
@@ -270,7 +270,7 @@ def _stays(path: Path, patience_s: float, inbox: Inbox) -> bool:
     end = time.monotonic() + patience_s
     while (left_s := end - time.monotonic()) > 0:
         if inbox.is_asked_within(min(left_s, _LOOK_EVERY_S)):
-            raise NotOurs("it was to end before it began")
+            raise NotOurs("it was cancelled before it started")
         if _content(path) != before:
             return False
     return True

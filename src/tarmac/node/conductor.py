@@ -201,9 +201,9 @@ class _MultiNodeLauncher:
         missing = self._nodes.missing
         how = f"within {self._meet_within_s:g} s"
         if starter.has_ended():
-            how = f"before {self._waits_for} ended; what it said is in the engine's log"
+            how = f"before {self._waits_for} ended; its output is in the engine's log"
         names = ", ".join(map(self._nodes.name, missing))
-        self._fail(missing[0], "node", f"{names} did not come {how}")
+        self._fail(missing[0], "node", f"{names} did not connect {how}")
         return False
 
     def _connect(self, starter: Child) -> bool:
@@ -217,7 +217,7 @@ class _MultiNodeLauncher:
             if self._is_ending:
                 return False
             silent = next(node.rank for node in others if node.reached is None)
-            words = f"{self._nodes.name(silent)} did not look for the first node"
+            words = f"{self._nodes.name(silent)} did not try to reach the first node"
             self._fail(silent, "node", words)
             return False
         for node in others:

@@ -60,7 +60,7 @@ class Gate:
         if element.check == "off" or not gpus:
             return []
         if not all(name.startswith(("GPU-", "MIG-")) for name in gpus):
-            return [f"check: {element.check} looked at nothing: no driver shows GPUs on {host}"]
+            return [f"check: {element.check} checked nothing: no driver shows GPUs on {host}"]
         unseen: list[str] = []
         if self._checked != [*gpus]:
             answer, code, error_line = ask_module(

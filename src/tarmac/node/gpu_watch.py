@@ -94,7 +94,8 @@ class GpuWatch:
             return []
         place = f" on {host}" if host else ""
         return [
-            f"nothing was seen to compute on {name}{place}, which it was given: does its framework "
+            f"no process was seen to compute on {name}{place}, which the task has: does its "
+            "framework "
             "see GPUs? (tarmac check)"
             for name in self._unused.names()
         ]

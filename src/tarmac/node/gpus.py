@@ -118,7 +118,7 @@ def _named(name: str, present: Sequence[Gpu], memory_bytes: int | None, words: s
     if match is None and lost and not name.isdigit():
         raise BrokenGpu(f"{words}, and one there does not answer: {lost[0]}")
     if match is None:
-        raise GpuError(f"{words}, but its driver shows {_gpus(len(present))}, not that")
+        raise GpuError(f"{words}, but its driver shows {_gpus(len(present))}, not that one")
     if memory_bytes is not None and match.memory_bytes < memory_bytes:
         have, need = match.memory_bytes / 2**30, memory_bytes / 2**30
         raise GpuError(f"{words}, which has {have:.1f} GiB of memory; {need:.1f} GiB were asked")

@@ -103,7 +103,7 @@ class Inbox:
     def _on_answer(self, number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGUSR1:
-            words = "its engine said that its end is near (SIGUSR1)"
+            words = "its engine announced its end (SIGUSR1)"
             self.ask(words, ends_unit=True, cause="timeout")
         else:
             words = f"its engine ended it ({signal.Signals(number).name})"

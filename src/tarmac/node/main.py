@@ -140,7 +140,7 @@ def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
             directory, element.number, record, beat_s=element.beat_s, inbox=here.inbox
         )
     except NotOurs as refusal:
-        _say(f"attempt {element.number} of {element.name} is left alone: {refusal}")
+        _say(f"attempt {element.number} of {element.name} is not started: {refusal}")
         return 0
     except OSError as error:
         _say(f"{directory}: {error}")
@@ -150,7 +150,7 @@ def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
         begin = _begin if element.nodes == 1 else functools.partial(_begin_on_all, part)
         ending = begin(element, claim, here)
     if claim.is_lost:
-        _say(f"attempt {element.number} of {element.name} is another agent's by now")
+        _say(f"attempt {element.number} of {element.name} now belongs to another agent")
         return 0
     try:
         claim.end(
@@ -164,7 +164,7 @@ def _run(element: AttemptSpec, part: Sequence[str], here: AgentContext) -> int:
             notes=ending.notes,
         )
     except OSError as error:
-        _say(f"how attempt {element.number} of {element.name} ended cannot be written: {error}")
+        _say(f"the result of attempt {element.number} of {element.name} cannot be written: {error}")
         return _NOT_STARTED
     return _exit_code(ending)
 

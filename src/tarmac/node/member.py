@@ -178,7 +178,7 @@ class Member:
         except TimeoutError:
             how = f"gave no sign for {SILENT_AFTER_S:g} s"
         if not self._over.is_set():
-            self._lost = f"the agent that conducts all nodes {how}"
+            self._lost = f"the agent of the first node {how}"
             self._inbox.ask(self._lost)
 
     def _do(self, message: Mapping[str, Any]) -> None:

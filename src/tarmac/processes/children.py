@@ -115,7 +115,7 @@ def spawn(
             preexec_fn=before,  # noqa: PLW1509 - only while this process has one thread
         )
     except subprocess.SubprocessError as error:
-        raise OSError("what was to be done before the program has failed") from error
+        raise OSError("the setup before the program failed") from error
     try:
         return Child(popen, end_descriptor(popen.pid), mark)
     except OSError:
@@ -135,7 +135,7 @@ def _keep_exit_codes() -> None:
         try:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         except ValueError as error:
-            words = "SIGCHLD is ignored here, so nobody could tell how a program ended"
+            words = "SIGCHLD is ignored here, so the exit code of a program would be lost"
             raise OSError(words) from error
 
 

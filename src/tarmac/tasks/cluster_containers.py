@@ -64,7 +64,7 @@ def refuse_unknown_settings(container: Container, engine: str) -> None:
     ]
     if unknown:
         raise RequestError(
-            f"container: {engine} does not know {', '.join(unknown)} as it is asked for",
+            f"container: {engine} does not support this value of {', '.join(unknown)}",
             hint="Leave it out, or name another engine: engine: podman",
         )
 
@@ -124,7 +124,7 @@ def pyxis_command(run: ContainerRun, *, program: str, image: str, node: str) -> 
     command = (*(container.entrypoint or ()), *run.command)
     if not command:
         raise RequestError(
-            "container: pyxis needs a command, for it runs none of the image's own",
+            "container: pyxis needs a command, because it does not run the image's own",
             hint="Give the task a command, or name another engine: engine: apptainer",
         )
     options = ["--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--input=none"]
@@ -159,8 +159,8 @@ def _pyxis_mounts(run: ContainerRun) -> str:
     for source, target, read_only in run.mounts():
         if _PYXIS_MARKS & {*str(source), *target}:
             raise RequestError(
-                f"container: pyxis cannot mount {str(source)!r}: a comma, a colon or a line's end "
-                "in its path means something else to it",
+                f"container: pyxis cannot mount {str(source)!r}: its path has a comma, a colon "
+                "or a line break",
                 hint="Rename it, or name another engine: engine: apptainer",
             )
         mounts.append(f"{source}:{target}{':ro' if read_only else ''}")

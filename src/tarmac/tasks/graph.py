@@ -180,7 +180,7 @@ def _wrong_exit_codes(job: Job) -> Iterator[Fault]:
         for number, code in enumerate(part.retries.exit_codes):
             at = (*path, "retries", "exit_codes", number)
             if code == 0:
-                yield Fault(at, "0 is success, after which no task is tried again")
+                yield Fault(at, "0 is success, which is never retried")
             elif not (1 <= code <= _MAX_EXIT_CODE or 1 <= -code <= _MAX_SIGNAL):
                 yield Fault(
                     at,
@@ -228,7 +228,7 @@ def _unknown_in(
 
 
 def _no_value(path: _Path, used: str, written: str, names: tuple[str, ...]) -> Fault:
-    hint = f"{_hint(used, (*names, *_BUILT_IN))}\nFor the braces themselves: {escape(written)}"
+    hint = f"{_hint(used, (*names, *_BUILT_IN))}\nFor literal braces: {escape(written)}"
     return Fault(path, f"{{{{ {used} }}}} has no value", hint, written)
 
 

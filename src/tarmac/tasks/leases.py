@@ -125,7 +125,7 @@ class Leases:
         except OSError as error:
             raise RequestError(
                 f"{path}: GPUs cannot be leased from other processes: {error.strerror}",
-                hint=f"Have it taken away by whom it belongs to: ls -la {quoted(directory)}",
+                hint=f"Ask its owner to remove it: ls -la {quoted(directory)}",
             ) from error
 
     def take(self, uuid: str) -> bool:

@@ -174,7 +174,7 @@ def _place(value: Any) -> Any:
         try:
             urlsplit(value)
         except ValueError as error:
-            raise ValueError(f"is no URL: {error}") from error
+            raise ValueError(f"is not a URL: {error}") from error
     return value
 
 
@@ -318,7 +318,7 @@ def _check_program(spec: TaskSpec | Job) -> None:
     if isinstance(spec, Job) and spec.pipeline is not None:
         wrong = sorted(spec.model_fields_set & _NOT_OF_PIPELINES)
         if wrong:
-            raise ValueError(f"{', '.join(wrong)}: no part of a job with a pipeline")
+            raise ValueError(f"{', '.join(wrong)}: not allowed in a job with a pipeline")
         return
     if isinstance(spec, Job) and spec.algorithms:
         raise ValueError("algorithms belong to a pipeline")

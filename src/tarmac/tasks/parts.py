@@ -49,7 +49,7 @@ def _scalar_text(value: Any) -> Any:
 
 def _without_zero_byte(value: str) -> str:
     if "\0" in value:
-        raise ValueError("it has a zero byte, which no program can be given")
+        raise ValueError("it has a zero byte, which cannot be passed to a program")
     return value
 
 

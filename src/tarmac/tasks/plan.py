@@ -204,7 +204,7 @@ def _matching(name: str, pattern: str, directory: Path) -> list[str]:
     matching = glob.glob(pattern, root_dir=directory, recursive=True)  # noqa: PTH207
     paths = sorted(str(directory / path) for path in matching)
     if not paths:
-        raise RequestError(f"sweep over files: {name} is {pattern!r}, which matches none")
+        raise RequestError(f"sweep over files: {name} is {pattern!r}, which matches no file")
     return paths
 
 

@@ -193,8 +193,8 @@ def _place_here(
     place = mapping.get(name)
     if place is None or (place.env is None and place.file is None):
         raise RequestError(
-            f"secret for {variable}: nothing says where {name} is to be found",
-            hint=f"Say it: --secret {quoted(name)}=env:VARIABLE, "
+            f"secret for {variable}: no source is known for {name}",
+            hint=f"Name one: --secret {quoted(name)}=env:VARIABLE, "
             f"or a line of {secret_mapping_path()}",
         )
     # A path on a command line starts from the current directory.

@@ -209,7 +209,9 @@ class Conda(BuiltEnvironment):
         if self.file is None and not exists:
             raise ValueError("expected one of file, name and prefix")
         if self.tool is not None and exists:
-            raise ValueError("tool builds what a file says; name and prefix are of one that exists")
+            raise ValueError(
+                "tool builds an environment from a file; name and prefix choose an existing one"
+            )
         return self
 
     @property
@@ -313,7 +315,7 @@ def _environment(value: Any) -> Any:
                 return {"kind": kind, **value}
         raise ValueError(
             f"expected system, or a mapping with {', '.join(_KINDS)} or kind; "
-            "variables belong into env"
+            "variables belong in env"
         )
     return value
 

@@ -47,7 +47,7 @@ class Range(Part):
         return round(value) if self.integer else value
 
 
-_NULL = "null is no value; write 'null' in quotes for the word"
+_NULL = "null is not a value; for the word, write 'null' in quotes"
 
 
 def _values(value: Any) -> Any:

@@ -97,7 +97,7 @@ def test_another_server_is_told_from_a_head(in_process):
         error = refused(address)
         server.shutdown(socket.SHUT_RDWR)
     assert error.message.startswith(f"the Ray cluster at {address} does not answer: what answers")
-    assert "there is no head of Ray's: " in error.message
+    assert "there is not a Ray head: " in error.message
 
 
 @pytest.mark.parametrize("address", ["head", "head:", ":6379", "head:port"])

@@ -45,7 +45,7 @@ def test_a_worker_that_is_killed_takes_its_program_along_and_the_task_begins_aga
     progress = runs(f"{{name: x, command: '{STAYS_ONCE.format(tmp_path)}'}}", kill)
     (end,) = progress.ends.values()
     assert (end.outcome, end.attempts) == ("succeeded", 2), end
-    assert progress.retries == ["its Ray worker ended without a word"]
+    assert progress.retries == ["its Ray worker ended unexpectedly"]
     assert not alive(runs.lines("pids")), "the first attempt's program goes on"
 
 

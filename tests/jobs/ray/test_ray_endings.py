@@ -50,7 +50,9 @@ def test_a_full_node_is_the_nodes_doing_once_and_then_the_tasks_own():
     assert (first.cause, second.cause) == ("evicted", "memory")
     words = "its node's memory was full (4.63GB of 23.54GB), and Ray ended "
     assert first.words == f"{words}the newest task there"
-    assert second.words.startswith(f"{words}it for the second time: ask for what it needs")
+    assert second.words.startswith(
+        f"{words}it for the second time: request the memory that it needs"
+    )
     unknown = ending_of(exceptions.OutOfMemoryError("odd"))
     assert unknown.words == "its node's memory was full, and Ray ended the newest task there"
 
@@ -133,7 +135,7 @@ def test_waiting_is_told_with_what_is_free():
     said = why_waiting(Demand(gpus=1), nodes, {"CPU": 3.0}, autoscaling=False)
     assert said == "waits for 1 CPU, 1 GPU (3 of 20 CPUs free, 0 of 6 GPUs free)"
     starts = why_waiting(Demand(), nodes, {"CPU": 3.0}, autoscaling=False)
-    assert starts == "waits for Ray to begin it; it needs 1 CPU (3 of 20 CPUs free)"
+    assert starts == "waits for Ray to start it; it needs 1 CPU (3 of 20 CPUs free)"
     grows = why_waiting(Demand(gpus=9), nodes, {}, autoscaling=True)
     assert grows.endswith("the largest has 4 GPUs; the cluster may grow")
 

@@ -57,7 +57,7 @@ def once(runs, act):
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        ("kill_worker", "its Ray worker ended without a word"),
+        ("kill_worker", "its Ray worker ended unexpectedly"),
         ("kill_node", "its node was lost: gone"),
         (
             "fill",
@@ -324,7 +324,7 @@ def test_the_tasks_of_a_run_are_in_one_cluster(runs_on, tmp_path):
     [
         (
             {"resources": {"GPU": 1}},
-            "options.ray.resources: GPU is set by Tarmac itself; say it by",
+            "options.ray.resources: GPU is set by Tarmac itself; use",
         ),
         ({"resources": {"tape": 0}}, "options.ray.resources: tape is 0, expected more than 0"),
         ({"max_pending": 0}, "options.ray.max_pending: "),

@@ -52,7 +52,7 @@ def test_a_task_that_fills_its_node_is_tried_once_more_and_then_fails_for_its_me
         r"its node's memory was full \([\d.]+GB of [\d.]+GB\), and Ray ended the newest task there",
         first,
     )
-    assert "and Ray ended it for the second time: ask for what it needs" in end.reason
+    assert "and Ray ended it for the second time: request the memory that it needs" in end.reason
     assert runs.lines("pids")
     for pid in map(int, runs.lines("pids")):
         with contextlib.suppress(psutil.NoSuchProcess):

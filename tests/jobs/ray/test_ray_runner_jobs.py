@@ -209,7 +209,9 @@ def test_a_runner_that_waits_is_quiet_then_says_why_and_is_stopped_in_the_end(da
     assert "POST /api/jobs/x-1/stop" not in dashboard.calls()
     kind, words = look(700)
     assert kind == "ended"
-    assert words == ("job x-1 was stopped, for it has not begun in 10 minutes: no CPU is free")
+    assert words == (
+        "job x-1 was stopped, because it had not started within 10 minutes: no CPU is free"
+    )
     assert dashboard.calls()[-1] == "POST /api/jobs/x-1/stop"
 
 
@@ -218,7 +220,7 @@ def test_a_job_that_ray_does_not_know_has_ended_and_silence_is_no_end(dashboard,
     gone = RayRunners().look(run, 1, place, now())
     assert (gone.kind, gone.words) == (
         "ended",
-        "job x-1 is not known to Ray any more: its head began anew",
+        "job x-1 is no longer known to Ray: its head was restarted",
     )
     dashboard.status = 503
     silent = RayRunners().look(run, 1, place, now())

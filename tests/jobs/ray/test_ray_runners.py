@@ -246,7 +246,7 @@ def test_what_became_of_a_runners_job_is_said(dashboard, monkeypatch, tmp_path):
     address = dashboard["RAY_API_SERVER_ADDRESS"]
     gone = runners.look(tmp_path, 1, f"tarmac-gone-1 at {address}", datetime.now(UTC))
     assert gone.kind == "ended"
-    assert "is not known to Ray any more" in gone.words
+    assert "is no longer known to Ray" in gone.words
     monkeypatch.setenv("RAY_AUTH_TOKEN", "another-token-another-token")
     refused = runners.look(tmp_path, 1, f"tarmac-gone-1 at {address}", datetime.now(UTC))
     assert refused.kind == "unknown"

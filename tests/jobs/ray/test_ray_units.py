@@ -105,7 +105,7 @@ def test_what_ray_has_not_begun_is_taken_back_and_ends_at_once(started):
     units.add(many, None)
     units.cancel(many[1:])
     assert heard
-    assert many[19].ending.words == "taken back before Ray had it"
+    assert many[19].ending.words == "cancelled before Ray had it"
     gate.set()
     units.settle(60)
     assert {unit.ending.words for unit in many[1:18]} == {"cancelled in Ray from outside"}
@@ -229,7 +229,7 @@ def test_an_engine_shows_what_its_driver_has_and_how_it_ended(engine):
     assert [one.phase for one in shown.values()] == ["waiting"] * 3
     # What is free is known as of a moment ago.
     reasons = {one.reason.partition(" (")[0] for one in shown.values()}
-    assert reasons == {"waits for Ray to begin it; it needs 1 CPU"}
+    assert reasons == {"waits for Ray to start it; it needs 1 CPU"}
     assert made.endings([(chunk, 0)]) == {}
     assert made.final_status(chunk, 0) is None
     made.throttle(chunk, 2)

@@ -64,7 +64,7 @@ def test_a_preempted_task_that_slurm_requeues_goes_on_as_the_same_attempt(runs, 
     assert (end.outcome, end.attempts) == ("succeeded", 1)
     assert not progress.retries
     ((cause, reason),) = [(event.cause, event.reason) for event in progress.of(Requeued)]
-    assert (cause, reason) == ("preempted", "a job of more importance took its place")
+    assert (cause, reason) == ("preempted", "a job of higher priority preempted it")
     assert runs.lines("seen") == ["0-1", "1-1"]
 
 
@@ -75,7 +75,7 @@ def test_a_preempted_task_that_slurm_cancels_is_submitted_again(runs, cluster):
     end = progress.ends["x"]
     assert (end.outcome, end.attempts) == ("succeeded", 2)
     ((_, reason),) = progress.retries
-    assert "a job of more importance took its place" in reason
+    assert "a job of higher priority preempted it" in reason
     assert runs.lines("seen") == ["0-1", "0-2"]
 
 

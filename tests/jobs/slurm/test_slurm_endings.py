@@ -88,7 +88,7 @@ DAEMON = "slurmstepd: error: "
             "memory",
             f"{MEMORY}; at most 3 MiB were seen",
         ),
-        ({"state": "preempted"}, "", "preempted", "a job of more importance took its place on n1"),
+        ({"state": "preempted"}, "", "preempted", "a job of higher priority preempted it on n1"),
         (
             {"state": "node_fail", "word": "BOOT_FAIL"},
             "",
@@ -146,7 +146,7 @@ def test_a_limit_that_nobody_asked_for_is_its_partitions(tmp_path, partition, wo
     accounted = Accounted(unit=Unit(80), state="timeout", word="TIMEOUT", partition=partition)
     ending = accounted_ending(accounted, "", run=tmp_path, asked_for_time=False)
     assert ending.words == (
-        f"the time limit of its job in Slurm, which {words} gives what asks for none: `time` in "
+        f"the time limit of its job in Slurm, which {words} sets by default: set `time` in "
         "options.slurm"
     )
 

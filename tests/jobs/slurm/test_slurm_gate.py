@@ -98,6 +98,6 @@ def test_pretended_gpus_are_said_not_to_be_looked_at_and_the_task_goes_on(runs):
     end = runs(job).ends["x"]
     assert end.outcome == "succeeded", end.reason
     (note,) = end.notes
-    assert note.startswith("check: quick looked at nothing: no driver shows GPUs on n")
+    assert note.startswith("check: quick checked nothing: no driver shows GPUs on n")
     (errors,) = (runs.run / "tasks").glob("*/stderr")
-    assert errors.read_text().startswith("--- check: quick looked at nothing: no driver shows GPUs")
+    assert errors.read_text().startswith("--- check: quick checked nothing: no driver shows GPUs")

@@ -61,9 +61,7 @@ def test_the_time_limit_of_a_job_is_told_from_that_of_its_partition(runs):
         stop_one_agent,
     )
     of_job = "the time limit of its job in Slurm, 1 min"
-    of_partition = (
-        f"{of_job}, which partition short gives what asks for none: `time` in options.slurm"
-    )
+    of_partition = f"{of_job}, which partition short sets by default: set `time` in options.slurm"
     assert progress.ends.pop("goes_on").outcome == "succeeded"
     assert progress.retries == [("goes_on", of_partition)] * 2
     ends = {name: (end.cause, end.reason, end.attempts) for name, end in progress.ends.items()}

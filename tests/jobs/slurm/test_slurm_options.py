@@ -23,7 +23,7 @@ def task_of(tmp_path, options: str, more: str = ""):
     ("options", "said"),
     [
         ("{partion: gpu}", "options.slurm.partion: unknown key"),
-        ("{sbatch: --mem=4G}", "--mem is set by Tarmac itself; say it by `memory`"),
+        ("{sbatch: --mem=4G}", "--mem is set by Tarmac itself; use `memory`"),
         ("{sbatch: -p gpu}", "is no long option of sbatch"),
         ("{per_job: 0}", "options.slurm.per_job: "),
     ],

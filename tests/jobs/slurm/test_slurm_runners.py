@@ -176,7 +176,7 @@ def test_a_runner_that_slurm_does_not_know_has_ended_and_silence_is_no_end(recor
     gone = "slurm_load_jobs error: Invalid job id specified"
     recorded.answer("scontrol --oneliner show job", err=gone, code=1)
     found = SlurmRunners().look(run, 1, "80", SINCE)
-    assert (found.kind, found.words) == ("ended", "job 80 is not known to Slurm any more")
+    assert (found.kind, found.words) == ("ended", "job 80 is no longer known to Slurm")
     recorded.answer("scontrol --oneliner show job", err="busy", code=1)
     silent = SlurmRunners().look(run, 1, "80", SINCE)
     assert silent.kind == "unknown"

@@ -143,4 +143,4 @@ def test_ends_are_told_by_the_controller_where_the_accounts_are_down(runs, clust
     }
     ((name, reason),) = progress.retries
     assert name == "killed"
-    assert "its agent ended without a word: Slurm says FAILED (signal 9)" in reason
+    assert "its agent ended without a result: Slurm says FAILED (signal 9)" in reason

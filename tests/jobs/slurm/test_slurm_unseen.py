@@ -91,5 +91,5 @@ def test_a_node_that_does_not_see_a_secret_is_said(run, hide, tmp_path):
         """
     )
     assert (end.outcome, end.cause) == ("failed", "start")
-    assert "the secret TOKEN is not to be had on n2" in end.reason
+    assert "the secret TOKEN cannot be read on n2" in end.reason
     assert "hunter2" not in end.reason

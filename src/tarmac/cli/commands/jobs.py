@@ -109,7 +109,7 @@ def _of_runner(run: RunStatus) -> Iterator[str]:
     yield in_one_line(f"{run.name}: the runner's {run.runner_note}")
     if run.state in ("detached", "interrupted"):
         yield f"  Go on with it: tarmac run --resume {quoted(run.path)}"
-        yield f"  End it: tarmac cancel {quoted(run.path)}"
+        yield f"  Cancel it: tarmac cancel {quoted(run.path)}"
 
 
 def _kept_waiting(run: RunStatus) -> Iterator[str]:
@@ -275,5 +275,6 @@ def cancel(run: str, timeout: float, output: Path | None) -> None:
             hint=f"tarmac ps{gone}",
         ) from error
     click.echo(
-        f"ended {in_one_line(handle.path.name)}; go on: tarmac run --resume {quoted(handle.path)}"
+        f"ended {in_one_line(handle.path.name)}; resume it: tarmac run --resume "
+        f"{quoted(handle.path)}"
     )

@@ -57,7 +57,7 @@ class Creation:
         elif not isinstance(events, NoAnswer):
             with contextlib.suppress(TarmacError):
                 words = explain_creation(sorted(events.items, key=_when))
-                self._words[job] = f"its Job makes no pod: {words}" if words else ""
+                self._words[job] = f"its Job creates no pod: {words}" if words else ""
 
 
 def _when(event: Object) -> str:

@@ -108,14 +108,14 @@ def demand_of(task: Task, mapping: Mapping[str, Secret] | None = None) -> Demand
     if needs.gpus != gpus:
         raise RequestError(
             f"task {task.name!r}: resources.gpus is {needs.gpus:g}: Kubernetes gives whole GPUs",
-            hint="Where the cluster cuts GPUs in parts, ask for 1 of those: options: {kubernetes: "
+            hint="If the cluster partitions GPUs, request 1 partition: options: {kubernetes: "
             "{gpu_resource: nvidia.com/mig-1g.10gb}}",
         )
     container = environment if isinstance(environment, Container) else None
     image = container.image if container else options.image
     if not image:
         raise RequestError(
-            f"task {task.name!r} has no image, and Kubernetes runs nothing without one",
+            f"task {task.name!r} has no image, but Kubernetes needs one",
             hint="--set options.kubernetes.image=python:3.12-slim, or an environment of the kind "
             "container",
         )
@@ -194,13 +194,13 @@ def _refuse_unknown(task: Task, *, has_volume: bool) -> None:
     environment = task.environment
     if isinstance(environment, BuiltEnvironment):
         refuse(
-            "its environment is built of packages, which Kubernetes has no place for",
+            "its environment is built from packages, which is not possible on Kubernetes",
             "Put the packages into an image: environment: {kind: container, image: ...}",
         )
     if (task.trains or LAUNCH in task.env) and not has_volume:
         refuse(
-            "it trains, and no volume has its run, which would be lost with its pod",
-            "options.kubernetes.volume names a claim that the run's directory lies on",
+            "it trains without a volume: its run would be lost with its pod",
+            "options.kubernetes.volume names a claim that holds the run's directory",
         )
     if not has_volume:
         refuse_unreachable_files(task)
@@ -208,8 +208,9 @@ def _refuse_unknown(task: Task, *, has_volume: bool) -> None:
         return
     if not program_of(task):
         refuse(
-            "it has no command; on Kubernetes, what an image runs by itself is not known before",
-            "Say it: command: [python, main.py]. In a definition of HKube's it stands in "
+            "it has no command, and Tarmac cannot read the image's own command before it runs on "
+            "Kubernetes",
+            "Write one: command: [python, main.py]. In an HKube definition it belongs in "
             f"options.tarmac, beside environment: {{image: {environment.image}}}",
         )
     unknown: dict[str, Any] = {
@@ -224,4 +225,4 @@ def _refuse_unknown(task: Task, *, has_volume: bool) -> None:
         if value:
             refuse(f"environment.{name} has no meaning on Kubernetes", hint)
     if environment.user and not environment.user.replace(":", "", 1).isdigit():
-        refuse(f"environment.user is {environment.user!r}: Kubernetes takes numbers alone")
+        refuse(f"environment.user is {environment.user!r}: Kubernetes takes only a number")

@@ -110,4 +110,4 @@ class Group:
         for rank, ending in ends.items():
             if ending.cause is not None:
                 return dataclasses.replace(ending, words=f"node {rank}: {ending.words}")
-        return Ending("lost", problem or "its pods are gone, and how it ended is not known")
+        return Ending("lost", problem or "its pods are gone, and its result is unknown")

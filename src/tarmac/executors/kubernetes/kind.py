@@ -67,8 +67,8 @@ _SEES_REASONS = (
 
 # Note in a preview without a known cluster.
 _UNASKED = f"""\
-# No cluster was asked, for no kubeconfig is here: whether it takes this is not known. GPUs are
-# {UNKNOWN_GPU} where options.kubernetes.gpu_resource does not name them.
+# No cluster has checked this, because no kubeconfig was found. GPUs are named
+# {UNKNOWN_GPU} unless options.kubernetes.gpu_resource is set.
 """
 
 # Without a volume, records come through the API before the end of their pods is reported.
@@ -191,7 +191,7 @@ def _connect(tasks: Sequence[Task]) -> Cluster:
     }
     if len(places) > 1:
         raise RequestError(
-            "the tasks name several kubeconfigs, contexts or namespaces: a run's tasks are in one"
+            "the tasks name several kubeconfigs, contexts or namespaces, but a run can use only one"
         )
     kubeconfig, context, namespace = places.pop() if places else ("", "", "")
     return connect_to(kubeconfig, context, namespace)
@@ -212,9 +212,9 @@ def _refuse(tasks: Sequence[Task], fake_gpus: int) -> None:  # noqa: ARG001 - Ku
             raise RequestError(missing.words)
         if missing:
             raise RequestError(
-                f"{cluster.title}: one may not {_words(missing)} in the namespace "
+                f"{cluster.title}: you may not {_words(missing)} in the namespace "
                 f"{cluster.namespace}",
-                hint="Whoever administers it applies this and binds it to you:\n"
+                hint="Ask an administrator to apply this and to bind it to you:\n"
                 f"{role_for(rights, cluster.namespace)}",
             )
         nodes = known_nodes(cluster)
@@ -259,14 +259,14 @@ def _refuse_shape(
     if never := why_out_of_bounds(pod, demand.nodes, *bounds):
         raise RequestError(
             f"task {task.name!r}: the namespace {cluster.namespace} never lets it start: {never}",
-            hint="Ask for what it allows: kubectl describe quota,limitrange",
+            hint="Request what it allows: kubectl describe quota,limitrange",
         )
     answer = cluster.create(manifest, dry_run=True)
     if demand.jobset and isinstance(answer, Refused) and answer.status == 404:
         raise RequestError(
             f"task {task.name!r}: {cluster.title} has no JobSet",
-            hint="Whoever administers it installs it (https://jobset.sigs.k8s.io). Without "
-            "options.kubernetes.jobset an Indexed Job does the same.",
+            hint="Ask an administrator to install it (https://jobset.sigs.k8s.io), or leave out "
+            "options.kubernetes.jobset: an Indexed Job does the same.",
         )
     if isinstance(answer, Refused) and "exceeded quota" not in answer.message:
         explained = explain_refusal(answer, cluster.namespace)

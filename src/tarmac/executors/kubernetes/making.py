@@ -225,23 +225,22 @@ class JobMaker:
         kind = demand_in(chunk).kind
         answer = self._cluster.get(kind, chunk.name)
         if answer is None:
-            return Denied(409, "AlreadyExists", f"{chunk.name} was there, and is gone")
+            return Denied(409, "AlreadyExists", f"{chunk.name} existed, and is gone")
         if isinstance(answer, (Denied, NoAnswer)):
             return answer
         if (answer["metadata"].get("annotations") or {}).get(NONCE) != chunk.nonce:
-            return Denied(
-                409, "AlreadyExists", f"a {kind} {chunk.name} of somebody else's is there"
-            )
+            return Denied(409, "AlreadyExists", f"a {kind} {chunk.name} of another owner exists")
         return answer
 
 
 def _too_large(chunk: ChunkRecord, size: int) -> TooLarge | Refused:
     words = f"is {size / 2**20:.1f} MiB, and a ConfigMap takes 1 MiB"
     if chunk.num_units > 1:
-        return TooLarge(f"what its pods are told {words}: fewer go together")
+        return TooLarge(f"the specification of its pods {words}: fewer tasks go together")
     return Refused(
-        f"its command and its environment's variables are too much for Kubernetes: what its pod is "
-        f"told {words}; put large values into a file, and mount it by options.kubernetes.volume"
+        "its command and environment variables are too large for Kubernetes: the specification "
+        f"of its pod {words}; put large values into a file, and mount it by "
+        "options.kubernetes.volume"
     )
 
 

@@ -91,10 +91,11 @@ def _labels_of(cluster: Cluster, gpu_type: str) -> dict[str, tuple[str, ...]]:
     fitting = {*fitting_names(names, gpu_type)}
     labels = {label: tuple(sorted(values & fitting)) for label, values in products.items()}
     if not fitting:
-        seen = f"they have {', '.join(sorted(names))}" if names else "no label says which they have"
+        seen = f"they have {', '.join(sorted(names))}" if names else "no label names their GPUs"
         raise RequestError(
             f"no node of {cluster.title} has GPUs of type {gpu_type!r}: {seen}",
-            hint="Say the number alone, and the nodes' label by options.kubernetes.node_selector",
+            hint="Give only the number of GPUs, and select nodes with "
+            "options.kubernetes.node_selector",
         )
     return {label: values for label, values in labels.items() if values}
 
@@ -112,7 +113,7 @@ def gpu_resource(cluster: Cluster) -> str:
     if len(names) > 1:
         raise RequestError(
             f"nodes of {cluster.title} report several kinds of GPU: {', '.join(sorted(names))}",
-            hint=f"Say which: --set options.kubernetes.gpu_resource={min(names)}",
+            hint=f"Choose one: --set options.kubernetes.gpu_resource={min(names)}",
         )
     return names.pop() if names else UNKNOWN_GPU
 

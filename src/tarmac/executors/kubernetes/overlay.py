@@ -23,27 +23,27 @@ RUN_DIRECTORY = "/tarmac/run"
 _SETS = "Tarmac sets it itself: "
 
 _SPEC: Mapping[str, str] = {
-    "restartPolicy": "a pod ends once, and `retries` of the task begin another",
+    "restartPolicy": "a pod runs once; `retries` of the task start another",
     "activeDeadlineSeconds": "write `timeout` of the task",
     "terminationGracePeriodSeconds": "a program has 10 s from TERM to KILL",
     **dict.fromkeys(
         ("hostname", "subdomain", "setHostnameAsFQDN", "hostnameOverride"),
-        "by that name the pods of several nodes find each other",
+        "pods of several nodes find each other by that name",
     ),
-    "ephemeralContainers": "no pod begins with such; `kubectl debug` adds them",
+    "ephemeralContainers": "a pod cannot start with these; `kubectl debug` adds them",
 }
 _OF_CONTAINER: Mapping[str, str] = {
     "image": "write `environment: {image: ...}` or `options.kubernetes.image`",
     "imagePullPolicy": "write `environment: {pull: ...}`",
     "command": "write `command` of the task",
     "args": "write `command` of the task",
-    "restartPolicy": "a program ends once, and `retries` of the task begin it again",
-    "terminationMessagePath": "how the task ends is read there",
-    "terminationMessagePolicy": "how the task ends is read there",
+    "restartPolicy": "a program runs once; `retries` of the task start it again",
+    "terminationMessagePath": "Tarmac reads the task's result there",
+    "terminationMessagePolicy": "Tarmac reads the task's result there",
 }
 _PREFIXES = ("tarmac.dev/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
 _LABELS: Mapping[str, str] = {
-    **dict.fromkeys(("job-name", "controller-uid"), "by it the pods of a Job are found"),
+    **dict.fromkeys(("job-name", "controller-uid"), "Tarmac finds the pods of a Job by it"),
     "kueue.x-k8s.io/queue-name": "write `options.kubernetes.queue`",
     "kueue.x-k8s.io/priority-class": "write `options.kubernetes.queue_priority`",
 }
@@ -120,7 +120,7 @@ def _both(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
 def _reserved(pod: Mapping[str, Any], taken: Sequence[str]) -> Iterator[Fault]:
     for path in _nulls(pod, ()):
         if "securityContext" not in path:
-            yield Fault(path, "is empty: nothing of the pod but securityContext can be taken out")
+            yield Fault(path, "is empty: only securityContext can be removed from the pod")
     yield from _of_metadata(pod.get("metadata") or {})
     yield from _of_spec(pod.get("spec") or {}, taken)
 
@@ -128,11 +128,13 @@ def _reserved(pod: Mapping[str, Any], taken: Sequence[str]) -> Iterator[Fault]:
 def _of_metadata(about: Mapping[str, Any]) -> Iterator[Fault]:
     for key in about:
         if key not in ("labels", "annotations"):
-            yield Fault(("metadata", key), f"{_SETS}of metadata it takes labels and annotations")
+            yield Fault(
+                ("metadata", key), f"{_SETS}only labels and annotations can be added to metadata"
+            )
     for kind in ("labels", "annotations"):
         for name in about.get(kind) or {}:
             if str(name).startswith(_PREFIXES) or name in _LABELS:
-                why = _LABELS.get(name, "by it the pods of a run are found")
+                why = _LABELS.get(name, "Tarmac finds the pods of a run by it")
                 yield Fault(("metadata", kind, name), f"{_SETS}{why}")
 
 
@@ -151,8 +153,8 @@ def _of_spec(spec: Mapping[str, Any], taken: Sequence[str]) -> Iterator[Fault]:
             if kind == "containers" and container["name"] != CONTAINER:
                 yield Fault(
                     (*place, "name"),
-                    f"a task's pod has one container, {CONTAINER!r}; what is to run beside it is "
-                    "one of initContainers with restartPolicy: Always",
+                    f"a task's pod has one container, {CONTAINER!r}; run others beside it as "
+                    "initContainers with restartPolicy: Always",
                 )
             elif container["name"] in (CONTAINER, CHECK):
                 yield from _of_container(container, place, taken)
@@ -175,7 +177,7 @@ def _of_container(
                 yield Fault(path, f"{_SETS}write `resources: {{{key}: ...}}` of the task")
     for number, variable in enumerate(container.get("env") or ()):
         if variable["name"].startswith("TARMAC_"):
-            words = f"{_SETS}names of variables that begin with TARMAC_ are its own"
+            words = f"{_SETS}it reserves variable names that begin with TARMAC_"
             yield Fault((*place, "env", number, "name"), words)
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         path = mount["mountPath"].rstrip("/")

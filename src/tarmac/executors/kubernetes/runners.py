@@ -190,13 +190,13 @@ def _state(  # noqa: PLR0911 - a row for each thing that may be so
         # No Job name: the same message stands for runners of other runs, without another query.
         return RunnerState("unknown", f"job cannot be queried: {words}")
     if job is None:
-        return RunnerState("ended", f"job {name} is not there any more")
+        return RunnerState("ended", f"job {name} no longer exists")
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] == "Complete":
             return RunnerState("ended", f"job {name} has ended")
     pods = cluster.list("Pod", labels=f"batch.kubernetes.io/job-name={name}")
     if isinstance(pods, (NoAnswer, Refused)):
-        return RunnerState("waits", f"job {name} is there; its pod cannot be queried")
+        return RunnerState("waits", f"job {name} exists, but its pod cannot be queried")
     states = [explain_pod(pod, container=CONTAINER) for pod in pods.items]
     for state in states:
         if state.phase == "running":

@@ -21,11 +21,9 @@ from tarmac.tasks.receipts import receipt_of
 # Names of the S3 keys, both as clients' variables and in the Secret.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
-_NO_WAY = (
-    "has no way on Kubernetes, where it has no volume: its pods see no directory of this machine"
-)
+_NO_WAY = "needs a volume on Kubernetes, because pods see no directory of this machine"
 _IN_CONFIG_MAP = "that others could read in a ConfigMap"
-_VOLUME = "Or options.kubernetes.volume names a claim that the run's directory lies on"
+_VOLUME = "Or options.kubernetes.volume names a claim that holds the run's directory"
 
 
 def refuse_apart(options: Mapping[str, Any], what: str) -> None:
@@ -40,7 +38,7 @@ def refuse_apart(options: Mapping[str, Any], what: str) -> None:
     """
     if not options.get("volume"):
         raise RequestError(
-            f"{what}, and on Kubernetes no volume has it",
+            f"{what}, and on Kubernetes no volume holds that directory",
             hint="Name a claim that this machine mounts at the same path. In settings.toml:\n"
             '  [kubernetes]\n  volume = {claim = "runs", path = "/runs"}\n'
             "Then, with what it needs below that path: --on kubernetes --output /runs\n"

@@ -166,11 +166,11 @@ class UnitStates:
             ending = self._endings.setdefault(unit, Ending(None, "Complete"))
             return Shown("over", chunk.name, ending=ending)
         if unit.unit in job.failed or job.problem:
-            words = job.problem or "its pod is gone, and how it ended is not known"
+            words = job.problem or "its pod is gone, and its result is unknown"
             ending = self._endings.setdefault(unit, Ending("lost", words))
             return Shown("over", chunk.name, ending=ending)
         last = self._disruptions.last(unit)
-        words = f"begins again: {last.words}" if last else ""
+        words = f"starts again: {last.words}" if last else ""
         return Shown("waiting", chunk.name, self._held(chunk, job) or words)
 
     def _show_pod(self, chunk: ChunkRecord, unit: UnitName, pod: SeenPod) -> Shown | None:

@@ -45,8 +45,8 @@ def refuse_other_cluster(
         way = f"{there.way} " if there.way else ""
         raise RequestError(
             f"tasks of {run.name} are on the {engine} cluster {names[0]}, and this is {names[1]}",
-            hint=f"On {names[0]}, go on: {way}tarmac run --resume {quoted(run)}\n"
-            f"Or end them there first: {way}tarmac cancel {quoted(run)}",
+            hint=f"On {names[0]}, resume: {way}tarmac run --resume {quoted(run)}\n"
+            f"Or cancel them there first: {way}tarmac cancel {quoted(run)}",
         )
 
 

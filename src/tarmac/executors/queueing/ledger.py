@@ -94,7 +94,7 @@ class Ledger:
             ending: The engine's report of the last try's end, or of an earlier try's.
         """
         cause: Cause = "evicted"
-        reason = f"{self._engine} has put it back into its queue"
+        reason = f"{self._engine} has requeued it"
         if ending is not None and ending.when != flight.requeued_when:
             flight.requeued_when = ending.when
             if ending.cause in DISTURBANCES:
@@ -189,7 +189,7 @@ class Ledger:
     def on_no_answer(self, silent: Silent, flights: Iterable[SubmittedAttempt] = ()) -> None:
         """Note that the engine gave no answer, and report that for some of the attempts."""
         self._silent_since = self._silent_since or time.strftime("%H:%M")
-        words = f"{silent.words}, since {self._silent_since}; what runs goes on"
+        words = f"{silent.words}, since {self._silent_since}; running tasks continue"
         at_work = (flight for flight in self.flights.values() if flight.has_begun)
         self.wait_for([*flights, *itertools.islice(at_work, MAX_TOLD)], words)
 

@@ -229,7 +229,7 @@ class Judge:
             return self._over(evidence, cause, ending.begun_words or ending.words)
         if not self._is_late(evidence, now):
             return Next.ASK
-        reason = f"it was ended from outside, and {self.engine} does not say why"
+        reason = f"it was ended from outside, and {self.engine} gives no reason"
         return self._over(evidence, "lost", reason)
 
     def _by_warning(self, evidence: Evidence, ending: Ending | None, now: float) -> Over | Next:
@@ -244,7 +244,7 @@ class Judge:
         if near_limit:
             return self._over(evidence, "timeout", near_limit)
         # Sites may send the same warning before a preemption as before the time limit.
-        reason = f"{self.engine} warned it of its end long before its time was over"
+        reason = f"{self.engine} told it to end long before its time limit"
         return self._over(evidence, "preempted", reason)
 
     def _over(
@@ -271,7 +271,7 @@ class Judge:
             return Next.ASK
         if evidence.end_reason:
             return Over("interrupted", "stop", evidence.end_reason, evidence.host, is_given_up=True)
-        reason = f"{self.engine} does not know it any more, and it gives no sign of life"
+        reason = f"{self.engine} no longer knows it, and it sends no heartbeat"
         return Over("failed", "lost", reason, evidence.host, is_given_up=True)
 
     def _by_engine(self, evidence: Evidence, ending: Ending, now: float) -> Over | Next:
@@ -306,11 +306,11 @@ class Judge:
         is_early = evidence.record is None and evidence.shares_unit and cause in _ENDED_EARLY
         # A failure before the agent begins, such as in `setup`, is the same for all of the unit.
         if is_early and not evidence.is_unit_unbegun:
-            reason = f"its job ended before its turn had come: {ending.words}"
+            reason = f"its job ended before the task could start: {ending.words}"
             return Over("failed", "evicted", reason, evidence.host, is_given_up=True)
         if evidence.record is not None and cause in _OF_AGENTS and not ending.is_own_limit:
             words = ending.begun_words or ending.words
-            reason = f"its agent ended without a word: {words}"
+            reason = f"its agent ended without a result: {words}"
             return Over("failed", "lost", reason, evidence.host, is_given_up=True)
         return self._over(evidence, cause, ending.words, is_given_up=True)
 

@@ -139,9 +139,9 @@ def _package() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise RequestError(
-            "--on ray needs the package ray, of the cluster's own version",
+            "--on ray needs the package ray in the cluster's version",
             hint=f"Install it: {install_hint('ray')}\n"
-            "Or have the runner started by the cluster's head, over HTTP: tarmac submit FILE --on "
+            "Or start the runner on the cluster's head, over HTTP: tarmac submit FILE --on "
             "ray",
         ) from error
 
@@ -153,7 +153,7 @@ def _resolved(address: str) -> str | None:
         raise RequestError(
             f"options.ray.address is {named}: expected HOST:PORT of the cluster's head, on a "
             "machine of the cluster",
-            hint="The head's port is 6379 where ray start was not told another.",
+            hint="The head's port is 6379 unless ray start was given another port.",
         )
     if named != "auto":
         return named
@@ -199,7 +199,7 @@ def _strangeness_of(address: str) -> str | None:
             channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_ANSWERS_WITHIN_S)
     except grpc.RpcError as error:
         reason = error.details() or error.code().name
-        return f"what answers there is no head of Ray's: {reason}"
+        return f"the server there is not a Ray head: {reason}"
     return None
 
 
@@ -240,7 +240,8 @@ def _refuse_other_version(ray: Any, address: str) -> None:
         raise RequestError(
             words,
             hint=f"Install Tarmac with Python {cluster.python} and ray=={cluster.ray}\n"
-            "Or have the runner started by the cluster's head, where those are: tarmac submit FILE "
+            "Or start the runner on the cluster's head, which has those versions: tarmac submit "
+            "FILE "
             "--on ray",
         )
 

@@ -185,7 +185,7 @@ def why_waiting(
     words = f"waits for {_words(demand)}"
     if all(available.get(name, 0.0) >= n * demand.nodes for name, n in demand.amounts().items()):
         # It may still fit on no single node. Otherwise its worker is starting.
-        words = f"waits for Ray to begin it; it needs {_words(demand)}"
+        words = f"waits for Ray to start it; it needs {_words(demand)}"
     return words + (f" ({free})" if free else "")
 
 

@@ -241,6 +241,6 @@ class RayEngine:
         self._units.cancel_all(_ENDS_WITHIN_S)
         address = self._connection.address
         raise TarmacError(
-            f"the head of the Ray cluster at {address} is gone, and with it what ran there",
+            f"the head of the Ray cluster at {address} is gone, and its tasks with it",
             hint="Once it is back: tarmac run --resume latest",
         )

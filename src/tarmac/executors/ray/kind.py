@@ -89,8 +89,8 @@ def _address(tasks: Sequence[Task]) -> str:
     named = {options_of(task).address for task in {task.spec: task for task in tasks}.values()}
     if len(named) > 1:
         raise RequestError(
-            f"options.ray.address is {' and '.join(sorted(map(repr, named)))}: a run's tasks are "
-            "in one cluster"
+            f"options.ray.address is {' and '.join(sorted(map(repr, named)))}: a run can use "
+            "only one cluster"
         )
     return named.pop() if named else ""
 

@@ -37,7 +37,7 @@ class Mirror:
         with contextlib.suppress(FileNotFoundError):
             record = json.loads(path.read_bytes())
             if record["nonce"] != nonce or record["state"] == "fenced":
-                return "its runner gave it up"
+                return "its runner abandoned it"
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         new.write_bytes(data)

@@ -72,7 +72,7 @@ class RayOptions(BaseModel):
     def _only_custom(cls, value: dict[str, float]) -> dict[str, float]:
         for name, amount in value.items():
             if name in _INSTEAD:
-                raise ValueError(f"{name} is set by Tarmac itself; say it by {_INSTEAD[name]}")
+                raise ValueError(f"{name} is set by Tarmac itself; use {_INSTEAD[name]}")
             if amount <= 0:
                 raise ValueError(f"{name} is {amount:g}, expected more than 0")
         return value

@@ -110,7 +110,7 @@ class RayRunners:
         if answer is not None:
             # No job name: the same message stands for runners of other runs, without another query.
             return RunnerState("unknown", f"job cannot be queried: {answer.words}")
-        return RunnerState("ended", f"job {name} is not known to Ray any more: its head began anew")
+        return RunnerState("ended", f"job {name} is no longer known to Ray: its head was restarted")
 
     def cancel(self, run: Path, numbers: Sequence[int]) -> None:
         """Cancel runner jobs of a run; see `RunnerEngine`."""
@@ -137,7 +137,7 @@ def _waiting(jobs: RayJobs, job: RayJob, waits_s: float) -> RunnerState:
     if waits_s <= _WAITS_AT_MOST_S:
         return RunnerState("waits", f"job {job.name} waits: {job.message}")
     jobs.stop(job.name)
-    words = f"was stopped, for it has not begun in {_WAITS_AT_MOST_S / 60:g} minutes"
+    words = f"was stopped, because it had not started within {_WAITS_AT_MOST_S / 60:g} minutes"
     return RunnerState("ended", f"job {job.name} {words}: {job.message}")
 
 

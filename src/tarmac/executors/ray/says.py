@@ -17,14 +17,14 @@ _BY_NAME: dict[str, tuple[Cause, str]] = {
     "TaskPlacementGroupRemoved": ("node", "its placement group was removed"),
     "NodeDiedError": ("node", "its node was lost"),
     "LocalRayletDiedError": ("node", "Ray ended on its node"),
-    "WorkerCrashedError": ("node", "its Ray worker ended without a word"),
+    "WorkerCrashedError": ("node", "its Ray worker ended unexpectedly"),
     "RayActorError": ("node", "a process of Ray that it needs was lost"),
     "ObjectLostError": ("node", "what Ray kept for it was lost with a node"),
     "OutOfDiskError": ("node", "the disk of its node is full"),
     "RayTaskError": ("start", "its agent was not started"),
 }
 
-RUNNER_GONE = Ending("lost", "its runner has ended, and Ray ends what a runner has started with it")
+RUNNER_GONE = Ending("lost", "its runner ended, and Ray ended its tasks with it")
 
 _MAX_LENGTH = 300
 
@@ -77,7 +77,10 @@ def _full_ending(message: str, host: str, *, is_first_time: bool) -> Ending:
     words = f"its node's memory was full{room}, and Ray ended"
     if is_first_time:
         return Ending("evicted", f"{words} the newest task there", host)
-    again = "it for the second time: ask for what it needs, resources: {memory: ...}, or for less"
+    again = (
+        "it for the second time: request the memory that it needs, resources: {memory: ...}, "
+        "or use less"
+    )
     return Ending("memory", f"{words} {again}", host)
 
 

@@ -148,7 +148,7 @@ class Units:
                 unit.is_cancelled = True
                 if unit.state == "here":
                     self._waiting.remove(unit)
-                    self._end(unit, Ending("cancelled", "taken back before Ray had it"))
+                    self._end(unit, Ending("cancelled", "cancelled before Ray had it"))
                 elif unit.ref is not None:
                     self._ray.cancel(unit.ref)
                 elif unit.group is not None:
@@ -206,7 +206,7 @@ class Units:
             if problem is None and not unit.is_cancelled:
                 self._call(unit)
                 return
-        ending = ending_of(problem) if problem else Ending("cancelled", "its group was given up")
+        ending = ending_of(problem) if problem else Ending("cancelled", "its group was cancelled")
         self._finish(unit, ending)
 
     def _call(self, unit: Unit) -> None:

@@ -19,9 +19,9 @@ _CANCELLED = re.compile(
 _TIME_LIMIT = "the time limit of its job in Slurm"
 _BY_WORDS: tuple[tuple[str, Cause, str], ...] = (
     ("TIME LIMIT", "timeout", _TIME_LIMIT),
-    ("PREEMPTION", "preempted", "a job of more importance took its place"),
+    ("PREEMPTION", "preempted", "a job of higher priority preempted it"),
     ("NODE FAILURE", "node", "its node failed"),
-    ("REQUEUE", "evicted", "Slurm has put it back into its queue"),
+    ("REQUEUE", "evicted", "Slurm has requeued it"),
     ("MEMORY", "memory", "it took more memory than its job had in Slurm"),
 )
 
@@ -104,7 +104,7 @@ def _words(accounted: Accounted, printed: str, *, run: Path, asked_for_time: boo
             seen = f"; at most {_mib(most)} were seen" if most else ""
             return f"it took more memory than its job had in Slurm{seen}"
         case "preempted":
-            return f"a job of more importance took its place{on}"
+            return f"a job of higher priority preempted it{on}"
         case "node_fail":
             return f"its node failed{on} ({accounted.word})"
         case "cancelled":
@@ -132,7 +132,7 @@ def _time_words(accounted: Accounted, *, asked_for_time: bool) -> str:
     if asked_for_time:
         return words
     partition = f"partition {accounted.partition}" if accounted.partition else "its partition"
-    return f"{words}, which {partition} gives what asks for none: `time` in options.slurm"
+    return f"{words}, which {partition} sets by default: set `time` in options.slurm"
 
 
 def _time_words_if_near(accounted: Accounted, asked_for_time: bool) -> str | None:

@@ -41,7 +41,7 @@ _GRACE_S = 10.0
 
 # Note in a preview without Slurm's commands (slurm.conf(5) has the default).
 _UNASKED = """\
-# No Slurm was asked, for its commands are not here: whether it takes this is not known. An array
+# No Slurm has checked this, because its commands are not installed here. An array
 # has at most 1,000 elements, the default of MaxArraySize.
 """
 

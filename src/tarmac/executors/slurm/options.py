@@ -83,7 +83,7 @@ class JobOptions(BaseModel):
                 raise ValueError(f"{line!r} is no long option of sbatch, as --licenses=matlab is")
             if match[1] in _OURS:
                 instead = _INSTEAD.get(match[1])
-                hint = f"; say it by {instead}" if instead else ""
+                hint = f"; use {instead}" if instead else ""
                 raise ValueError(f"--{match[1]} is set by Tarmac itself{hint}")
         return value
 

@@ -53,7 +53,7 @@ _ANSWERS_WITHIN_S = 10.0
 _ENDS = {
     "completed": "has ended",
     "timeout": "was ended at its time limit",
-    "out_of_memory": "was ended, for it held more memory than it was given",
+    "out_of_memory": "was ended, because it used more memory than it had",
     "preempted": "was preempted",
     "node_fail": "was lost with its node",
     "cancelled": "was cancelled",
@@ -135,7 +135,7 @@ def _ended(slurm: SlurmCommands, place: str, since: datetime) -> RunnerState:
         return _unknown(ended)
     for job in ended:
         return RunnerState("ended", f"job {place} {_said_of(job)}")
-    return RunnerState("ended", f"job {place} is not known to Slurm any more")
+    return RunnerState("ended", f"job {place} is no longer known to Slurm")
 
 
 def _has(slurm: SlurmCommands, chunk: ChunkRecord) -> bool:
