@@ -113,7 +113,7 @@ def start_ranks(
     num_local, rest = divmod(world_size, node.count)
     if rest:
         raise RequestError(
-            f"run {run.name} was begun by {world_size} processes, which cannot be divided among "
+            f"run {run.name} was started by {world_size} processes, which cannot be divided among "
             f"{node.count} nodes"
         )
     return _run(node, num_local, command)

@@ -22,7 +22,7 @@ def test_the_command_goes_on_and_says_what_the_schedule_does(tarmac, trained, tm
     )
     assert code == 0
     assert f"continues  from epoch 1 of {trained.path.resolve()}" in out
-    assert "schedule   now over 3 epochs: the rate goes on at" in out
+    assert "schedule   now over 3 epochs: the rate continues at" in out
     assert "epoch 3/3" in out
 
 
@@ -34,7 +34,7 @@ def test_the_command_goes_on_and_says_what_the_schedule_does(tarmac, trained, tm
             ["--from-checkpoint", "{run}", "--epochs", "3", "--seed", "1"],
             "--seed cannot be changed in a run that continues from a checkpoint",
         ),
-        (["digits-mlp", "--init-partial"], "without weights to begin from"),
+        (["digits-mlp", "--init-partial"], "init_partial needs initial weights"),
         (["digits-mlp", "--init-from", "absent"], "absent"),
     ],
 )

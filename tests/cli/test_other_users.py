@@ -398,7 +398,7 @@ def test_the_line_that_trains_a_winner_comes_with_whose_python_it_runs(
             assert not exit_code([*words, study.path, *options])
         return capsys.readouterr().out + page.read_text()
 
-    caution = f"may have chosen what this line runs as you: read {evil.reference} first"
+    caution = f"may have chosen: read {evil.reference} first"
     assert caution not in said()
     give(study.path if foreign == "study" else evil.file, nobody)
     assert said().count(f"nobody {caution}") == len(verbs)

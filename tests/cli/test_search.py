@@ -239,7 +239,7 @@ def test_a_missing_extra_is_named(tarmac, done, monkeypatch):
         ([*SMALL[:3], "--train-size", "1500"], "1500 samples to train on and 1 held out are 1501"),
         ([*SMALL[:3], "--validation-size", "2000"], "2000, which leaves none of the 1438 samples"),
         ([*SMALL[:3], "--devices", "tpu"], "devices is 'tpu', expected auto, all"),
-        ([*SMALL[:3], "--storage", "study.db"], "'study.db', which is no database's URL"),
+        ([*SMALL[:3], "--storage", "study.db"], "'study.db', which is not a database URL"),
         (["missing.yaml"], "missing.yaml: cannot be read"),
         (["--resume", "latest"], "there is no run 'latest' in runs"),
         (["digits-mlp", "--set", "learning_rate=-1,1"], "learning_rate is -1, expected above 0"),

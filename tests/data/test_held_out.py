@@ -164,7 +164,7 @@ def test_samples_that_are_read_one_by_one_are_drawn_without_a_look_at_their_clas
         (
             [99, 1],
             {"validation_size": 80},
-            "class 1 of own would be judged and not trained on: 80 samples",
+            "class 1 of own would be scored but not trained on: 80 samples",
             "--validation-size N",
         ),
     ],

@@ -320,7 +320,7 @@ def test_a_name_is_taken_once_unless_it_is_replaced(tmp_path, root):
     np.savez(path, inputs=np.zeros((4, 2)))
     data.take_over("a", path, Taking(), root)
     np.savez(path, inputs=np.ones((6, 2)))
-    with pytest.raises(RequestError, match="is there already") as caught:
+    with pytest.raises(RequestError, match="already exists") as caught:
         data.take_over("a", path, Taking(), root)
     assert "--replace" in caught.value.hint
     data.take_over("a", path, Taking(replace=True), root)
@@ -346,7 +346,7 @@ def test_options_that_the_form_has_no_use_for_are_refused(tmp_path, root):
     ):
         with pytest.raises(RequestError, match="is none"):
             data.take_over("a", path, taking, root)
-    with pytest.raises(RequestError, match="of no form"):
+    with pytest.raises(RequestError, match="not in a supported format"):
         data.take_over("a", written(tmp_path / "a.xlsx", ""), Taking(), root)
     with pytest.raises(RequestError, match="there is no"):
         data.take_over("a", tmp_path / "nothing.csv", Taking(), root)

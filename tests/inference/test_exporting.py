@@ -176,7 +176,7 @@ def test_a_model_that_cannot_be_exported_is_said_so(tmp_path):
 
 def test_what_does_not_agree_is_not_written(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "TOLERANCE", -1.0)
-    with pytest.raises(TarmacError, match="does not agree with the model: output differs by"):
+    with pytest.raises(TarmacError, match="does not agree with the original: output differs by"):
         tarmac.export(digits, "torch", file=tmp_path / "m.pt2")
     assert not [*tmp_path.iterdir()]
 

@@ -83,9 +83,9 @@ def test_a_sample_in_json_may_be_an_object_of_names(run, tmp_path):
     ("name", "text", "said"),
     [
         ("a.csv", "petal,sepal\n1,2\n", "a.csv:1: columns do not fit; missing: stem"),
-        ("a.csv", "petal,sepal,stem,kind\n1,2,3,0\n", "not of the model's: kind"),
+        ("a.csv", "petal,sepal,stem,kind\n1,2,3,0\n", "not in the model: kind"),
         ("a.csv", "petal,sepal,petal\n1,2,3\n", "missing: stem"),
-        ("a.jsonl", '{"petal": 1, "sepal": 2, "stalk": 3}\n', "missing: stem; not of the model's"),
+        ("a.jsonl", '{"petal": 1, "sepal": 2, "stalk": 3}\n', "missing: stem; not in the model"),
     ],
 )
 def test_names_that_do_not_fit_are_refused(run, tmp_path, name, text, said):
@@ -108,7 +108,7 @@ def test_other_data_are_scored_by_the_names_of_their_columns_and_classes(run):
     ("names", "message"),
     [
         ({"features": ("petal", "sepal", "stalk")}, "features .*missing: stem; not .*: stalk"),
-        ({"classes": ("iris", "lily")}, "classes .*; not of the model's: lily"),
+        ({"classes": ("iris", "lily")}, "classes .*; not in the model: lily"),
     ],
 )
 def test_other_data_with_other_names_are_refused(run, names, message):

@@ -55,7 +55,7 @@ def test_columns_of_several_parts_stand_in_any_order(tmp_path):
         ("1,2,3,-1\n", GREY, "x.csv:1: -1 to 3, expected uint8"),
         ("1,2,3\n", PAIR, "x.csv:1: no line of names"),
         ("age,words.0\n", PAIR, "x.csv:1: columns do not fit; missing: words.1"),
-        ("age,words.0,words.1,target\n", PAIR, "not of the model's: target"),
+        ("age,words.0,words.1,target\n", PAIR, "not in the model: target"),
         ("", ROW, "x.csv holds no samples"),
         ("a,b,c\n", ROW, "x.csv holds no samples"),
     ],

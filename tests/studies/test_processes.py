@@ -128,7 +128,7 @@ def test_the_run_of_every_candidate_says_how_it_ended(tmp_path):
         ends.append((record["status"], record["stopped_early"]))
     assert ends == [
         ("completed", None),
-        ("completed", "stopped by the search, as a loser"),
+        ("completed", "stopped early by the search"),
         ("completed", "val_loss has not fallen for 1 epoch"),
         ("failed", None),
     ]

@@ -159,7 +159,7 @@ def test_a_network_that_was_being_asked_for_when_its_process_died_is_none(make_s
     search(study)
     states = [trial.state for trial in study.optuna.get_trials()]
     assert states[0] == TrialState.FAIL
-    assert study.optuna.get_trials()[0].user_attrs["error"].startswith("the search was ended while")
+    assert study.optuna.get_trials()[0].user_attrs["error"].startswith("the search ended while")
 
 
 def test_a_network_that_something_else_stopped_is_trained_again(make_study):
@@ -246,7 +246,7 @@ def test_the_dashboard_has_values_curves_and_what_a_training_took(make_study):
             "cmaes",
             NUMBERS,
             {"objective": "val_accuracy,params"},
-            "cmaes, which knows one objective, not 2",
+            "cmaes, which supports one objective, not 2",
         ),
     ],
 )

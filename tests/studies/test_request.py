@@ -40,7 +40,7 @@ from tarmac.studies.request import (
             {"objective": "val_accuracy,params", "prune": "halving"},
             "prune is halving and there are 2 objectives",
         ),
-        ({"objective": "params", "prune": "median"}, "losers are known by their validation"),
+        ({"objective": "params", "prune": "median"}, "pruning needs a metric on held-out samples"),
         ({"generatoins": 3}, "generatoins: unknown key"),
         ({"workers": 0}, "workers is 0, expected at least 1"),
     ],

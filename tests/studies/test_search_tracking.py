@@ -67,7 +67,7 @@ def test_a_search_that_goes_on_without_this_process_is_told_as_interrupted(tmp_p
 
 def test_what_is_not_taken_is_a_warning_and_no_failure(tmp_path, monkeypatch):
     open_as(Fake("the server was away"), monkeypatch)
-    with pytest.warns(UserWarning, match="has not all of the search: the server was away"):
+    with pytest.warns(UserWarning, match="has only part of the search: the server was away"):
         study = tarmac.search("digits-mlp", output=tmp_path, log_to=["wandb"], **SMALL)
     assert study.record.status == "completed"
 

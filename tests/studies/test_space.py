@@ -114,7 +114,7 @@ def test_a_logarithmic_range_is_drawn_by_its_orders_of_magnitude():
         ({"a": Choices((1,)), "b": Choices((1,), {"a": (2,)})}, "which a never is"),
         (
             {"a": Choices((1,), {"b": (1,)}), "b": Choices((1,), {"a": (1,)})},
-            "the conditions of a, b wait for one another",
+            "the conditions of a, b depend on one another",
         ),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_lock_that_a_killed_process_held_holds_up_nobody(make_study):
 def test_a_database_that_cannot_be_reached_is_said_to_be(tmp_path):
     with pytest.raises(TarmacError, match=r"the database sqlite:////.*cannot be reached"):
         open_storage(f"sqlite:///{tmp_path}/nowhere/study.db", tmp_path / "journal.log")
-    with pytest.raises(RequestError, match="which is no database's URL"):
+    with pytest.raises(RequestError, match="which is not a database URL"):
         open_storage("study.db", tmp_path / "journal.log")
 
 
@@ -206,7 +206,7 @@ def test_a_space_that_was_edited_is_noticed(make_study):
     study = make_study()
     path = study.path / "study.json"
     path.write_text(path.read_text().replace("1024", "2048"))
-    with pytest.raises(TarmacError, match="the space is not the one that the study began with"):
+    with pytest.raises(TarmacError, match="the space has changed since the study started"):
         Study.open(study.path).trials  # noqa: B018
 
 

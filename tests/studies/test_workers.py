@@ -210,9 +210,9 @@ def test_what_a_worker_trained_that_seemed_dead_counts_once(make_study):
 
 def test_a_study_in_sqlite_is_not_shared_by_hosts(make_study, tmp_path):
     study = make_study(storage=f"sqlite:///{tmp_path}/study.db")
-    with pytest.raises(RequestError, match="which one host alone may write"):
+    with pytest.raises(RequestError, match="which only one host may write"):
         study.shared()
-    with pytest.raises(RequestError, match="storage is SQLite, which one host alone may write"):
+    with pytest.raises(RequestError, match="storage is SQLite, which only one host may write"):
         tarmac.search(
             "digits-mlp",
             space={"hidden": [8, 16]},
@@ -272,7 +272,7 @@ def test_workers_that_are_begun_again_and_again_and_train_nothing_are_stuck(make
         following.retrying(task, "the time limit of its job", 0.001)
     assert following.why_stuck == ""
     following.retrying(task, "the time limit of its job", 0.001)
-    assert "was begun again 11 times: the time limit of its job" in following.why_stuck
+    assert "was restarted 11 times: the time limit of its job" in following.why_stuck
     work(StudyWriter.open(study.path), StandIn(), Terms(workers=1))
     following.look()
     assert following.why_stuck == ""
@@ -295,7 +295,7 @@ def test_a_winner_that_takes_many_turns_to_train_is_no_standstill(make_study):
         rows.write_text("")
         following.retrying(task, "the time limit of its job", 0.001)
         following.look()
-    assert "was begun again 11 times" in following.why_stuck
+    assert "was restarted 11 times" in following.why_stuck
 
 
 def test_workers_that_hang_once_the_study_is_over_are_waited_for_no_longer(make_study):

@@ -209,7 +209,7 @@ X, Y = DATA["table"].train.arrays
         ),
         (
             one("table", objective=Classification()),
-            "table tells classes apart, and samples does not say how many",
+            "table is a classifier, but samples has no number of classes",
         ),
         (
             one("weighted", objective=WORKLOADS["mean"].objective),
@@ -248,7 +248,7 @@ X, Y = DATA["table"].train.arrays
         ),
         (
             one("table", model=WORKLOADS["weighted-classes"].model),
-            "the model of table asks for num_classes, which samples has not",
+            "the model of table needs num_classes, which samples does not have",
         ),
         (one("several", model=lambda: nn.Linear(5, 2)), r"refuses a batch of table \[2, 5\], kind"),
     ],

@@ -43,7 +43,7 @@ def test_nothing_speaks_against_an_own_one(shared, mode):
         (shared / "torchinductor_me").mkdir()
         (shared / "torchinductor_me").chmod(mode)
     assert why_no_compiler() is None
-    assert choose_compile("on", CPU, 1.0) == (True, "as asked")
+    assert choose_compile("on", CPU, 1.0) == (True, "as requested")
     assert choose_compile("auto", GPU, 1e18)[0]
 
 
@@ -85,5 +85,5 @@ def test_one_that_does_not_serve_is_refused_or_not_used(shared, tmp_path, monkey
     is_on, reason = choose_compile("auto", GPU, 1e18)
     assert not is_on
     assert why in reason
-    assert choose_compile("off", CPU, 1.0) == (False, "as asked")
+    assert choose_compile("off", CPU, 1.0) == (False, "as requested")
     assert not choose_compile("auto", CPU, 1e18)[0]

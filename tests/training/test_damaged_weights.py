@@ -114,11 +114,11 @@ def test_a_training_does_not_go_on_from_a_damaged_checkpoint_and_says_how_to(run
     with pytest.raises(TarmacError, match=rf"{newest.name} is damaged: its checksum is") as raised:
         tarmac.resume(run.path)
     assert raised.value.hint == (
-        f"To go on from the one before it, {before.name}:\n"
+        f"To resume from the one before it, {before.name}:\n"
         f"rm {newest}\ntarmac train --resume {run.path}"
     )
     before.unlink()
-    with pytest.raises(TarmacError, match="To go on from the beginning"):
+    with pytest.raises(TarmacError, match="To resume from the beginning"):
         tarmac.extend(run.path, epochs=5, output=run.path.parent / "new")
     newest.unlink()
     assert tarmac.resume(run.path).record.status == "completed"
@@ -185,7 +185,7 @@ def test_a_damaged_best_checkpoint_is_not_scored(run):
     flip(best)
     with pytest.raises(TarmacError, match="checksum") as raised:
         evaluate(run, device="cpu", checkpoint="best")
-    assert raised.value.hint == "The weights at the end are another file: --checkpoint last"
+    assert raised.value.hint == "The final weights are in another file: --checkpoint last"
 
 
 @pytest.mark.parametrize("odd", ["[" * 100_000, "{}", '{"epoch": "1"}', "\ud800"])

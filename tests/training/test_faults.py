@@ -141,12 +141,12 @@ def test_a_worker_lost_too_often_ends_the_training(tmp_path):
     run = only_run(tmp_path)
     assert done.stderr.splitlines()[-3:] == [
         "error: the training lost a worker 2 times: rank 1 was killed by SIGKILL",
-        f"  Go on from the newest checkpoint: tarmac train --resume {run.path}",
-        f"  What the workers printed is in {run.path / 'logs'}",
+        f"  Resume from the newest checkpoint: tarmac train --resume {run.path}",
+        f"  Logs of the workers: {run.path / 'logs'}",
     ]
     assert run.record.status == "failed"
     resumed = tarmac(tmp_path, "--resume", str(run.path), launcher=torchrun(3))
-    assert f"error: run {run.name} was begun by 2 processes, and cannot go on" in resumed.stderr
+    assert f"error: run {run.name} was started by 2 processes, and cannot resume" in resumed.stderr
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_numbers_of_the_self_test_differ_by_place_and_by_rank(rank):
 
 
 def test_a_sum_that_is_wrong_only_for_all_blames_no_pair():
-    assert "though each pair of them adds up right" in blame(["a", "b", "c"], [])
+    assert "although each pair of them gave a right one" in blame(["a", "b", "c"], [])
 
 
 def heartbeat(beats: int, *, waits: bool) -> Heartbeat:
@@ -393,7 +393,7 @@ def test_a_port_in_use_is_said(tmp_path):
         }
         done = tarmac(tmp_path, "digits-mlp", **(ranks | {"MASTER_ADDR": "127.0.0.1"}))
     assert done.returncode == 2
-    assert f"127.0.0.1:{port}, where the ranks should meet, is in use" in done.stderr
+    assert f"the rendezvous address 127.0.0.1:{port} is in use" in done.stderr
     assert not tmp_path.exists() or not list(tmp_path.iterdir())
 
 

@@ -179,7 +179,7 @@ def test_a_damaged_checkpoint_is_named(run):
     (run.checkpoints / "epoch-00001-step-0000000.dcp" / ".metadata").unlink()
     with pytest.raises(TarmacError, match=r"epoch-00001-step-0000000.dcp is damaged") as raised:
         resume(run.path)
-    assert "To go on from the beginning:" in str(raised.value.hint)
+    assert "To resume from the beginning:" in str(raised.value.hint)
 
 
 def test_flipped_bits_of_shards_and_index_are_seen(run, tmp_path):

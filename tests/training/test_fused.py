@@ -42,8 +42,8 @@ def _choose(
 
 def test_a_multilayer_perceptron_on_a_gpu_is_trained_by_them():
     assert _choose() == (True, "a multilayer perceptron of 0.4 GFLOP a step on one GPU")
-    assert _choose("on") == (True, "as asked")
-    assert _choose("off") == (False, "as asked")
+    assert _choose("on") == (True, "as requested")
+    assert _choose("off") == (False, "as requested")
 
 
 def _preprocess(inputs, *, training, dtype):
@@ -82,7 +82,7 @@ def test_what_they_cannot_train_is_trained_without_them(changes, reason):
 
 def test_large_products_are_left_to_pytorch_unless_asked_for():
     assert _choose(step_flops=10**11) == (False, "100 GFLOP a step keep a GPU busy without them")
-    assert _choose("on", step_flops=10**11) == (True, "as asked")
+    assert _choose("on", step_flops=10**11) == (True, "as requested")
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def test_trainings_of_sorted_samples_learn_every_class(tmp_path):
 
 
 def test_what_would_hold_out_a_whole_class_is_refused_before_anything_is_made(tmp_path):
-    with pytest.raises(RequestError, match="class 9 of digits would be judged"):
+    with pytest.raises(RequestError, match="class 9 of digits would be scored"):
         train(tmp_path, train_size=None, validation_size=143, validation_split="last")
     assert not [*tmp_path.iterdir()]
 

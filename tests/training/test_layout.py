@@ -203,7 +203,7 @@ def test_a_run_goes_on_with_its_devices_or_where_its_processes_lie_now(
         ({"batch_size": 2, "devices": "cpu:3"}, "batch_size is 2, which 3 devices cannot share"),
         ({"batch_size": 8, "batch_size_per_device": 4}, "expected one of them"),
         ({"accumulate": 0}, "accumulate is 0, expected at least 1"),
-        ({"batch_size": 2, "accumulate": 3}, "cannot be cut into 3 parts"),
+        ({"batch_size": 2, "accumulate": 3}, "cannot be divided into 3 parts"),
         ({"max_restarts": -1}, "max_restarts is -1, expected at least 0"),
         ({"hang_timeout_s": 0}, "hang_timeout is 0, expected above 0 seconds"),
         ({"devices": "cpu:2", "strategy": "single"}, "but 2 devices are requested"),

@@ -202,7 +202,8 @@ def test_a_batch_that_is_lost_with_its_worker_is_told_as_a_worker_that_is_gone()
         ours.recv()
     lost = explain_loader_error("train", cut.value)
     assert (
-        lost.message == "train: a worker of its loader is gone: it ended before its batch had come"
+        lost.message == "train: a worker of its loader is gone: it ended before it delivered its "
+        "batch"
     )
     with pytest.raises(EOFError) as read:
         raise EOFError("the file is short")
@@ -229,7 +230,7 @@ def test_a_dictionary_is_taken_apart_by_names():
     [
         (3, {}, "it is a int, expected a Split of arrays, a PyTorch dataset or a DataLoader"),
         ([], {}, "it has no samples"),
-        (iter([1.0]), {"num_samples": 1}, "is iterated and is no IterableDataset"),
+        (iter([1.0]), {"num_samples": 1}, "is iterable, but not an IterableDataset"),
         ([("a", 1)], {}, "inputs are <U1 in sample 0, expected numbers"),
         ([np.zeros(2), np.zeros(3)], {}, "inputs are of shape (3,) in sample 1 (from 0)"),
         (Noisy(), {"steps_per_epoch": 3}, "steps_per_epoch is given, which is for streams"),
@@ -247,7 +248,7 @@ def test_what_cannot_be_read_is_refused_in_words(source, options, said):
 @pytest.mark.parametrize(
     ("make", "options", "said"),
     [
-        (Stream, {}, "train is a stream, Stream, does not say how long it is"),
+        (Stream, {}, "train is a stream of unknown length, Stream"),
         (sized_stream, {"validation_size": 5}, "a stream, which has no end to hold out"),
         (Noisy, {"feed": "resident"}, "feed is resident, which is for arrays"),
     ],
@@ -285,5 +286,5 @@ def test_a_loader_that_cannot_be_gone_on_with_exactly_is_said_to(stay):
         Noisy(), 7, sampler=sampler, num_workers=1, persistent_workers=stay
     )
     _, words = choose_feed("auto", Subset(samples_from(loader), range(60)), find_devices("cpu")[0])
-    assert "after a stop it is read again up to there" in words
+    assert "a resumed run reads it again up to that point" in words
     assert ("not to the same bits" in words) == stay

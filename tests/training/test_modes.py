@@ -104,7 +104,7 @@ def test_tf32_is_refused_where_it_is_not():
         with pytest.raises(RequestError, match=r"which .* does not have") as caught:
             choose_precision("tf32", device, 10**12)
         assert "--precision fp32" in str(caught.value)
-    assert choose_precision("tf32", AMPERE, 10**12) == ("tf32", "as asked")
+    assert choose_precision("tf32", AMPERE, 10**12) == ("tf32", "as requested")
 
 
 @pytest.mark.parametrize(

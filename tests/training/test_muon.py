@@ -138,14 +138,14 @@ def test_a_restored_optimizer_goes_on_bit_for_bit():
 
 
 def test_a_vector_is_refused():
-    with pytest.raises(RequestError, match=r"Muon is to train bias, which has shape \[3\]"):
+    with pytest.raises(RequestError, match=r"Muon cannot train bias of shape \[3\]"):
         optimizer_of(nn.Linear(2, 3))
 
 
 def test_weight_decay_is_refused():
     model = nn.Linear(2, 3, bias=False)
     with pytest.raises(
-        RequestError, match=r"weight has weight decay 0\.1, which Muon does not know"
+        RequestError, match=r"weight has weight decay 0\.1, which Muon does not support"
     ):
         optimizer_of(model, weight_decay={"*": 0.1})
 

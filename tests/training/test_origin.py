@@ -81,7 +81,7 @@ def test_a_run_without_the_checkpoint_that_it_goes_on_from_does_not_begin_anew(t
     for checkpoint in further.checkpoints.iterdir():
         checkpoint.unlink()
     further.update(status="interrupted")
-    with pytest.raises(TarmacError, match="before it had the checkpoint"):
+    with pytest.raises(TarmacError, match="before it had copied the checkpoint"):
         tarmac.resume(further.path)
 
 
@@ -153,7 +153,7 @@ def test_partial_weights_leave_the_others_as_they_are_drawn(tmp_path):
 def test_nothing_but_tensors_is_unpickled(tmp_path):
     path = tmp_path / "model.pt"
     torch.save(torch.nn.Linear(2, 2), path)
-    with pytest.raises(RequestError, match="hold more than tensors"):
+    with pytest.raises(RequestError, match="hold objects other than tensors"):
         read_weights(path)
 
 

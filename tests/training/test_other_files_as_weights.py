@@ -41,6 +41,6 @@ def test_bytes_that_are_no_pickle_are_not_taken_for_one(tmp_path, content):
     path = tmp_path / "weights.pt"
     path.write_bytes(content)
     with pytest.raises(
-        TarmacError, match=r"weights\.pt (are|cannot be read: it is) no file of torch"
+        TarmacError, match=r"weights\.pt (are|cannot be read: it is) not a file of torch"
     ):
         read_weights(path)

@@ -45,9 +45,9 @@ def test_a_cpu_takes_bf16_where_its_products_save_more_than_the_casts_cost(
 def test_nothing_is_measured_where_it_could_not_decide():
     chosen, why = choose_precision("auto", CPU, 30_000_000, refuse)
     assert chosen == "fp32"
-    assert why == "30 MFLOP a step are too few for bf16 to pay"
+    assert why == "30 MFLOP a step are too few for bf16 to be faster"
     for asked in ("fp32", "bf16", "fp16", "fp64"):
-        assert choose_precision(asked, CPU, 10**12, refuse) == (asked, "as asked")
+        assert choose_precision(asked, CPU, 10**12, refuse) == (asked, "as requested")
 
 
 @pytest.mark.parametrize(("has_units", "precision"), [(True, "bf16"), (False, "fp32")])

@@ -144,7 +144,9 @@ def test_weights_of_samples_are_refused(train):
         return dataclasses.replace(data, train=train)
 
     workload = dataclasses.replace(regression(r2=torchmetrics.R2Score()), dataset=weighted)
-    with pytest.raises(RequestError, match="samples have weights, of which metric r2 knows"):
+    with pytest.raises(
+        RequestError, match="samples have weights, which metric r2 does not support"
+    ):
         train(workload)
 
 

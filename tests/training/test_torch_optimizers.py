@@ -186,8 +186,8 @@ def test_the_decay_of_a_class_is_its_own_where_nothing_else_is_said():
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
-        (torch.optim.LBFGS, {}, r"torch\.optim\.LBFGS wants a closure"),
-        (torch.optim.SparseAdam, {}, "takes sparse gradients alone"),
+        (torch.optim.LBFGS, {}, r"torch\.optim\.LBFGS needs a closure"),
+        (torch.optim.SparseAdam, {}, "supports only sparse gradients"),
         (torch.optim.RAdam, {"beta": 1}, r"RAdam cannot be made with lr, beta: got an unexpected"),
         (lambda: None, {}, "expected a class such as torch.optim.RAdam"),
     ],
@@ -247,11 +247,13 @@ def test_what_a_model_refuses_is_said_before_a_run_is_made(tmp_path, changes, me
 
 def test_a_class_that_moves_parameters_or_keeps_lists_is_found_out():
     _, parameters, update = make(TorchOptimizer(kind=Moving, learning_rate=1))
-    with pytest.raises(TarmacError, match="Moving has put another tensor in the place of"):
+    with pytest.raises(TarmacError, match="Moving has replaced the tensor of"):
         step(parameters, update, 1)
     _, parameters, update = make(TorchOptimizer(kind=Hoarding, learning_rate=1))
     step(parameters, update, 1)
-    with pytest.raises(TarmacError, match=r"keeps 'history' of .* as a list, which no checkpoint"):
+    with pytest.raises(
+        TarmacError, match=r"keeps 'history' of .* as a list, which a checkpoint cannot hold"
+    ):
         update.state()
 
 

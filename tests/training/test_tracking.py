@@ -92,7 +92,7 @@ def test_what_a_tracker_did_not_take_is_a_warning_at_the_end(tmp_path, opened, m
         return fake
 
     monkeypatch.setattr(tracking, "open_tracker", open_troubled)
-    with pytest.warns(UserWarning, match="has not all of the run: the server was away"):
+    with pytest.warns(UserWarning, match="has only part of the run: the server was away"):
         run = train("digits-mlp", output=tmp_path, log_to=["wandb"], **SMALL)
     assert run.record.status == "completed"
 

@@ -30,7 +30,10 @@ def test_its_steps_are_those_of_the_whole_training(tmp_path):
 def test_it_says_how_fast_it_was_and_claims_nothing(tmp_path):
     run = tarmac.train("digits-mlp", steps=13, output=tmp_path, **OPTIONS)
     record = run.record
-    assert (record.status, record.stopped_early) == ("completed", "a trial of 13 steps, as asked")
+    assert (record.status, record.stopped_early) == (
+        "completed",
+        "a trial of 13 steps, as requested",
+    )
     assert record.expectation is None
     assert not any(name.startswith("test_") for name in record.metrics)
     assert record.metrics["samples_per_s"] > 0
@@ -52,7 +55,7 @@ def test_one_that_is_interrupted_goes_on_to_its_end(tmp_path):
     )
     assert cut.record.status == "interrupted"
     run = tarmac.resume(cut.path)
-    assert run.record.stopped_early == "a trial of 13 steps, as asked"
+    assert run.record.stopped_early == "a trial of 13 steps, as requested"
     assert [row.get("steps") for row in run.history] == [None, 3]
 
 
@@ -98,5 +101,5 @@ def test_several_processes_end_after_the_same_step(tmp_path):
 
 def test_more_epochs_of_a_trial_have_nothing_to_go_on_from(tmp_path):
     run = tarmac.train("digits-mlp", steps=13, output=tmp_path, **OPTIONS)
-    with pytest.raises(RequestError, match="has no checkpoint to go on from"):
+    with pytest.raises(RequestError, match="has no checkpoint to continue from"):
         tarmac.extend(run.path, epochs=50)

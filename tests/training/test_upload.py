@@ -172,7 +172,7 @@ def test_a_store_that_fails_is_warned_of_once_and_ends_no_training(s3, store):
             store.wait_for(checkpoint(3))
 
     store.fails = fail
-    with pytest.warns(UserWarning, match="the run is not copied, which is tried again") as caught:
+    with pytest.warns(UserWarning, match="the run could not be copied, trying again") as caught:
         run = tarmac.train(
             "digits-mlp", epochs=3, output="s3://bucket/a", name="t", reporter=Hook(done), **ASKED
         )

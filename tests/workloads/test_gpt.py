@@ -153,7 +153,7 @@ def test_gpt_2_has_its_size_and_says_that_tokens_are_random(tmp_path, monkeypatc
     # GPT-2's 124,439,808, without biases, with 47 tokens more.
     assert sum(p.numel() for p in model.parameters()) == 124_439_808 - 102_144 + 47 * 768
     dataset = workload.dataset()
-    assert dataset.note.startswith("RANDOM TOKENS, as there is no openwebtext in")
+    assert dataset.note.startswith("RANDOM TOKENS, because there is no openwebtext in")
     assert dataset.sample_shape == (1024,)
 
 

@@ -34,7 +34,7 @@ def nothing_runs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text", [_STUDENT, _TRAINS, _PLAIN, _RAN, ""])
 def test_a_program_is_told_how_it_becomes_a_job(tmp_path, text, named):
     (tmp_path / "a loop.py").write_text(text)
-    with pytest.raises(RequestError, match=r"a loop\.py is a program, which") as caught:
+    with pytest.raises(RequestError, match=r"a loop\.py is a program that") as caught:
         find_workload(named)
     assert "tarmac run job.yaml" in caught.value.hint
     assert f"  name: a-loop\n  command: python '{tmp_path}/a loop.py'" in caught.value.hint

@@ -134,8 +134,8 @@ class Loaded(Split):
     def __len__(self) -> int:
         if self.loading.num_samples is None:
             raise RequestError(
-                f"a stream, {type(self.loading.dataset).__name__}, does not say how long it is",
-                hint="Say it: tarmac.data.samples_from(stream, num_samples=N), or for train "
+                f"a stream of unknown length, {type(self.loading.dataset).__name__}",
+                hint="Give it: tarmac.data.samples_from(stream, num_samples=N), or for train "
                 "steps_per_epoch=N.",
             )
         return self.loading.num_samples

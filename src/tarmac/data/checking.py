@@ -79,7 +79,7 @@ def check_classes(where: str, targets: object, num_classes: int) -> NDArray[Any]
         raise RequestError(
             f"{where}.targets are {targets.dtype} of {targets.ndim} dimensions, expected integers "
             "of 1",
-            hint="Of whole numbers make such classes: targets.astype(numpy.int64)",
+            hint="Make classes of whole numbers: targets.astype(numpy.int64)",
         )
     index = int(targets.argmin() if targets.min() < 0 else targets.argmax())
     if not 0 <= targets[index] < num_classes:

@@ -103,8 +103,9 @@ class HoldOut:
         more = f" and {len(lost) - _MAX_NAMED} more" if len(lost) > _MAX_NAMED else ""
         raise RequestError(
             f"{'classes' if len(lost) > 1 else 'class'} {', '.join(names)}{more} of {dataset.name} "
-            f"would be judged and not trained on: {counted(len(held), 'sample is', 'samples are')} "
-            f"held out, and the {len(trained):,} that are trained on have none of it",
+            "would be scored but not trained on: "
+            f"{counted(len(held), 'sample is', 'samples are')} held out, and the "
+            f"{len(trained):,} training samples have none of it",
             # Windows of a series overlap: a random draw would validate on training samples.
             hint="Draw them by the seed instead: --validation-split random"
             if self.split == "last" and not dataset.train.is_series

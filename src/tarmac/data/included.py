@@ -42,7 +42,7 @@ INCLUDED: Mapping[str, Included] = {
         load=load_digits,
     ),
     "diabetes": Included(
-        summary="ten numbers of a patient and how a disease goes on, embedded in Tarmac",
+        summary="ten measurements of a patient and the progress of a disease, embedded in Tarmac",
         homepage="https://www4.stat.ncsu.edu/~boos/var.select/diabetes.html",
         num_train=354,
         num_test=88,

@@ -140,7 +140,7 @@ def loading_of(
     is_indexed = not _is_iterable_dataset(dataset)
     if not is_indexed and loading.loader is None and not _is_of_kind(dataset, "IterableDataset"):
         raise RequestError(
-            f"it is a {type(dataset).__name__}, which is iterated and is no IterableDataset",
+            f"it is a {type(dataset).__name__}, which is iterable, but not an IterableDataset",
             hint="Derive its class from torch.utils.data.IterableDataset: __iter__ begins anew for "
             "each epoch.",
         )

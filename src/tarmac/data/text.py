@@ -57,7 +57,7 @@ def parse_text(content: bytes, where: str) -> NDArray[np.int32]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise TarmacError(f"{where} is no text in UTF-8: byte {error.start} is not") from error
+        raise TarmacError(f"{where} is not UTF-8 text: byte {error.start} is invalid") from error
     if not text:
         raise TarmacError(f"{where} is empty")
     return np.frombuffer(text.encode("utf-32-le"), np.int32)

@@ -52,7 +52,8 @@ def load_tokens(
             name="random tokens",
             train=windows(train, length),
             test=windows(test, length),
-            note=f"RANDOM TOKENS, as there is no {name} in {directory.parent}: the speed is real, "
+            note=f"RANDOM TOKENS, because there is no {name} in {directory.parent}: the speed is "
+            "real, "
             "the loss means nothing",
         )
     train, test = map(_read, files)

@@ -177,8 +177,9 @@ def _program(trained: Trained, example: Any) -> torch.export.ExportedProgram:
         # PyTorch's tracer raises many kinds of errors for code that it does not support.
         raise TarmacError(
             f"{trained.workload.name} cannot be exported: {_first_line(error)}",
-            hint="torch.export follows tensors through the model and its preprocessing: decisions "
-            "by their values and fixed batch sizes are beyond it.\nAdd --debug for the whole "
+            hint="torch.export follows tensors through the model and its preprocessing: it does "
+            "not support decisions by their values or fixed batch sizes.\nAdd --debug for "
+            "the whole "
             "traceback.",
         ) from error
 
@@ -216,7 +217,7 @@ def _write_onnx(
             raise MemoryError(_first_line(error)) from error
         raise TarmacError(
             f"{trained.workload.name} cannot be written as ONNX: {_first_line(error)}",
-            hint="Its operations may be more than ONNX has; --to torch needs none of them.",
+            hint="ONNX may lack some of its operations; --to torch does not need ONNX.",
         ) from error
 
 
@@ -263,7 +264,8 @@ def _difference(
         output = actual[name]
         if output.shape != wanted.shape:
             raise TarmacError(
-                f"what was exported does not agree with the model: {name} is {list(output.shape)}, "
+                f"the exported model does not agree with the original: {name} is "
+                f"{list(output.shape)}, "
                 f"and {list(wanted.shape)} of the model",
                 hint=f"Nothing was written to {path}.",
             )
@@ -272,7 +274,8 @@ def _difference(
         # In this form, NaN fails the check.
         if not apart <= TOLERANCE:
             raise TarmacError(
-                f"what was exported does not agree with the model: {name} differs by {apart:.2g} "
+                f"the exported model does not agree with the original: {name} differs by "
+                f"{apart:.2g} "
                 f"of its largest value, more than {TOLERANCE:g}",
                 hint=f"Nothing was written to {path}.",
             )

@@ -69,7 +69,7 @@ def parts_of(record: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
 def misfit(missing: Sequence[str], unknown: Sequence[str]) -> str:
     """Return a message with the missing and the unknown names; empty if all names fit."""
     words = [f"missing: {', '.join(missing[:_MAX_NAMED])}"] if missing else []
-    words += [f"not of the model's: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
+    words += [f"not in the model: {', '.join(unknown[:_MAX_NAMED])}"] if unknown else []
     return "; ".join(words)
 
 

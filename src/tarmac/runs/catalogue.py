@@ -188,7 +188,8 @@ class Catalogue:
         hint = (
             f"Newest there:\n{names}"
             if names
-            else f"No {kinds} is there. Name where runs lie: --output DIR, or TARMAC_RUNS"
+            else f"No {kinds} is there. Name the directory of your runs: --output DIR, or "
+            "TARMAC_RUNS"
         )
         return RequestError(f"there is no run {reference!r} in {self.output} ({kinds})", hint=hint)
 

@@ -83,7 +83,7 @@ class Ledger:
             numbers = sorted(self._numbers[trial_id] for trial_id in ids)
         except (KeyError, TypeError):
             raise TarmacError(
-                f"the study is damaged: trials that survive into generation {generation} are none"
+                f"the study is damaged: no trial survives into generation {generation}"
             ) from None
         return [self.trials[number] for number in numbers]
 

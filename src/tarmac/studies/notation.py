@@ -139,7 +139,7 @@ def _check_range(text: ParameterText) -> None:
         raise ValueError("has neither choices nor low and high")
     for end in (low, high):
         if isinstance(end, float) and math.isnan(end):
-            raise ValueError("has an end that is no number: nan")
+            raise ValueError("has a bound that is not a number: nan")
         if not _is_finite(end):
             raise ValueError("goes to infinity, expected numbers")
     if low > high:

@@ -97,7 +97,7 @@ def _find(text: str, judged: JudgedBy) -> Objective:
         raise FieldError(
             ("objective",),
             f"objective {name}: it is not known whether higher or lower is better",
-            hint=f"Say it: --objective {name}:max, or {name}:min",
+            hint=f"Choose one: --objective {name}:max, or {name}:min",
         )
     if end and end != known:
         raise FieldError(

@@ -153,7 +153,7 @@ def _check(request: Request, *, is_shared: bool) -> Checked:
     if is_shared and (request.storage or "").startswith("sqlite"):
         raise FieldError(
             ("storage",),
-            "storage is SQLite, which one host alone may write",
+            "storage is SQLite, which only one host may write",
             hint="Leave it out: the journal is made for hosts that share a directory. Or: "
             "--storage postgresql://user@host/name",
         )
@@ -352,6 +352,6 @@ def _directions(objectives: Sequence[Objective]) -> str:
 
 def _begun(study: Study, what: str) -> RequestError:
     return RequestError(
-        f"study {study.name} was begun {what}",
-        hint="Leave that out to go on with the study, or leave out --resume to begin a new one.",
+        f"study {study.name} was started {what}",
+        hint="Leave that out to resume the study, or leave out --resume to start a new one.",
     )

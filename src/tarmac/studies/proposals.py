@@ -231,7 +231,7 @@ class _OneByOne:
 
 
 def _asked(limit: int) -> str:
-    return f"{counted(limit, 'training')} {'was' if limit == 1 else 'were'} asked for"
+    return f"{counted(limit, 'training')} {'was' if limit == 1 else 'were'} requested"
 
 
 def _all_tried(size: int) -> str:

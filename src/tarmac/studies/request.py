@@ -95,7 +95,7 @@ class Request(BaseModel):
         objective: Objectives on held-out data; the first decides the winner. Default: the metric
             that judges the workload. A metric without a known direction ends in ``:max`` or
             ``:min``.
-        prune: Rule that stops losers early: ``none``, ``halving``, ``median``, or a rule of an
+        prune: Rule that stops weak networks early: ``none``, ``halving``, ``median``, or a rule of an
             installed package.
         confirm: Number of best networks to train from two more seeds before one wins. Default 0.
         epochs: Maximum number of epochs of each network. Default: the workload's recipe.
@@ -230,7 +230,7 @@ def read_request(source: str | Path, changes: Mapping[str, Any]) -> Request:
     """
     document = _document(source)
     if not isinstance(document.value, dict):
-        raise RequestError(f"{document.name}:1:1: is no study, expected keys and values")
+        raise RequestError(f"{document.name}:1:1: is not a study, expected keys and values")
     try:
         written = Request.model_validate(document.value)
         _check(written)
@@ -255,7 +255,7 @@ def read_space(path: Path) -> dict[str, ParameterText]:
     """
     document = read_document(path)
     if not isinstance(document.value, dict):
-        raise RequestError(f"{path}:1:1: is no space, expected parameters and their values")
+        raise RequestError(f"{path}:1:1: is not a space, expected parameters and their values")
     if {"workload", "space"} <= document.value.keys():
         raise RequestError(
             f"{path} is a whole study, expected parameters and their values alone",
@@ -380,13 +380,13 @@ def _check(request: Request) -> None:
         raise FieldError(
             ("prune",),
             f"prune is {request.prune} and there are {len(request.objective)} objectives: "
-            "losers are known by one",
+            "pruning needs a single one",
             hint="Leave out --prune, or name one objective.",
         )
     if request.prune != "none" and first in COSTS:
         raise FieldError(
             ("prune",),
-            f"prune is {request.prune} and the objective {first}: losers are known by their "
-            "validation",
+            f"prune is {request.prune} and the objective {first}: pruning needs a metric on "
+            "held-out samples",
             hint="Leave out --prune, or name a metric such as val_loss.",
         )

@@ -385,7 +385,7 @@ def _ordered(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
             name for name, parameter in left.items() if parameter.when.keys() <= ordered.keys()
         ]
         if not ready:
-            raise ValueError(f"the conditions of {', '.join(left)} wait for one another")
+            raise ValueError(f"the conditions of {', '.join(left)} depend on one another")
         for name in ready:
             ordered[name] = left.pop(name)
     return ordered

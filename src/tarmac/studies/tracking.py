@@ -57,7 +57,7 @@ def tracked(study: Study, reporter: Reporter, names: Sequence[str]) -> Iterator[
         for name, tracker in trackers.items():
             tracker.end(status, _numbers({f"best.{k}": v for k, v in metrics.items()}))
             if tracker.problem:
-                text = f"{TRACKERS[name]} has not all of the search: {tracker.problem}"
+                text = f"{TRACKERS[name]} has only part of the search: {tracker.problem}"
                 warnings.warn(text, stacklevel=2)
 
 

@@ -131,7 +131,7 @@ class TrialQueue:
                 continue
             attempts = int(trial.user_attrs.get("attempts", 0))
             if self._study.space.problems(trial.params):
-                error = "the search was ended while it asked for this network"
+                error = "the search ended while it proposed this network"
             elif attempts >= _MAX_ATTEMPTS:
                 error = f"the process that trained it died, {attempts} times in a row"
             else:

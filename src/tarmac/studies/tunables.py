@@ -85,7 +85,7 @@ def make_space(
         if name == "dataset":
             raise FieldError(
                 ("space", name),
-                "dataset has several values, and accuracies on different data do not compare",
+                "dataset has several values, but accuracies on different data cannot be compared",
                 hint="Search on one: --set dataset=NAME",
             )
         parameters[name] = _parameter(name, text, valid, optional)

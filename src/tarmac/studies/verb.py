@@ -174,7 +174,7 @@ def _work(
         if leave == "time" and is_futile:
             raise TarmacError(
                 f"a network takes about {loop.needed_s:.0f} s, and this worker had "
-                f"{max(0.0, terms.time_left_s()):.0f} s left when it began",
+                f"{max(0.0, terms.time_left_s()):.0f} s left when it started",
                 hint="Give each worker more time: --time-per-worker",
             )
         if leave == "stopped" and terms.leaves_the_rest and is_futile:

@@ -87,7 +87,7 @@ def train_caution(study: Study) -> str | None:
     owner = foreign_python_owner(reference, study.path / "study.json")
     if owner is None:
         return None
-    return f"{owner} may have chosen what this line runs as you: read {reference} first"
+    return f"this line runs code that {owner} may have chosen: read {reference} first"
 
 
 def monitor_of(study: Study) -> str | None:

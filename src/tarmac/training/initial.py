@@ -92,7 +92,7 @@ def fit_weights(
     if wrong and (not partial or not taken):
         count = f"{len(wrong)} of {len(weights.keys() | model.keys())} names"
         what = count if taken else "no name"
-        ask = ["To take those that fit alone: --init-partial"] if taken else []
+        ask = ["To load only those that fit: --init-partial"] if taken else []
         raise RequestError(
             f"weights {source} do not fit the model: {what} "
             + ("differ" if taken else "is in both with the same shape"),
@@ -176,7 +176,7 @@ def _other_kind(path: Path) -> str | None:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     kinds = (kind for start, kind in _OTHER_KINDS.items() if text.startswith(start))
     may_be_weights = path.suffix == ".safetensors" or head.startswith(_PICKLES)
-    return next(kinds, None if may_be_weights else "no file of torch.save")
+    return next(kinds, None if may_be_weights else "not a file of torch.save")
 
 
 def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
@@ -186,13 +186,14 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
         if other := _other_kind(path):
             raise TarmacError(f"weights {path} are {other}") from None
         raise RequestError(
-            f"weights {path} hold more than tensors, which would run code when it is read",
+            f"weights {path} hold objects other than tensors, which could run code when they are "
+            "read",
             hint="Save the weights alone: torch.save(model.state_dict(), FILE)",
         ) from error
     except Exception as error:
         # For a damaged file PyTorch's reader raises any error, even a KeyError of a number.
         says_why = isinstance(error, RuntimeError | OSError | EOFError | ValueError)
-        reason = str(error).partition("\n")[0] if says_why else "it is no file of torch.save"
+        reason = str(error).partition("\n")[0] if says_why else "it is not a file of torch.save"
         reason = f"it is {other}" if (other := _other_kind(path)) else reason
         raise TarmacError(f"weights {path} cannot be read: {reason}") from error
     for key in _NESTED:
@@ -204,7 +205,7 @@ def _read_pickled(path: Path) -> dict[str, torch.Tensor]:
         isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
     ):
         raise RequestError(
-            f"weights {path} are no tensors by name, but a {type(content).__name__}",
-            hint="Save them so: torch.save(model.state_dict(), FILE)",
+            f"weights {path} are not tensors by name, but a {type(content).__name__}",
+            hint="Save them with torch.save(model.state_dict(), FILE)",
         )
     return dict(weights)

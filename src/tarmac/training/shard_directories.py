@@ -154,12 +154,12 @@ def way_around_damage(path: Path) -> str | None:
         newest = max(known, default=None)
         if newest is None:
             return None
-        return f"To take its newest checkpoint instead, {newest.name}:\n{remove}"
+        return f"To use its newest checkpoint instead, {newest.name}:\n{remove}"
     if path.stem == "best":
-        return "The weights at the end are another file: --checkpoint last"
+        return "The final weights are in another file: --checkpoint last"
     before = max((checkpoint for checkpoint in known if checkpoint.name < path.name), default=None)
     where = "from the beginning" if before is None else f"from the one before it, {before.name}"
-    return f"To go on {where}:\n{remove}\ntarmac train --resume {quoted(run)}"
+    return f"To resume {where}:\n{remove}\ntarmac train --resume {quoted(run)}"
 
 
 def _link_or_copy(source: str, target: str) -> None:

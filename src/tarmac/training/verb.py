@@ -251,7 +251,7 @@ def instead_of_resuming(run: Run) -> str:
         return f"See it: tarmac runs show {quoted(run.path)}"
     more = f"tarmac train --from-checkpoint {quoted(run.path)} --epochs"
     return (
-        f"It is the winner of a search. Go on with that: tarmac search --resume "
+        f"It is the winner of a search. Resume the search: tarmac search --resume "
         f"{quoted(study)} --trials N\n"
         f"More epochs of the winner: {more} N"
     )

@@ -32,7 +32,7 @@ def monitored(objective: Objective, text: str) -> Objective:
     if not known and not colon:
         raise RequestError(
             f"monitor is {text!r}, and it is not known whether higher or lower is better",
-            hint=f"Say it: --monitor {name}:max, or {name}:min",
+            hint=f"Choose one: --monitor {name}:max, or {name}:min",
         )
     changed = copy.copy(objective)
     object.__setattr__(changed, "judged_by", bare)

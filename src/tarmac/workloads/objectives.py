@@ -245,8 +245,8 @@ def _check_metric(name: str, metric: Any) -> None:
         raise RequestError(
             f"metric {name} is {kind}, expected a function of output and targets, or one metric "
             "of torchmetrics",
-            hint="Of a class make one: MulticlassF1Score(num_classes=10). Of a collection give "
-            "each by its own name.",
+            hint="Create an instance of a class: MulticlassF1Score(num_classes=10). Give each "
+            "metric of a collection by its own name.",
         )
 
 

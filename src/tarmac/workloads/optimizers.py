@@ -216,13 +216,13 @@ class TorchOptimizer(Optimizer):
             )
         if _takes_closures(self.kind):
             raise RequestError(
-                f"{self.name} wants a closure that computes the loss again and again, and a step "
-                "here has one gradient, summed over all devices",
+                f"{self.name} needs a closure that computes the loss repeatedly, but a step here "
+                "has one gradient, summed over all devices",
                 hint="Use an optimizer whose step() can be called without one.",
             )
         if self.name == "torch.optim.SparseAdam":
             raise RequestError(
-                f"{self.name} takes sparse gradients alone, and those here are dense",
+                f"{self.name} supports only sparse gradients, but the gradients are dense",
                 hint="Use torch.optim.Adam, or Tarmac's own Adam.",
             )
         try:

@@ -74,7 +74,7 @@ def _is_program(path: Path, missing: list[str]) -> RequestError:
             f"  environment: {{requirements: [{packages}]}}",
         ]
     lines.append("To train its network as a workload, on all devices: docs/take-over.md")
-    return RequestError(f"{path} is a program, which holds no workload", hint="\n".join(lines))
+    return RequestError(f"{path} is a program that defines no workload", hint="\n".join(lines))
 
 
 def _bound_names(tree: ast.Module, table: symtable.SymbolTable) -> frozenset[str] | None:

@@ -124,7 +124,7 @@ def reference_of(workload: Workload) -> str:
             if value is workload:
                 return f"{Path(file).resolve()}:{attribute}"
     raise RequestError(
-        f"workload {workload.name!r} is a value that other processes cannot find",
+        f"workload {workload.name!r} is defined where other processes cannot find it",
         hint="Define it in a file at the top level, as: workload = Workload(...)",
     )
 

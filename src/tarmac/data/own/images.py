@@ -150,14 +150,17 @@ def _notes_on(origin: Path, classes: Collection[str]) -> Iterator[str]:
     """Yield notes on folders without images and on images outside class folders."""
     for folder in _folders(origin):
         if folder.name not in classes:
-            yield f"left out: {folder}, for it holds no image ({', '.join(IMAGE_SUFFIXES)})"
+            yield f"left out: {folder}, because it holds no image ({', '.join(IMAGE_SUFFIXES)})"
     with read_errors(origin):
         loose = sorted(p for p in origin.iterdir() if not _is_hidden(Path(p.name)) and _is_image(p))
     if loose:
         what = (
             loose[0].name if len(loose) == 1 else f"{len(loose):,} images such as {loose[0].name}"
         )
-        yield f"left out: {what} in {origin}, for only images in the folder of a class have a class"
+        yield (
+            f"left out: {what} in {origin}, because only images in the folder of a class have "
+            "a class"
+        )
 
 
 def _found(origin: Path) -> dict[str, list[Path]]:

@@ -167,11 +167,11 @@ def refuse_as_classes(
     if num_classes <= max(_FEW_CLASSES, num_samples / _MIN_SAMPLES_PER_CLASS):
         return
     what = "texts" if is_text else "whole numbers"
-    values = "" if is_text else "Take them as values: --values\n"
+    values = "" if is_text else "Use them as values: --values\n"
     raise RequestError(
         f"{where}: {num_classes:,} different {what} in {num_samples:,} samples are too many for "
         "classes",
-        hint=f"{values}Take them as classes all the same: --classes",
+        hint=f"{values}Use them as classes anyway: --classes",
     )
 
 

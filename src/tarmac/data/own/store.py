@@ -140,7 +140,7 @@ def check_free(name: str, root: Path, *, replace: bool) -> None:
     there = root / name
     if there.exists() and not (replace and (there / _RECORD).exists()):
         raise RequestError(
-            f"{there} is there already",
+            f"{there} already exists",
             hint="Put the new one in its place: --replace" if (there / _RECORD).exists() else None,
         )
 

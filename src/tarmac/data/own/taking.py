@@ -110,7 +110,7 @@ def _check_options(origin: Path, taking: Taking) -> None:
     is_of_columns = not is_folder and is_table(origin)
     if not (is_folder or is_of_columns or origin.suffix.lower() == ".npz"):
         raise RequestError(
-            f"{origin} is of no form that is read here",
+            f"{origin} is not in a supported format",
             hint="Expected .csv, .tsv, either also as .gz, .parquet, .npz, or a folder with a "
             "folder of images for each class.\n"
             "Other forms: write an .npz of arrays inputs and targets.",
@@ -129,7 +129,7 @@ def _check_options(origin: Path, taking: Taking) -> None:
         ("--test", taking.test, is_of_columns or is_folder, "a table or a folder of images"),
     ):
         if is_given and not fits:
-            raise RequestError(f"{option} is for {form}, and {origin} is none")
+            raise RequestError(f"{option} is only for {form}, which {origin} is not")
     if columns.as_values and columns.as_classes:
         raise RequestError("expected one of --values and --classes")
     if taking.test is not None:

@@ -94,8 +94,8 @@ def _load(path: Path, **options: Any) -> Any:
             return np.load(path, allow_pickle=False, **options)
         except ValueError as error:
             raise RequestError(
-                f"{path} holds objects, which would run code when they are read, or is no NumPy "
-                "file",
+                f"{path} holds objects, which would run code when they are read, or is not a "
+                "NumPy file",
                 hint="Save arrays of numbers.",
             ) from error
 

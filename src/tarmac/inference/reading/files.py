@@ -46,7 +46,7 @@ def read_samples(path: Path, parts: Sequence[Part], size: int) -> Iterator[Sampl
         known = ", ".join(_READERS)
         raise RequestError(
             f"{path}: no samples are read from {path.suffix or 'such'} files",
-            hint=f"Of these: {known}, or a folder of images.",
+            hint=f"Use {known}, or a folder of images.",
         )
     empty = True
     for samples in reader(path, parts, size):

@@ -65,7 +65,7 @@ def _parse(content: bytes, path: Path, *, first_line: int) -> Any:
         raise RequestError(f"{path}:{line}:{error.colno}: {error.msg}") from error
     except UnicodeDecodeError as error:
         line = first_line + content[: error.start].count(b"\n")
-        raise RequestError(f"{path}:{line}: this is no UTF-8") from error
+        raise RequestError(f"{path}:{line}: this is not UTF-8") from error
     except ValueError as error:
         # Python does not convert a number of thousands of digits.
         raise RequestError(f"{path}:{first_line}: {error}") from error

@@ -45,7 +45,7 @@ def read_csv(path: Path, parts: Sequence[Part], size: int) -> Iterator[Samples]:
             if samples:
                 yield Samples(join_parts(samples))
         except UnicodeDecodeError as error:
-            raise RequestError(f"{path}:{rows.line_num + 1}: this is no UTF-8") from error
+            raise RequestError(f"{path}:{rows.line_num + 1}: this is not UTF-8") from error
         except csv.Error as error:
             raise RequestError(f"{path}:{rows.line_num}: {error}") from error
 

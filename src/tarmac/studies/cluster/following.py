@@ -80,7 +80,7 @@ class Following(jobs.Silent):
             case jobs.Requeued(attempt, _, reason):
                 self._note(attempt.task, f"is queued again: {reason}")
             case jobs.Began(attempt, _, host) if host:
-                self._note(attempt.task, f"is at work on {host}")
+                self._note(attempt.task, f"is running on {host}")
 
     def started(self, task: Task, attempt: int, grant: Grant) -> None:
         """Do nothing: the worker's trials are reported instead."""
@@ -88,10 +88,8 @@ class Following(jobs.Silent):
     def retrying(self, task: Task, reason: str, delay_s: float) -> None:  # noqa: ARG002 - Reporter's signature
         """Report the retry of a worker."""
         self._num_again[task.name] += 1
-        self._why_again = (
-            f"{task.name} was begun again {self._num_again[task.name]} times: {reason}"
-        )
-        self._note(task, f"is begun again: {reason}")
+        self._why_again = f"{task.name} was restarted {self._num_again[task.name]} times: {reason}"
+        self._note(task, f"is restarted: {reason}")
 
     def ended(self, ended: jobs.Ended) -> None:
         """Report the failure of a worker."""

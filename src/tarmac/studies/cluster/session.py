@@ -135,10 +135,10 @@ def _left_behind(study: StudyWriter, workers: Workers) -> JobRun | None:
             run = jobs.find_run(str(record.parent))
             if run.executor != workers.on:
                 raise RequestError(
-                    f"workers of {study.name} are on {run.executor} still",
-                    hint=f"Go on there: tarmac search --resume {quoted(study.path)} "
+                    f"workers of {study.name} are still on {run.executor}",
+                    hint=f"Resume it there: tarmac search --resume {quoted(study.path)} "
                     f"--on {run.executor}\n"
-                    f"Or end them first: tarmac cancel {quoted(run.path)}",
+                    f"Or cancel them first: tarmac cancel {quoted(run.path)}",
                 )
             return run
     return None
@@ -186,4 +186,4 @@ def _last_line(log: Path) -> str:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return f"; it said: {lines[-1]}" if lines else ""
+    return f"; its last line: {lines[-1]}" if lines else ""

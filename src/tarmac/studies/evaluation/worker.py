@@ -34,7 +34,7 @@ _OPTIONS = (
     "output",
 )
 
-_LOSER = "stopped by the search, as a loser"
+_LOSER = "stopped early by the search"
 
 
 class _Session(Silent):

@@ -116,12 +116,12 @@ class PruningRule:
 PRUNING_RULES = (
     PruningRule(
         name="halving",
-        summary="the best third goes on at epochs 1, 3, 9, ...",
+        summary="the best third continues at epochs 1, 3, 9, ...",
         make_pruner=Halving,
     ),
     PruningRule(
         name="median",
-        summary="stop what is below the median of others",
+        summary="stop trials below the median of the others",
         make_pruner=Median,
     ),
 )

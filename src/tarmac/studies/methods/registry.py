@@ -75,7 +75,7 @@ def _check_numbers(space: Space, num_objectives: int) -> None:
     if num_objectives > 1:
         raise FieldError(
             ("method",),
-            f"method is cmaes, which knows one objective, not {num_objectives}",
+            f"method is cmaes, which supports one objective, not {num_objectives}",
             hint="Use --method evolve, nsga2 or tpe.",
         )
 

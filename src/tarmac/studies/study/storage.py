@@ -204,7 +204,7 @@ def _damaged_line(path: Path, line: DamagedLine) -> TarmacError:
     kept = path.with_name(f"{path.name}.damaged")
     return TarmacError(
         str(line),
-        hint="It was left as it is. To go on from what stands before that line:\n"
+        hint="The file was not changed. To resume from the lines before it:\n"
         f"cp {quoted(path, kept)}\n"
         f"head -n {line.number - 1} {quoted(kept)} > {quoted(path)}",
     )
@@ -278,7 +278,7 @@ def _database_errors(url: str) -> Iterator[None]:
         yield
     except (ArgumentError, ValueError) as error:
         raise RequestError(
-            f"storage is {masked(url)!r}, which is no database's URL: {first_line(error)}",
+            f"storage is {masked(url)!r}, which is not a database URL: {first_line(error)}",
             hint="Such as: --storage postgresql://user:password@host/name",
         ) from error
     except ImportError as error:

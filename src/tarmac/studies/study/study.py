@@ -104,8 +104,8 @@ class Study:
         """
         if fingerprint_of(self.record.space) != self.record.fingerprint:
             raise TarmacError(
-                f"{self.path / 'study.json'}: the space is not the one that the study began with",
-                hint="Put it back as it was, or begin a new study.",
+                f"{self.path / 'study.json'}: the space has changed since the study started",
+                hint="Restore it, or start a new study.",
             )
         return Space.from_record(self.record.space)
 

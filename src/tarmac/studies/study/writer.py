@@ -166,7 +166,7 @@ class StudyWriter(Study):
             if working:
                 raise RequestError(
                     f"study {self.name} is in use by {', '.join(working)}",
-                    hint="Stop its search first, with Ctrl-C or SIGTERM; then go on here.",
+                    hint="Stop its search first, with Ctrl-C or SIGTERM; then resume it here.",
                 )
             self.update(locks="leases")
             # Kernel locks leave empty files, which are no valid leases.
@@ -183,8 +183,9 @@ class StudyWriter(Study):
         """
         if (self.record.storage or "").startswith("sqlite"):
             raise RequestError(
-                f"study {self.name} is in {self.record.storage}, which one host alone may write",
-                hint="Begin it anew without --storage: a journal, which hosts may share. Or in a "
+                f"study {self.name} is in {self.record.storage}, which only one host may write",
+                hint="Start a new study without --storage: its journal can be shared by hosts. "
+                "Or in a "
                 "database: --storage postgresql://user@host/name",
             )
 

@@ -201,7 +201,7 @@ def _importances(study: Study, trials: Sequence[FrozenTrial]) -> tuple[dict[str,
                 judged, evaluator=evaluator, target=lambda trial: trial.values[0]
             )
         except (ValueError, RuntimeError, ImportError) as error:
-            return {}, f"Optuna cannot tell: {error}"
+            return {}, f"Optuna cannot compute it: {error}"
     if not importances:
         return {}, "No parameter is used by all networks with more than one value."
     return {name: float(share) for name, share in importances.items()}, ""

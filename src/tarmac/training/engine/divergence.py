@@ -60,7 +60,10 @@ def check_finite(
     other = "" if precision in {"fp32", "fp64"} else ", or --precision fp32"
     hint = f"Try a lower --lr{other}."
     if first is not None and first.is_first_step:
-        hint = f"No step was taken before, at whatever rate: look at the layer and the data{other}."
+        hint = (
+            "No step was taken before, so the learning rate is not the cause: look at the "
+            f"layer and the data{other}."
+        )
     raise TarmacError(
         f"the loss is {loss} in epoch {epoch}: the training has diverged"
         + (f" ({first.place})" if first is not None else ""),
@@ -79,9 +82,10 @@ def check_loss_scale(scale: float | None, epoch: int, *, are_all_skipped: bool) 
     if scale is None or not (are_all_skipped or scale < _LEAST_LOSS_SCALE):
         return
     raise TarmacError(
-        f"the steps of epoch {epoch} are skipped: their gradients in fp16 are not finite, even of "
-        f"a loss that is multiplied by {scale:.1g}",
-        hint="Use --precision fp32, which says where they are not finite if that was not fp16.",
+        f"the steps of epoch {epoch} are skipped: their gradients in fp16 are not finite, even "
+        f"with a loss scale of {scale:.1g}",
+        hint="Use --precision fp32: if fp16 is not the cause, it reports where they are not "
+        "finite.",
     )
 
 

@@ -225,9 +225,9 @@ def explain_loader_error(where: str, error: BaseException) -> TarmacError:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     caught, last = _CAUGHT.search(str(error)), lines[-1] if lines else ""
     worker = f" in worker {caught[2]}" if caught else ""
-    resume = "What was trained is in the newest checkpoint: tarmac train --resume latest"
+    resume = "Resume from the newest checkpoint: tarmac train --resume latest"
     if is_loader_error(error) or _is_cut_off(error):
-        reason = " ".join(lines) or "it ended before its batch had come"
+        reason = " ".join(lines) or "it ended before it delivered its batch"
         return TarmacError(
             f"{where}: a worker of its loader is gone: {reason}",
             hint="Killed workers have most often run out of memory: give the loader fewer "

@@ -117,7 +117,7 @@ class Stream:
         """
         if not self._kind.loading.has_state:
             raise RequestError(
-                "the checkpoint has the state of a loader, and this one has no load_state_dict",
+                "the checkpoint has the state of a loader, but this loader has no load_state_dict",
                 hint="The workload was changed since. Start a new run.",
             )
         # Unpickle nothing but tensors, numbers, texts and containers from a file.
@@ -146,9 +146,9 @@ class Stream:
             batch = self._next()
         if batch is None:
             raise TarmacError(
-                f"the stream ends after {self._position} samples of the "
-                f"{self._kind.loading.num_samples} that it was said to have",
-                hint="Say how many it has: tarmac.data.samples_from(stream, num_samples=N), or for "
+                f"the stream ends after {self._position} samples, "
+                f"expected {self._kind.loading.num_samples}",
+                hint="Give their number: tarmac.data.samples_from(stream, num_samples=N), or for "
                 "train steps_per_epoch=N.",
             )
         self._rest = self._kind.take(batch, self._position) if self._takes_batches else batch

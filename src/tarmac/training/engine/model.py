@@ -48,12 +48,12 @@ def bind_dataset(workload: Workload, dataset: Dataset) -> Workload:
         and isinstance(workload.objective, Regression)
     ):
         raise RequestError(
-            f"{workload.name} predicts values, and the targets of {dataset.name} are classes",
+            f"{workload.name} predicts values, but the targets of {dataset.name} are classes",
             hint=f"Train on classes: tarmac train mlp --set dataset={quoted(dataset.name)}",
         )
     if "num_classes" in arguments and dataset.num_classes is None:
         raise RequestError(
-            f"the model of {workload.name} asks for num_classes, which {dataset.name} has not",
+            f"the model of {workload.name} needs num_classes, which {dataset.name} does not have",
             hint="Give Dataset(..., num_classes=N), or the parameter a default.",
         )
     return dataclasses.replace(workload, model=functools.partial(workload.model, **arguments))
@@ -92,7 +92,7 @@ def _refuse_lazy(model: nn.Module, name: str) -> None:
         if any(map(is_lazy, own)):
             raise RequestError(
                 f"the model of {name} has a {type(layer).__name__} ({path or 'itself'}), whose "
-                "weights are drawn only when it sees a batch",
+                "weights are created only at the first batch",
                 hint="Write the layer with its sizes; a model that takes `sample_shape` is given "
                 "that of its dataset.",
             )

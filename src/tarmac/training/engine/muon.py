@@ -150,11 +150,11 @@ def _check(groups: Sequence[Group]) -> None:
         for name, shape in group.shapes.items():
             if len(shape) < 2:
                 raise RequestError(
-                    f"Muon is to train {name}, which has shape {list(shape)}, expected two "
-                    "dimensions or more",
+                    f"Muon cannot train {name} of shape {list(shape)}, expected at least two "
+                    "dimensions",
                     hint="Give it another optimizer in the recipe's parameter_groups.",
                 )
             if group.weight_decay:
                 raise RequestError(
-                    f"{name} has weight decay {group.weight_decay:g}, which Muon does not know"
+                    f"{name} has weight decay {group.weight_decay:g}, which Muon does not support"
                 )

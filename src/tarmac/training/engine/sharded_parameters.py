@@ -212,9 +212,9 @@ class ShardedUpdate(Update):
             if not _IS_DTENSORS.search(str(error)):
                 raise
             raise TarmacError(
-                "the optimizer does what parameters in shards cannot: "
+                "the optimizer uses an operation that sharded parameters do not support: "
                 f"{str(error).partition(_END_OF_SENTENCE)[0]}",
-                hint="Train by --strategy ddp, or by an optimizer that updates element by element.",
+                hint="Use --strategy ddp, or an optimizer that updates element by element.",
             ) from error
 
     def _unscale(self, scale: LossScale) -> torch.Tensor:

@@ -59,7 +59,7 @@ class PyTorchOptimizer:
             if group.weight_decay and not knows_decay:
                 raise RequestError(
                     f"{next(iter(group.views))} has weight decay {group.weight_decay:g}, which "
-                    f"{spec.name} does not know"
+                    f"{spec.name} does not support"
                 )
         self._places = {name: leaf.data_ptr() for name, leaf in self._leaves.items()}
         self._has_stepped = False
@@ -138,8 +138,8 @@ class PyTorchOptimizer:
             packed = torch.tensor(value, dtype=_NUMBERS[kind])
         else:
             raise TarmacError(
-                f"{self._spec.name} keeps {key!r} of {owner} as a {kind}, which no checkpoint "
-                "holds",
+                f"{self._spec.name} keeps {key!r} of {owner} as a {kind}, which a checkpoint "
+                "cannot hold",
                 hint="Keep numbers and tensors in its state.",
             )
         return _SEPARATOR.join((owner, key, kind)), packed
@@ -154,7 +154,7 @@ class PyTorchOptimizer:
         ]
         if moved:
             raise TarmacError(
-                f"{self._spec.name} has put another tensor in the place of {moved[0]}",
+                f"{self._spec.name} has replaced the tensor of {moved[0]}",
                 hint="Let it change parameters in place: p.add_(update).",
             )
 

@@ -23,9 +23,11 @@ def choose_autotune(device: Device, run_flops: float, *, deterministic: bool) ->
         Whether cuDNN tries its algorithms, and the reason in words.
     """
     if device.type == "cpu":
-        return False, "a CPU has nothing to try out"
+        return False, "autotuning has no effect on a CPU"
     if deterministic:
-        return False, "which algorithm is the fastest may change, and --deterministic is requested"
+        return False, (
+            "--deterministic is requested, and the fastest algorithm may change between runs"
+        )
     if run_flops < _AUTOTUNE_MIN_FLOPS:
-        return False, f"{run_flops:.0e} FLOP are too few to pay for it"
-    return True, f"{run_flops:.0e} FLOP pay for it"
+        return False, f"{run_flops:.0e} FLOP are too few for it to save time"
+    return True, f"{run_flops:.0e} FLOP are enough for it to save time"

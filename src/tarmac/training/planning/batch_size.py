@@ -54,7 +54,7 @@ def choose_batch_size(
         raise RequestError(
             f"batch_size is {batch_size}, which {world_size} devices{accumulated} cannot share"
             if world_size > 1
-            else f"batch_size is {batch_size}, which cannot be cut into {accumulate} parts",
+            else f"batch_size is {batch_size}, which cannot be divided into {accumulate} parts",
             hint=f"Use at least --batch-size {parts}.",
         )
     ratio = batch_size / published.batch_size

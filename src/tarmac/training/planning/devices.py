@@ -128,15 +128,15 @@ def choose_devices(
         return devices, "one for each process here"
     aside = f", {why_not_all}" if why_not_all else ""
     if request != "auto":
-        return devices, f"as asked{aside}"
+        return devices, f"as requested{aside}"
     if devices[0].type == "cpu":
         return devices, why_not_all
     if len(devices) == 1:
         return devices, f"the one GPU{aside}"
     sharing = weigh_sharing(devices, flops_per_device, num_parameters)
     figures = (
-        f"to share a step saves {sharing.saved_s * 1e3:.2g} ms, "
-        f"its all-reduce takes {sharing.cost_s * 1e3:.2g}"
+        f"sharing a step saves {sharing.saved_s * 1e3:.2g} ms, but its all-reduce takes "
+        f"{sharing.cost_s * 1e3:.2g}"
     )
     if strategy in ("auto", "single") and not sharing.pays:
         shares = "; --devices all shares it" if strategy == "auto" else ""

@@ -33,7 +33,7 @@ def choose_feed(request: str, samples: Subset, device: Device) -> tuple[FeedName
     if isinstance(split, Loaded):
         if request not in ("auto", "loader"):
             raise RequestError(
-                f"feed is {request}, which is for arrays, and {_loader_in_words(split)}",
+                f"feed is {request}, which needs arrays, but {_loader_in_words(split)}",
                 hint="Leave --feed out.",
             )
         return "loader", _loader_in_words(split)
@@ -45,7 +45,7 @@ def choose_feed(request: str, samples: Subset, device: Device) -> tuple[FeedName
     )
     match request:
         case "resident" | "prefetch" | "direct":
-            return request, "as asked"
+            return request, "as requested"
         case "auto" if device.type == "cpu" and not _is_mapped(split):
             return "resident", f"the data are in memory already: {arithmetic}"
         case "auto" if needed <= _RESIDENT_SHARE * free:
@@ -62,13 +62,16 @@ def _loader_in_words(split: Loaded) -> str:
     by = f" by {workers}" if loading.num_workers else ""
     text = f"the samples come from {type(loading.loader or loading.dataset).__name__}{by}"
     if not loading.is_stream:
-        return f"{text}, in the order of the seed; after a stop exactly from there"
-    text += ", in its own order, which every device reads for its part"
+        return f"{text}, in the order of the seed; a resumed run continues exactly there"
+    text += ", in its own order; each device reads its part of it"
     if loading.has_state:
         return f"{text}; checkpoints hold its state"
-    text += "; after a stop it is read again up to there, as it has no state_dict"
+    text += "; a resumed run reads it again up to that point, as it has no state_dict"
     if getattr(loading.loader, "persistent_workers", False):
-        text += ", but not to the same bits where its workers draw, which stay (persistent_workers)"
+        text += (
+            ", but not bit for bit if its workers draw random numbers, because they persist "
+            "(persistent_workers)"
+        )
     return text
 
 

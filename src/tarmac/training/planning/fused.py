@@ -80,7 +80,7 @@ def choose_fused(
     if request not in ("auto", "on", "off"):
         raise RequestError(f"fused is {request!r}, expected auto, on or off")
     if request == "off":
-        return False, "as asked"
+        return False, "as requested"
     against = _against_place(device, others) or others.task or _against_network(model, recipe)
     against = against or missing()
     if request == "on":
@@ -89,7 +89,7 @@ def choose_fused(
                 f"the fused kernels cannot train this: {against}",
                 hint="Leave --fused out, and PyTorch's kernels train it.",
             )
-        return True, "as asked"
+        return True, "as requested"
     if against is not None:
         return False, against
     gflop = others.step_flops / 1e9
@@ -126,7 +126,7 @@ def _against_place(device: Device, others: Others) -> str | None:
         return f"Triton uses no matrix units of {device.name}; it does since Ampere"
     reasons = {
         f"strategy is {others.strategy}": others.strategy != "single",
-        "activations are computed again": others.checkpoints_activations,
+        "activation_checkpointing is on": others.checkpoints_activations,
         f"feed is {others.feed}": others.feed != "resident",
         f"precision is {others.precision}": others.precision not in _PRECISIONS,
         "torch.compile is on": others.is_compiled,
@@ -145,4 +145,6 @@ def _against_network(model: nn.Module, recipe: Recipe) -> str | None:
         sizes = read_architecture(model).sizes
     except UnfitNetworkError as error:
         return str(error)
-    return None if sizes[-1] <= MAX_CLASSES else f"it tells {sizes[-1]} classes apart"
+    if sizes[-1] > MAX_CLASSES:
+        return f"it has {sizes[-1]} classes, more than {MAX_CLASSES}"
+    return None

@@ -147,8 +147,7 @@ def make_plan(
     check_updates(trained.recipe, trial.model)
     if options.activation_checkpointing and not find_blocks(trial.model):
         raise RequestError(
-            f"activation_checkpointing computes repeated blocks again, and {workload.name} has "
-            "none",
+            f"activation_checkpointing needs repeated blocks, but {workload.name} has none",
             hint="Blocks are children of one class in a ModuleList or Sequential.",
         )
     autotune, why_autotune = choose_autotune(

@@ -209,7 +209,7 @@ def check_options(options: Options) -> None:
         raise RequestError(f"hang_timeout is {options.hang_timeout_s}, expected above 0 seconds")
     if options.init_partial and options.init_from is None:
         raise RequestError(
-            "init_partial is requested without weights to begin from",
+            "init_partial needs initial weights",
             hint="Name them: --init-from RUN",
         )
     if options.batch_size is not None and options.batch_size_per_device is not None:

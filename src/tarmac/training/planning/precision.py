@@ -62,20 +62,20 @@ def choose_precision(
     """
     match request:
         case "fp32" | "bf16" | "fp16" | "fp64":
-            return request, "as asked"
+            return request, "as requested"
         case "tf32" if device.compute_capability is None or device.compute_capability < _TF32_SINCE:
             raise RequestError(
                 f"precision is 'tf32', which {device.name} does not have",
                 hint="NVIDIA's GPUs have it since Ampere. Use --precision fp32, or leave it out.",
             )
         case "tf32":
-            return "tf32", "as asked"
+            return "tf32", "as requested"
         case "auto" if device.type == "cpu":
             return _faster_on_cpu(step_flops, lambda: speedup_of(device))
         case "auto" if not device.bf16_matrix_units:
             return _without_bf16(device, step_flops, num_parameters)
         case "auto":
-            return "bf16", "matrix units for bf16 are here"
+            return "bf16", "the device has matrix units for bf16"
         case _:
             raise RequestError(
                 f"precision is {request!r}, expected auto, fp32, tf32, bf16, fp16 or fp64"
@@ -83,7 +83,7 @@ def choose_precision(
 
 
 def _faster_on_cpu(step_flops: int, measure: Callable[[], float]) -> tuple[Precision, str]:
-    too_few = f"{step_flops / 1e6:.0f} MFLOP a step are too few for bf16 to pay"
+    too_few = f"{step_flops / 1e6:.0f} MFLOP a step are too few for bf16 to be faster"
     if step_flops <= _CASTS_AS_FP32_FLOPS:
         return "fp32", too_few
     speedup = measure()
@@ -143,18 +143,20 @@ def choose_compile(
     """
     match request:
         case "off":
-            return False, "as asked"
+            return False, "as requested"
         case "auto" if device.type == "cpu":
-            return False, "it does not pay on a CPU"
+            return False, "it does not save time on a CPU"
         case "auto" if run_flops < _COMPILE_MIN_FLOPS:
-            return False, f"{run_flops:.0e} FLOP are too few to pay for it"
+            return False, f"{run_flops:.0e} FLOP are too few for it to save time"
         case "on" | "auto":
             pass
         case _:
             raise RequestError(f"compile is {request!r}, expected auto, on or off")
     against = why_not()
     if against is None:
-        return True, "as asked" if request == "on" else f"{run_flops:.0e} FLOP pay for it"
+        return True, "as requested" if request == "on" else (
+            f"{run_flops:.0e} FLOP are enough for it to save time"
+        )
     if request == "on":
         raise RequestError(
             against,

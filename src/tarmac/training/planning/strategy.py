@@ -48,4 +48,4 @@ def choose_strategy(
             f"strategy is {request!r}, but {len(devices)} devices are requested",
             hint=f"Use --devices {spec.max_devices}, or --strategy ddp.",
         )
-    return spec, "as asked"
+    return spec, "as requested"

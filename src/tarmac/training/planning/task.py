@@ -18,7 +18,7 @@ def check_task(workload: Workload, dataset: Dataset, held: HoldOut) -> None:
     is_classification = isinstance(workload.objective, Classification)
     if is_classification and dataset.num_classes is None:
         raise RequestError(
-            f"{workload.name} tells classes apart, and {dataset.name} does not say how many",
+            f"{workload.name} is a classifier, but {dataset.name} has no number of classes",
             hint=f"A table of values: tarmac train table-mlp --set dataset={quoted(dataset.name)}"
             if isinstance(workload.dataset, str)
             else "Give Dataset(..., num_classes=N), or the workload another objective, such as "

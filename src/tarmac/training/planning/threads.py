@@ -43,7 +43,7 @@ def choose_threads(
     if device.type != "cpu" or strategy != "single":
         return None, "PyTorch's own"
     if request is not None:
-        return request or None, "as asked"
+        return request or None, "as requested"
     if environ.get("OMP_NUM_THREADS"):
         return torch.get_num_threads(), "OMP_NUM_THREADS says so"
     cores = device.num_threads

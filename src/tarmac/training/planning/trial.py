@@ -65,8 +65,8 @@ class Trial:
                 call_model(self.model.train(), self.sample)
             except ValueError as error:
                 raise RequestError(
-                    "some step leaves a device one sample, of which batch normalisation has no "
-                    f"variance: {error}",
+                    "a step leaves a device with a single sample, too few for batch "
+                    f"normalisation: {error}",
                     hint="Use another --batch-size or --train-size, fewer --devices, or "
                     "--sync-batchnorm.",
                 ) from error
@@ -154,9 +154,9 @@ def _check_output(
     is_weighted = any(split.weights is not None for split in dataset.parts().values())
     if is_weighted and scoring.set_metrics:
         raise RequestError(
-            f"samples have weights, of which metric {next(iter(scoring.set_metrics))} knows "
-            "nothing: it is of all samples together",
-            hint="Give a function that returns a value of each sample, or data without weights.",
+            f"samples have weights, which metric {next(iter(scoring.set_metrics))} does not "
+            "support: it is computed over all samples together",
+            hint="Use a function that returns a value for each sample, or data without weights.",
         )
     output = in_precision(output, torch.float32)
     if isinstance(workload.objective, NextToken) and isinstance(output, torch.Tensor):
@@ -176,9 +176,10 @@ def _check_output(
         ) from error
     if not loss.requires_grad:
         raise RequestError(
-            "the loss has no gradient: it does not depend on what the model returns, or by what "
-            "cannot be differentiated, such as .detach(), comparisons or whole numbers",
-            hint="Compute it of the model's output by operations that PyTorch differentiates.",
+            "the loss has no gradient: it does not depend on the model's output, or only through "
+            "operations that cannot be differentiated, such as .detach(), comparisons or integers",
+            hint="Compute it from the model's output with operations that PyTorch can "
+            "differentiate.",
         )
 
 

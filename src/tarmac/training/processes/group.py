@@ -207,8 +207,9 @@ def _not_joined(rank: int, error: RuntimeError, unreached: str) -> TarmacError:
         return TarmacError(f"rank {rank} could not join the others: {error}")
     return TarmacError(
         f"rank {rank} could not join the others: {unreached}",
-        hint="Let the name of each host stand for an address that the others reach, or name the "
-        "network between them by GLOO_SOCKET_IFNAME. Firewalls must let all ports through.",
+        hint="Make the name of each host resolve to an address that the others reach, or set "
+        "GLOO_SOCKET_IFNAME to the network between them. Firewalls must let all ports "
+        "through.",
     )
 
 

@@ -84,8 +84,8 @@ def launch(
             again = f" {attempt + 1} times" if attempt else ""
             raise TarmacError(
                 f"the training lost a worker{again}: {lost}",
-                hint=f"Go on from the newest checkpoint: tarmac train --resume {quoted(run)}\n"
-                f"What the workers printed is in {run / 'logs'}",
+                hint=f"Resume from the newest checkpoint: tarmac train --resume {quoted(run)}\n"
+                f"Logs of the workers: {run / 'logs'}",
             )
         restarting(
             f"{lost}; all start again from the newest checkpoint "

@@ -60,7 +60,7 @@ def find_rendezvous(environment: Mapping[str, str], parent_pid: int) -> Rendezvo
         if environment.get("TARMAC_NODES", "1") != "1":
             raise RequestError(
                 f"this program was started once on each of {environment['TARMAC_NODES']} nodes, "
-                "and would train on each for itself",
+                "and would train separately on each",
                 hint="Start it by torchrun, which finds the nodes in its variables, or use: "
                 "tarmac train",
             )

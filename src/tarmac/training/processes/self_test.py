@@ -66,7 +66,7 @@ def blame(names: Sequence[str], wrong: Sequence[tuple[int, int]]) -> str:
     if not wrong:
         return (
             f"the all-reduce self-test over {len(names)} devices gave a wrong sum, "
-            "though each pair of them adds up right"
+            "although each pair of them gave a right one"
         )
     pairs = ", ".join(f"{names[a]} (rank {a}) and {names[b]} (rank {b})" for a, b in wrong)
     return f"the all-reduce self-test gave a wrong sum between {pairs}"
@@ -83,7 +83,7 @@ def stuck(names: Sequence[str], unreached: str = "") -> str:
     if unreached:
         return (
             f", in the all-reduce self-test: {unreached}; is there a firewall between these hosts, "
-            "or does the name of the second stand for another address there?"
+            "or does the name of the second resolve to another address there?"
         )
     fix = "try NCCL_P2P_DISABLE=1, or --strategy towers"
     if len({name.partition(" ")[0] for name in names}) > 1:

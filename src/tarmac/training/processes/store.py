@@ -137,20 +137,20 @@ def _rendezvous(rendezvous: Rendezvous, limit_s: float) -> Store:
     except dist.DistNetworkError as error:
         if "EADDRINUSE" in str(error):
             raise RequestError(
-                f"{rendezvous.address}, where the ranks should meet, is in use",
+                f"the rendezvous address {rendezvous.address} is in use",
                 hint="Another training may be running. Set another MASTER_PORT, or give torchrun "
                 "--standalone.",
             ) from error
         raise TarmacError(
-            f"rank {rendezvous.rank} did not meet the others at {rendezvous.address} within "
+            f"rank {rendezvous.rank} did not reach the others at {rendezvous.address} within "
             f"{limit_s:g} s",
-            hint="See that all of them were started, and that the address can be reached.",
+            hint="Check that all of them were started, and that the address can be reached.",
         ) from error
     except dist.DistStoreError as error:
         raise TarmacError(
-            f"not all {rendezvous.world_size} ranks came to {rendezvous.address} within "
+            f"not all {rendezvous.world_size} ranks reached {rendezvous.address} within "
             f"{limit_s:g} s",
-            hint="See that all of them were started, with the same WORLD_SIZE.",
+            hint="Check that all of them were started, with the same WORLD_SIZE.",
         ) from error
     assert isinstance(store, Store)
     return store

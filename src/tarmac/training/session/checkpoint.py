@@ -184,7 +184,7 @@ def check_progress(run: Run, checkpoint_every: int) -> None:
         raise TarmacError(
             f"run {run.name} has done {len(history)} epochs, and none of its checkpoints is in "
             f"{run.checkpoints}",
-            hint="Bring them back, or begin a new training: this one would begin with epoch 1.",
+            hint="Restore them, or start a new training: this one would start at epoch 1.",
         )
 
 
@@ -202,7 +202,8 @@ def set_damaged_aside(directory: Path) -> None:
             with contextlib.suppress(FileNotFoundError):
                 newest.rename(aside)
                 text = (
-                    f"{error.message}; it is kept as {aside.name}, and the one before it is taken"
+                    f"{error.message}; it is kept as {aside.name}, and the checkpoint before it "
+                    "is used"
                 )
                 warnings.warn(text, stacklevel=2)
         else:

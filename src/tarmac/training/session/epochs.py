@@ -186,7 +186,7 @@ class _Session:
                 check_finite(done.score.loss, epoch + 1, str(plan.precision), find)
             if epoch * plan.num_steps + wanted == plan.steps:
                 self._end_trial(epoch, done, is_first=epoch == first_epoch)
-                return _Ended(f"a trial of {plan.steps} steps, as asked")
+                return _Ended(f"a trial of {plan.steps} steps, as requested")
             validation = engine.evaluate_validation() if plan.validation_size else None
             # Write the line before the checkpoint. Resuming removes a line without a checkpoint. A
             # missing line could not be restored, and patience counts lines.
@@ -319,8 +319,8 @@ def _restore(engine: Engine, plan: Plan, run: Run, team: Team) -> tuple[int, int
     if path is None:
         if run.record.configuration.get("from_checkpoint") is not None:
             raise TarmacError(
-                f"run {run.name} was ended before it had the checkpoint that it goes on from",
-                hint="Remove it, and begin again as it was begun.",
+                f"run {run.name} ended before it had copied the checkpoint to continue from",
+                hint="Remove it, and start it again with the same command.",
             )
         if run.record.configuration.get("init_from") is not None:
             engine.load(read_weights(run.path / INITIAL))
@@ -341,7 +341,7 @@ def _check_reads_shards(plan: Plan, path: Path) -> None:
     if not find_strategy(plan.strategy).shards_model:
         raise RequestError(
             f"checkpoint {path} is in shards, which {plan.strategy} does not read",
-            hint="Go on with --strategy fsdp, on any number of devices.",
+            hint="Resume with --strategy fsdp, on any number of devices.",
         )
 
 
@@ -399,7 +399,7 @@ def _explained_errors(plan: Plan, devices: Sequence[Device]) -> Iterator[None]:
         is_cpu = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
         if not (is_cpu or is_gpu):
             raise
-        others = "\nWhat other processes hold of it: nvidia-smi" if is_gpu else ""
+        others = "\nSee what other processes hold: nvidia-smi" if is_gpu else ""
         raise TarmacError(
             f"out of memory on {names} with {plan.shares.largest} samples at a time",
             hint=f"Try a smaller --batch-size, or --accumulate 2.{others}",

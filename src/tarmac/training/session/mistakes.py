@@ -46,7 +46,7 @@ def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Pred
     if not run.model.is_file():
         raise RequestError(f"run {run.name} has no weights yet")
     if ":" in reference:
-        raise RequestError(f"{reference} is a file of its own, which is not run to look at a run")
+        raise RequestError(f"{reference} is a user's own file, which is not executed to show a run")
     shape = tuple(run.record.dataset.get("sample_shape") or ())
     if not (len(shape) == 2 or (len(shape) == 3 and shape[0] in (1, 3))):
         raise RequestError(f"samples of shape {[*shape]} are no images")
@@ -57,7 +57,7 @@ def look_at_mistakes(run: Run, *, seconds: float = 20.0, most: int = 24) -> Pred
         raise RequestError(f"{name} is not here", hint=f"Fetch it: tarmac data fetch {name}")
     plan = plan_to_score(run, find_workload(reference), device="cpu")
     if not isinstance(plan.workload.objective, Classification):
-        raise RequestError(f"{plan.workload.name} tells no classes apart")
+        raise RequestError(f"{plan.workload.name} is not a classifier")
     predictions = _ask(run, plan, time.monotonic() + seconds, most)
     write_json(run.path / PREDICTIONS, predictions.model_dump(mode="json"))
     return predictions

@@ -85,18 +85,18 @@ def check_extension(source: Run, epochs: int) -> None:
         )
     newest = newest_checkpoint(source.checkpoints)
     if newest is None:
-        raise RequestError(f"run {source.name} has no checkpoint to go on from")
+        raise RequestError(f"run {source.name} has no checkpoint to continue from")
     done = _epochs_of(source, newest)
     if epochs <= done:
         raise RequestError(
             f"epochs is {epochs}, but run {source.name} has done {done}",
-            hint=f"They count from its beginning. For as many again: --epochs {2 * done}",
+            hint=f"Give the total number of epochs. For as many again: --epochs {2 * done}",
         )
     if source.record.stopped_early is not None and source.record.configuration.get("patience"):
         raise RequestError(
-            f"run {source.name} was ended by its patience, which would end it again at once: "
+            f"run {source.name} was stopped by its patience, which would stop it again at once: "
             f"{source.record.stopped_early}",
-            hint=f"Begin a new training with its weights: --init-from {quoted(source.path)}",
+            hint=f"Start a new training with its weights: --init-from {quoted(source.path)}",
         )
 
 

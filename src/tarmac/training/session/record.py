@@ -201,8 +201,8 @@ def _check_world_size(run: Run, num_processes: int) -> None:
         return
     if num_processes != world_size:
         raise RequestError(
-            f"run {run.name} was begun by {world_size} processes, "
-            f"and cannot go on with {num_processes}",
+            f"run {run.name} was started by {world_size} processes, "
+            f"and cannot resume with {num_processes}",
             hint=f"Start as many: torchrun --nproc-per-node {world_size} -m tarmac train "
             f"--resume {quoted(run.path)}",
         )

@@ -82,7 +82,7 @@ def plan_to_score(
     if dataset is None and plan.dataset.fingerprint != run.record.dataset["fingerprint"]:
         raise RequestError(
             f"{plan.dataset.name} has changed since run {run.name} was made",
-            hint=f"To score it on what is there now: --data {plan.dataset.name}",
+            hint=f"To score it on the current data: --data {plan.dataset.name}",
         )
     return plan
 

@@ -61,7 +61,7 @@ class Tracking:
         for name, tracker in trackers.items():
             tracker.end(status, metrics)
             if tracker.problem:
-                text = f"{TRACKERS[name]} has not all of the run: {tracker.problem}"
+                text = f"{TRACKERS[name]} has only part of the run: {tracker.problem}"
                 warnings.warn(text, stacklevel=2)
 
     def downloading(self, done: int, total: int | None, file: str) -> None:

@@ -107,7 +107,7 @@ class _Copy:
         try:
             self._send(is_last=True)
         except TarmacError as error:
-            hint = f"The run is whole in {self._run.path}"
+            hint = f"The complete run is in {self._run.path}"
             raise TarmacError(error.message, hint=hint) from error
 
     def _follow(self) -> None:
@@ -127,7 +127,7 @@ class _Copy:
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
                 if not has_warned:
                     has_warned = True
-                    text = f"the run is not copied, which is tried again: {error.message}"
+                    text = f"the run could not be copied, trying again: {error.message}"
                     warnings.warn(text, stacklevel=2)
             if self._is_over.wait(pause_s):
                 return

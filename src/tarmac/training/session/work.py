@@ -42,8 +42,8 @@ def work(
     workload, plan = prepare()
     if request.stop is not None and plan.process_per_device:
         raise RequestError(
-            f"stop cannot be asked: the epochs of {plan.strategy} end in workers, "
-            "which do not have it",
+            f"stop cannot be used: the epochs of {plan.strategy} run in worker processes, which "
+            "do not have it",
             hint="Train on one device, by towers, or under torchrun.",
         )
     run = make_run(workload, plan)
